@@ -1,4 +1,4 @@
-"""What planning movement away is worth: time, bytes copied and memory of whole networks with --elide auto, all and none.
+"""The gain of planning movement away: time, bytes copied and memory of whole networks with --elide auto, all and none.
 
     python bench/ablation.py [--models NAME ...] [--rounds N] [--json]
 

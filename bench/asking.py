@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What tests/models/worker.py says of a cell: reason "" where it is filled, None where there is nothing to ask."""
+    """An answer of tests/models/worker.py about a cell: reason "" where it is filled, None where there is nothing to ask."""
 
     reason: str | None = ""
     note: str = ""
@@ -36,14 +36,14 @@ Cells = dict[str, Answer]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one question in seconds, and of one process in GB of address space."""
+    """Limits of one question in seconds, and of one process in GB of address space."""
 
     seconds: float = 300
     gigabytes: float = 24
 
 
 def asked(module: str, folder: Path, name: str, columns: Sequence[str], limits: Limits) -> Cells:
-    """What each cell of one model says. ``module``: that of the questions, as imported from the folder tests."""
+    """Return the answer of each cell of one model. ``module``: that of the questions, as imported from the folder tests."""
     found: Cells = {}
     while len(found) < len(columns):
         rest = [column for column in columns if column not in found]
@@ -84,13 +84,13 @@ def shares(table: dict[str, Cells], columns: Sequence[str]) -> dict[str, tuple[i
 
 
 def rows(table: dict[str, Cells], columns: Sequence[str]) -> list[str]:
-    """The table in Markdown: its head, and a row a model."""
+    """Return the table in Markdown: its head, and a row a model."""
     drawn = [[name, *(row[column].mark for column in columns)] for name, row in table.items()]
     return ["| " + " | ".join(row) + " |" for row in (["model", *columns], ["---"] * (len(columns) + 1), *drawn)]
 
 
 def summary(table: dict[str, Cells], columns: Sequence[str]) -> list[str]:
-    """How much of each column is filled, in Markdown."""
+    """Return the share of each column that is filled, in Markdown."""
     return [
         f"| {column} | {yes} of {all_} ({yes / max(all_, 1):.1%}) |" for column, (yes, all_) in shares(table, columns).items()
     ]

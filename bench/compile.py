@@ -1,4 +1,4 @@
-"""How long it takes until a model is ready: dovetail.compile and its first plan beside OpenVINO's compile_model, in turns.
+"""Measure the time until a model is ready: dovetail.compile and its first plan beside OpenVINO's compile_model, interleaved.
 
     python bench/compile.py [MODEL.onnx] [--rounds N]
 

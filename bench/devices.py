@@ -61,7 +61,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _cuda_provider(data: bytes, feed: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """The call of onnxruntime's CUDA provider; none where it is not installed."""
+    """Return the call of onnxruntime's CUDA provider; none where it is not installed."""
     import onnxruntime
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
@@ -84,7 +84,7 @@ def text(row: Mapping[str, Any]) -> str:
 
 
 def movement(backend: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The share of the copy rate of each operator: bytes read and written in a second."""
+    """Return the share of the copy rate of each operator: bytes read and written in a second."""
     programs = {}
     for operator in ("Concat", "Split", "Transpose"):
         with dovetail.Builder() as b:
@@ -127,7 +127,7 @@ def movement(backend: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def literals(name: str) -> dict[str, Any]:
-    """The first call of JAX with weights as arguments, and with weights as literals."""
+    """Return the first call of JAX with weights as arguments, and with weights as literals."""
     from dovetail.runtime.devices import jax_program
 
     proto, feed = MODELS[name]()

@@ -106,7 +106,7 @@ def reorder_onnx(model: onnx.ModelProto, generator: random.Random) -> None:
 
 
 def captures_of(node: onnx.NodeProto) -> list[str]:
-    """The values of outer graphs that the subgraphs of a node read."""
+    """Return the values of outer graphs that the subgraphs of a node read."""
     found = []
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
@@ -212,7 +212,7 @@ def remove_node(model: onnx.ModelProto, loaded: Model, generator: random.Random)
 
 
 def nodes_of(model: onnx.ModelProto, loaded: Model, accept: Callable[[onnx.NodeProto], bool]) -> list[tuple[str, onnx.NodeProto]]:
-    """The nodes of a file that are nodes of the graph too, with their labels."""
+    """Return the nodes of a file that are nodes of the graph too, with their labels."""
     labels = Counter(node.label for node in loaded.graph.nodes)
     found = [(node.name or next(iter(node.output), ""), node) for node in model.graph.node if accept(node)]
     return [(label, node) for label, node in found if labels[label] == 1]
@@ -229,7 +229,7 @@ def other_number(number: Any) -> float:
 
 
 def readers_of(loaded: Model, name: str) -> list[str]:
-    """The labels of the nodes that read a constant; none where importing has computed with it."""
+    """Return the labels of the nodes that read a constant; none where importing has computed with it."""
     value = loaded.values.get(name)
     if value is None or value.constant is None:
         return []

@@ -1,4 +1,4 @@
-"""How long pictures of models take and how large they are, beside netron's export in a headless chromium.
+"""Measure the time and the size of pictures of models, beside netron's export in a headless chromium.
 
     python bench/draw.py [FILE ...] [--seconds S] [--json]
 
@@ -52,7 +52,7 @@ return window.blobs.length ? window.blobs[0].size : null;
 
 
 def synthetic(count: int) -> dovetail.Model:
-    """A graph without repeated blocks: Relu or Add of earlier values by a fixed pseudo-random sequence."""
+    """Return a graph without repeated blocks: Relu or Add of earlier values by a fixed pseudo-random sequence."""
     state = 1
     with dovetail.Builder("synthetic") as b:
         values = [b.input("x", "f32", (1, 8))]
@@ -76,7 +76,7 @@ def default_files(folder: Path) -> Iterator[Path]:
 
 
 def timed(make: Callable[[], str | bytes]) -> tuple[float, int]:
-    """The seconds of a picture and its bytes."""
+    """Return the seconds of a picture and its bytes."""
     start = time.perf_counter()
     data = make()
     return time.perf_counter() - start, len(data.encode() if isinstance(data, str) else data)
@@ -101,7 +101,7 @@ def measure(path: Path) -> dict[str, Any]:
 
 
 def measure_netron(path: Path, folder: Path, limit: float) -> dict[str, Any]:
-    """The seconds and bytes of netron's SVG, or why there is none."""
+    """Return the seconds and bytes of netron's SVG, or why there is none."""
     if importlib.util.find_spec("netron") is None:
         return {"netron": "netron is not installed"}
     if DRIVER is None or CHROMIUM is None:
@@ -131,7 +131,7 @@ def measure_netron(path: Path, folder: Path, limit: float) -> dict[str, Any]:
 
 
 def text(row: dict[str, Any]) -> str:
-    """The row of the table of docs/measurements/pictures.md."""
+    """Return the row of the table of docs/measurements/pictures.md."""
     cells = [row["model"], f"{row['nodes']:,}", f"{row['drawn']:,}"]
     cells += [f"{row[f'{kind}_seconds']:.2f} s, {row[f'{kind}_bytes'] / 1e3:,.0f} kB" for kind in ("svg", "open", "png", "html")]
     cells.append(row.get("netron") or f"{row['netron_seconds']:.2f} s, {row['netron_bytes'] / 1e3:,.0f} kB")

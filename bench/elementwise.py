@@ -27,7 +27,7 @@ Call = Callable[[], Any]
 
 
 class Case(NamedTuple):
-    """What is measured: the core's kernel and attributes, torch's function, the nodes of an ONNX model, shapes of the inputs."""
+    """A measured call: the core's kernel and attributes, torch's function, the nodes of an ONNX model, shapes of the inputs."""
 
     name: str
     kernel: str
@@ -135,7 +135,7 @@ def cases() -> list[Case]:
 
 
 def last(array: Any) -> Any:
-    """The same elements with channels running fastest."""
+    """Return the same elements with channels running fastest."""
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1) if array.ndim == 4 else array
 
 

@@ -42,7 +42,7 @@ TOLERANCE = 1e-4
 
 
 def candidates(model: Model) -> list[Value]:
-    """The values that a node computes at run time and that both runtimes can output: tensors."""
+    """Return the values that a node computes at run time and that both runtimes can output: tensors."""
     return [
         y
         for node in model.graph.nodes
@@ -52,7 +52,7 @@ def candidates(model: Model) -> list[Value]:
 
 
 def ancestors(target: Value) -> list[Value]:
-    """The tensors that a value depends on, in a fixed order, without constants."""
+    """Return the tensors that a value depends on, in a fixed order, without constants."""
     found: dict[int, Value] = {}
     pending = [target]
     while pending:
@@ -86,7 +86,7 @@ def random_part(model: Model, values: list[Value], choose: random.Random) -> Mod
 
 
 def feed(model: Model, stored: Arrays) -> Arrays:
-    """The stored inputs by the model's names; a file that names them otherwise has them in the stored order."""
+    """Return the stored inputs by the model's names; a file that names them otherwise has them in the stored order."""
     values = own_inputs(model)
     keys = [next((name for name in (value.name, *value.names) if name in stored), None) for value in values]
     if None in keys:
@@ -95,7 +95,7 @@ def feed(model: Model, stored: Arrays) -> Arrays:
 
 
 def ask(path: Path, count: int, seed: int, record: dict[str, Any]) -> list[str]:
-    """What is wrong with each of ``count`` parts of a file; empty for a part without fault."""
+    """Return the fault of each of ``count`` parts of a file; empty for a part without one."""
     choose = random.Random(f"{seed} {path.name}")
     model = dovetail.load(path)
     values = candidates(model)
@@ -146,7 +146,7 @@ def run_whole(whole: Model, path: Path, own: Arrays) -> Arrays:
 
 
 def check(part: Model, path: Path, foreign: Arrays | None, known: Arrays | None, tolerance: float) -> str:
-    """What is wrong with a part that is saved, loaded and run in its format's runtime and in dovetail; empty for nothing.
+    """Return the fault of a part that is saved, loaded and run in its format's runtime and in dovetail; empty without one.
 
     ``foreign`` and ``known`` are the values of the whole, in that runtime and for dovetail's engines. A ``tolerance`` above
     TOLERANCE is that of a model of low precision; the interpreter must be exact also there.
@@ -188,7 +188,7 @@ def compare(outputs: Arrays, known: Arrays, tolerance: float) -> None:
 
 
 def shares(paths: list[Path], pairs: int, seed: int) -> dict[Path, int]:
-    """How many pairs each file is asked for: ``pairs`` random draws among the files."""
+    """Return the number of pairs of each file: ``pairs`` random draws among the files."""
     choose = random.Random(seed)
     counts = Counter(choose.choice(paths) for _ in range(pairs))
     return {path: counts[path] for path in paths if counts[path]}

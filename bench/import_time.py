@@ -1,4 +1,4 @@
-"""How much longer `import dovetail` and `dovetail --help` take than `import numpy`: medians of interleaved runs.
+"""Measure `import dovetail` and `dovetail --help` beside `import numpy`: medians of interleaved runs.
 
 Each run is a fresh process; the commands take turns, so that a busy moment of the machine falls on all of them. Bytecode is
 kept in a folder of its own, so that an installed package is measured and the source tree stays clean. Exits with 1 when a limit

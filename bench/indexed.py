@@ -31,7 +31,7 @@ CHANCE = np.random.default_rng(0)
 
 
 class Case(NamedTuple):
-    """What is measured: a model of the inputs by name, written through a Builder; the results of `write` are its outputs."""
+    """A measured model: one of the inputs by name, written through a Builder; the results of `write` are its outputs."""
 
     name: str
     inputs: dict[str, Any]

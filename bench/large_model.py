@@ -175,7 +175,7 @@ def stored_weights(path: Path) -> Iterator[tuple[Path, int, int]]:
 
 
 def digests(path: Path) -> Counter[str]:
-    """The digests of all matrices of a model file."""
+    """Return the digests of all matrices of a model file."""
     found: Counter[str] = Counter()
     if path.suffix == ".onnx":
         import onnx
@@ -219,7 +219,7 @@ def measure(command: list[str], address_space: float | None) -> tuple[float, flo
 
 
 def copy_seconds(model: Path, folder: Path) -> float:
-    """The seconds that ``cp`` takes for the model's files, with the flush to the disk."""
+    """Return the seconds that ``cp`` takes for the model's files, with the flush to the disk."""
     target = folder / "copy"
     target.mkdir()
     start = time.perf_counter()

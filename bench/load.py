@@ -1,4 +1,4 @@
-"""How long loading takes, beside OpenVINO's own reader, and whether the time per node stays the same in large graphs.
+"""Measure loading, beside OpenVINO's reader, and whether the time per node stays the same in large graphs.
 
 The first table reads densenet121 (1,746 nodes) in turns by ``dovetail.load``, which reads, lifts and infers, and by OpenVINO's
 ``read_model``, in one process, so that a busy moment of the machine falls on both. The second does everything that walks a graph
@@ -34,7 +34,7 @@ WIDTH = 8  # of the tensors in the built graphs
 
 
 def seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """The time of ``work``, without that of taking apart what was made before or is made now."""
+    """Return the time of ``work``, without that of taking apart what was made before or is made now."""
     gc.collect()
     begin = clock()
     made = work()

@@ -56,7 +56,7 @@ def write_rows(folder: Path, rows: int) -> None:
 
 
 def run_plain(model: Path, data: Path, workers: int) -> float:
-    """The rows per second of plain processes, each with its share of the rows in memory: the sum of theirs."""
+    """Return the rows per second of plain processes, each with its share of the rows in memory: the sum of theirs."""
     context = multiprocessing.get_context("spawn")
     barrier, rates = context.Barrier(workers), context.Queue()
     processes = [context.Process(target=_loop, args=(model, data, index, workers, barrier, rates)) for index in range(workers)]
@@ -91,7 +91,7 @@ def command(model: Path, data: Path, out: Path, engine: str, workers: int) -> li
 
 
 def run_map(model: Path, data: Path, out: Path, engine: str, workers: int) -> dict[str, Any]:
-    """The report of one run, with the memory of its workers in the middle."""
+    """Return the report of one run, with the memory of its workers in the middle."""
     process = subprocess.Popen(command(model, data, out, engine, workers), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     memory: list[dict[str, int]] = []
     is_over = threading.Event()
@@ -113,7 +113,7 @@ def run_map(model: Path, data: Path, out: Path, engine: str, workers: int) -> di
 
 
 def worker_ids(engine: str, driver: int) -> list[int]:
-    """The processes below ``driver`` that are workers."""
+    """Return the processes below ``driver`` that are workers."""
     parents, commands = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         process = int(path.parent.name)
@@ -140,7 +140,7 @@ def memory_of(process: int) -> dict[str, int]:
 
 
 def run_with_kills(model: Path, data: Path, out: Path, engine: str, workers: int, rows: int) -> dict[str, Any]:
-    """The report of the second of two runs: in the first a worker is killed, then the driver."""
+    """Return the report of the second of two runs: in the first a worker is killed, then the driver."""
     line = command(model, data, out, engine, workers)
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for share, victim in ((1 / 3, None), (2 / 3, process.pid)):
@@ -153,7 +153,7 @@ def run_with_kills(model: Path, data: Path, out: Path, engine: str, workers: int
 
 
 def count_rows(out: Path) -> int:
-    """The rows of the parts that are written, if all parts but the last are of one size."""
+    """Return the rows of the parts that are written, if all parts but the last are of one size."""
     try:
         part_rows = json.loads((out / "_job.json").read_text())["part_rows"]
     except (OSError, ValueError):
@@ -162,7 +162,7 @@ def count_rows(out: Path) -> int:
 
 
 def results_of(out: Path) -> dict[str, Any]:
-    """The arrays of an output folder, parts in order."""
+    """Return the arrays of an output folder, parts in order."""
     return {
         column.name: np.concatenate([np.load(path) for path in sorted(column.glob("part-*.npy"))])
         for column in out.iterdir()

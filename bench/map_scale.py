@@ -64,7 +64,7 @@ def seconds_of(action: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def job_in(folder: Path, rows: int, part_rows: int) -> Job:
-    """A job over one .npy file, whose lock file is there."""
+    """Return a job over one .npy file, whose lock file is there."""
     with dovetail.Builder("increment") as b:
         x = b.input("x", "f32", ("rows", COLUMNS))
         b.output("y", x + b.constant(np.float32(1)))
@@ -123,7 +123,7 @@ def measure_part(job: Job, parts: int) -> dict[str, float]:
 
 
 def measure_driver(engine: str, parts: tuple[int, int]) -> dict[str, float]:
-    """The slope of the processor time between two numbers of parts: starting and connecting cost the same in both."""
+    """Return the slope of the processor time between two numbers of parts: starting and connecting cost the same in both."""
     times = []
     for count in parts:
         with tempfile.TemporaryDirectory() as name:

@@ -40,7 +40,7 @@ def names_of(model: Model) -> Names:
 
 
 def files_of(folder: Path, texts: list[str]) -> list[Path]:
-    """The files whose runtime has a stored reference and that have no states."""
+    """Return the files whose runtime has a stored reference and that have no states."""
     return [
         path
         for path in sorted(folder.iterdir())
@@ -51,7 +51,7 @@ def files_of(folder: Path, texts: list[str]) -> list[Path]:
 
 
 def is_encoder(model: Model) -> bool:
-    """Whether a model has a single output of [batch, sequence, 64] and no states."""
+    """Return whether a model has a single output of [batch, sequence, 64] and no states."""
     if len(model.outputs) != 1 or model.states:
         return False
     type = model.outputs[0].type
@@ -61,7 +61,7 @@ def is_encoder(model: Model) -> bool:
 
 
 def check_merge(merged: Model, inputs: Arrays, wanted: Arrays) -> list[str]:
-    """What is wrong with a merged model, as ONNX and as IR, in their runtimes and in both engines."""
+    """Return the fault of a merged model, as ONNX and as IR, in their runtimes and in both engines."""
     faults = []
     with tempfile.TemporaryDirectory() as folder:
         for suffix, runtime in RUNTIMES.items():

@@ -1,4 +1,4 @@
-"""How fast models of the kinds that people run are, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+"""Measure common kinds of models beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
     python bench/models.py [--models NAME ...] [--threads 1 2] [--rounds N] [--json]
     python bench/models.py --profile FOLDER [--models NAME ...] [--threads 1]
@@ -49,7 +49,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 def difference(ours: Mapping[str, Any], others: Mapping[str, Any]) -> float:
-    """The largest difference of any output, as a part of the output's greatest magnitude."""
+    """Return the largest difference of any output, as a part of the output's greatest magnitude."""
     found = 0.0
     for name, array in others.items():
         mine, theirs = np.asarray(ours[name], np.float64), np.asarray(array, np.float64)
@@ -82,7 +82,10 @@ def text(row: dict[str, Any]) -> str:
 
 
 def count_slices(trace: str) -> str:
-    """The slices that Perfetto has of a trace, all of them and without an error of its parser; "-" where it is not installed."""
+    """Return the slices that Perfetto has of a trace, all of them and without an error of its parser.
+
+    "-" where it is not installed.
+    """
     if not IS_INSTALLED:
         return "-"
     queries = {

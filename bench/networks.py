@@ -1,4 +1,4 @@
-"""How fast whole networks run, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+"""Measure networks beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
     python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--halves] [--json]
 
@@ -27,7 +27,7 @@ MODELS = ("densenet121", "inception_v1", "inception_v2", "squeezenet", "shufflen
 
 
 def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
-    """The model with another batch size, where its file says 1."""
+    """Return the model with another batch size, where its file says 1."""
     graph = model.graph
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = batch
@@ -43,7 +43,7 @@ def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
 
 
 def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in f16: weights, inputs and outputs."""
+    """Return the model in f16: weights, inputs and outputs."""
     graph = model.graph
     for tensor in graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT:
@@ -56,7 +56,7 @@ def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def engines(model: onnx.ModelProto, threads: int) -> dict[str, Any]:
-    """The model in every engine that is installed."""
+    """Return the model in every engine that is installed."""
     data = model.SerializeToString()
     # Deferred: bench/builds.py reads the cells in checkouts whose modules have other names.
     from dovetail.measure.benchmark import PEERS

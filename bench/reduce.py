@@ -28,7 +28,7 @@ Edges = list[tuple[str, str]]
 
 
 def read_graph(path: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """The operators of a file, constants apart, and the edges between them."""
+    """Return the operators of a file, constants apart, and the edges between them."""
     if path.endswith(".onnx"):
         import onnx
 
@@ -46,7 +46,7 @@ def read_graph(path: str) -> tuple[list[str], list[tuple[int, int]]]:
 
 
 def has_pattern(path: str, kind: str, pattern: list[str]) -> bool:
-    """The fault: the file has the pattern (and its runtime loads it, for ``runs``)."""
+    """Return the fault: the file has the pattern (and its runtime loads it, for ``runs``)."""
     kinds, edges = read_graph(path)
     if kind in ("one", "pair", "runs"):
         found = all(kinds.count(name) >= pattern.count(name) for name in pattern)

@@ -1,4 +1,4 @@
-"""How long calls take whose sizes change, beside onnxruntime and OpenVINO: sizes that are new to an engine, and seen ones.
+"""Measure calls whose sizes change, beside onnxruntime and OpenVINO: sizes that are new to an engine, and seen ones.
 
     python bench/sizes.py [FILE ...] [--threads 1 2] [--calls N] [--seed S] [--only TEXT] [--json]
 

@@ -1,4 +1,5 @@
-"""How long a process takes until a model has given its first result: import, load, compile and one run, of three engines.
+"""Measure the time from the start of a process to the first result of a model: import, load, compile and one run, of three
+engines.
 
     python bench/start.py [--models NAME ...] [--rounds N] [--threads N] [--json]
 
@@ -79,7 +80,10 @@ ZOO_MODELS = ("livekit-plugins-silero.silero_vad", "nudenet.320n", "rapidocr.v6-
 
 
 def model_files(name: str, folder: Path) -> tuple[Path, Path] | None:
-    """The files of a model and its inputs (one .npy each, which import less than .npz); None for a model that is not there."""
+    """Return the files of a model and its inputs (one .npy each, which import less than .npz).
+
+    None for a model that is not there.
+    """
     inputs = folder / "inputs"
     if name in MADE:
         model, feed = MADE[name]()
@@ -99,7 +103,7 @@ def model_files(name: str, folder: Path) -> tuple[Path, Path] | None:
 
 
 def zoo_files(name: str) -> tuple[Path, Path] | None:
-    """The files of a model of the zoo and of its inputs; None where `make zoo` has not run."""
+    """Return the files of a model of the zoo and of its inputs; None where `make zoo` has not run."""
     index = ZOO / "index.json"
     rows = json.loads(index.read_text()) if index.exists() else []
     return next(((ZOO / row["file"], ZOO / row["inputs"].format("")) for row in rows if row["id"] == name), None)

@@ -41,7 +41,7 @@ ZOO_MODELS = {"silero_vad": "livekit-plugins-silero.silero_vad", "random forest"
 
 
 def files_of(name: str, folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The file of a model and its inputs; None for a model of a zoo that is not there."""
+    """Return the file of a model and its inputs; None for a model of a zoo that is not there."""
     if name in MADE:
         model, feed = MADE[name]()
         onnx.save(model, folder / "model.onnx")

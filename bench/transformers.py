@@ -1,4 +1,4 @@
-"""How fast transformers run, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+"""Measure transformers beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
     python bench/transformers.py [--threads 1 2] [--rounds N] [--json]
 

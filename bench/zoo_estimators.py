@@ -63,7 +63,7 @@ def _text(model: Any) -> Any:
 
 
 def _mixed() -> Any:
-    """A table of numbers with gaps and of colours, as a column transformer takes it."""
+    """Return a table of numbers with gaps and of colours, as a column transformer takes it."""
     numbers = np.array([[1.0, 2.0], [np.nan, 1.0], [0.5, 3.0], [2.0, 0.0]], np.float32)
     table = np.concatenate([numbers.astype(object), COLOURS.astype(object)], 1)
     columns = ColumnTransformer(

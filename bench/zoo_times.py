@@ -1,4 +1,4 @@
-"""How fast the models of the zoo are, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+"""Measure the models of the zoo beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
     python bench/zoo_times.py [--models TEXT[,TEXT...]] [--threads 1 2] [--rounds N] [--sizes CALLS] [--json]
 
@@ -137,7 +137,7 @@ def feeds_of(record: Any, calls: int) -> list[dict[str, Any]]:
 
 
 def in_process(name: str, threads: list[int], rounds: int, sizes: int) -> list[dict[str, Any]]:
-    """The rows of one model, from a process of its own; what ends the process is the note."""
+    """Return the rows of one model, from a process of its own; what ends the process is the note."""
     # -P: bench/models.py would hide tests/models.
     command = [sys.executable, "-P", __file__, "--one", name, "--rounds", str(rounds), "--threads", *map(str, threads)]
     command += ["--sizes", str(sizes)]
@@ -152,7 +152,7 @@ def in_process(name: str, threads: list[int], rounds: int, sizes: int) -> list[d
 
 
 def text(row: dict[str, Any]) -> str:
-    """A row as printed."""
+    """Return a row as printed."""
     times = "  ".join(f"{engine} {ms:9.3f} ms" for engine, ms in row["ms"].items() if ms is not None)
     ratio = f"{row['ratio']:.2f} of the better peer" if row["ratio"] else "; ".join(row["notes"])
     if row.get("sizes"):
@@ -163,7 +163,7 @@ def text(row: dict[str, Any]) -> str:
 
 
 def profile(row: dict[str, Any]) -> str:
-    """The kernels that take the most time, where they were measured."""
+    """Return the kernels that take the most time, where they were measured."""
     return ", ".join(
         f"{count} {kernel}{'' if is_native else ' in Python'} {share:.0%}"
         for kernel, count, share, is_native in row.get("profile", ())
@@ -172,7 +172,7 @@ def profile(row: dict[str, Any]) -> str:
 
 
 def mean(rows: list[dict[str, Any]]) -> float:
-    """The geometric mean of the ratios."""
+    """Return the geometric mean of the ratios."""
     logs = [math.log(row["ratio"]) for row in rows if row["ratio"]]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 

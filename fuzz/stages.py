@@ -154,7 +154,7 @@ class _Actions:
             report.html()
 
     def report(self) -> None:
-        """A part of the files: the exports to every opset take longer than the other stages together."""
+        """Report a part of the files: the exports to every opset take longer than the other stages together."""
         if self.is_reported and self._is_small():
             text = dovetail.model_report(self.model, runs=1, threads=1, limits=LIMITS).html()
             ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))

@@ -1,4 +1,4 @@
-"""What the oracles say, asked once and repeated: for tests that run where no foreign runtime can."""
+"""Answers of the oracles, stored once and repeated: for tests that run where no foreign runtime can."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _said(answer: tuple[bool, Any]) -> Any:
 
 
 def _question(name: str, arguments: Sequence[Any]) -> str:
-    """A file counts by what stands in it."""
+    """Return the key of a question: a file counts by its content."""
     told = hashlib.sha256(name.encode())
 
     def tell(x: Any) -> None:

@@ -14,7 +14,7 @@ from dovetail.ir.types import Tensor, Type
 
 
 def assert_same_bits(ours: Any, theirs: Any, what: str = "", payloads: bool = False) -> None:
-    """The same type, shape and bytes; any NaN equals any other of its type, unless ``payloads`` count too."""
+    """Compare type, shape and bytes; any NaN equals any other of its type, unless ``payloads`` count too."""
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     assert ours.dtype == theirs.dtype or {ours.dtype.kind, theirs.dtype.kind} <= set("OUST"), (
         f"{what}: {ours.dtype}, {theirs.dtype}"
@@ -70,7 +70,7 @@ def _plain(item: Any) -> Any:
 
 
 def assert_claim_holds(claim: Type, array: Any, what: str = "", sizes: dict[str, int] | None = None) -> None:
-    """What inference says of a value is true of the array: it may leave things open, never say anything wrong."""
+    """Check that the inferred type of a value is true of the array: it may leave things open, and is never wrong."""
     if not isinstance(claim, Tensor):
         return
     if claim.dtype is not None:
@@ -92,14 +92,14 @@ def assert_size_holds(size: Any, real: int, what: str, sizes: dict[str, int]) ->
 
 
 def is_vague(size: Any) -> bool:
-    """Whether some part of a size is a symbol that inference made up."""
+    """Return whether some part of a size is a symbol that inference made up."""
     return not isinstance(size, int) and any(
         (symbolic.name_of(symbol) or "").startswith("?") for symbol in symbolic.symbols(size)
     )
 
 
 def differences(first: Graph, second: Graph, alike: Callable[[Op, Op], bool] | None = None) -> list[str]:
-    """Where two graphs differ in what they compute, node by node; names of values inside do not matter, names at the ends do.
+    """Return the differences of two graphs, node by node; names of inner values do not matter, names at the ends do.
 
     ``alike`` may allow operators of one class that are not equal.
     """
@@ -174,7 +174,7 @@ def _node_differences(
 
 
 def _numbered(node: Node, numbers: _Numbers) -> list[Any]:
-    """What a node reads, without optional inputs left out at its end."""
+    """Return the inputs of a node, without optional inputs left out at its end."""
     found = [numbers.of(x) for x in node.inputs]
     while found and found[-1] is None:
         found.pop()

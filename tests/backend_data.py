@@ -56,7 +56,7 @@ def _read_pairs(folder: Path) -> list[tuple[list[Any], list[Any]]]:
 
 
 def _read(folder: Path, which: str, infos: Sequence[Any]) -> list[Any]:
-    """The files of one side, each of the type that the model declares in its place."""
+    """Return the files of one side, each of the type that the model declares in its place."""
     found = []
     for place in range(len(list(folder.glob(f"{which}_*.pb")))):
         data = (folder / f"{which}_{place}.pb").read_bytes()
@@ -71,7 +71,7 @@ def _read(folder: Path, which: str, infos: Sequence[Any]) -> list[Any]:
 
 
 def as_array(item: Any) -> Any:
-    """What a test gives, with arrays for tensors."""
+    """Return the values of a test, with arrays for tensors."""
     if isinstance(item, list):
         return [as_array(each) for each in item]
     return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else item

@@ -62,7 +62,7 @@ def law(cases: Sequence[tuple[str, Case]] = CASES, is_slow: bool = False) -> Cal
 
 
 def hold(*laws: Law) -> Any:
-    """A parametrised test with one item per case, which runs each of ``laws`` that has this case."""
+    """Return a parametrised test with one item per case, which runs each of ``laws`` that has this case."""
     members = [(law, {id(case) for _, case in _chosen(law)}) for law in laws]
     rows = [(row, [law for law, ids in members if id(row[1]) in ids]) for row in CASES]
 
@@ -103,7 +103,7 @@ def _ranks(seed: int) -> dict[int, bytes]:
 
 
 def rank(seed: int, name: str) -> bytes:
-    """The position of ``name`` in the random order of ``seed``."""
+    """Return the position of ``name`` in the random order of ``seed``."""
     return blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
 
 
@@ -133,5 +133,5 @@ def _run(case: Case, laws: Sequence[Law], request: pytest.FixtureRequest) -> Non
 
 
 def outcomes(report: Any) -> list[Outcome]:
-    """The outcomes of laws that a test report carries."""
+    """Return the outcomes of laws that a test report carries."""
     return [Outcome(*row) for name, row in getattr(report, "user_properties", []) if name == PROPERTY]

@@ -66,7 +66,7 @@ OLDEST = 7
 
 @cache
 def onnx_schemas() -> list[Any]:
-    """The schemas of all versions of ONNX's operators."""
+    """Return the schemas of all versions of ONNX's operators."""
     import onnx
 
     return onnx.defs.get_all_schemas_with_history()
@@ -92,7 +92,7 @@ def is_constant(case: Case) -> list[bool]:
 
 
 def write(b: Builder, case: Case, inputs: Sequence[Any]) -> list[Value]:
-    """The case's operator in ``b``, applied to ``inputs``; graph inputs are ``x0``, ``x1``, ..."""
+    """Return the case's operator in ``b``, applied to ``inputs``; graph inputs are ``x0``, ``x1``, ..."""
     xs: list[Value | None] = []
     for index, (x, constant) in enumerate(zip(inputs, is_constant(case), strict=True)):
         if x is None:
@@ -105,7 +105,7 @@ def write(b: Builder, case: Case, inputs: Sequence[Any]) -> list[Value]:
 
 
 def model_of(case: Case, inputs: Sequence[Any] | None = None) -> Model:
-    """A model of the case's operator alone: inputs ``x0``, ..., outputs ``y0``, ..."""
+    """Return a model of the case's operator alone: inputs ``x0``, ..., outputs ``y0``, ..."""
     b = Builder("case")
     for index, y in enumerate(write(b, case, case.inputs if inputs is None else inputs)):
         b.output(f"y{index}", y)
@@ -138,12 +138,12 @@ _BY_KEY: dict[int, Case] = {id(case): case for _, case in CASES}
 
 
 def case_of(key: int) -> Case:
-    """The case of a table whose ``id`` is ``key``: a key of caches, as a case holds arrays."""
+    """Return the case of a table whose ``id`` is ``key``: a key of caches, as a case holds arrays."""
     return _BY_KEY[key]
 
 
 def answer(case: Case) -> tuple[Any, ...]:
-    """What the operator's ``evaluate`` says."""
+    """Return the results of the operator's ``evaluate``."""
     return _answer(id(case))
 
 
@@ -152,14 +152,14 @@ def view(x: Any, value: Any = None) -> View | None:
 
 
 def views(case: Case) -> tuple[View | None, ...]:
-    """The inputs as inference sees them: types, and the values of constants."""
+    """Return the inputs as inference sees them: types, and the values of constants."""
     return tuple(
         view(x, shape_value(x) if constant else None) for x, constant in zip(case.inputs, is_constant(case), strict=True)
     )
 
 
 def shape_value(x: Any) -> Any:
-    """An array as an exact shape value; None where shape values cannot hold it."""
+    """Return an array as an exact shape value; None where shape values cannot hold it."""
     if x is None or x.size > 1024 or not (dtypes.dtype(x.dtype).is_integer or x.dtype == np.bool_):
         return None
     return x.astype(object) if x.dtype == np.uint64 else x if x.dtype == np.bool_ else x.astype(np.int64)

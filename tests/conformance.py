@@ -1,4 +1,4 @@
-"""How many of the onnx package's backend tests each engine passes: dovetail's two, onnxruntime, and OpenVINO's own ONNX reader.
+"""Count the onnx package's backend tests that each engine passes: dovetail's two, onnxruntime, and OpenVINO's own ONNX reader.
 
 ``python tests/conformance.py [--kind node] [--engine onnxruntime] [--write]`` prints the table; ``--write`` renews
 docs/conformance.md. All engines get the same models and inputs, and are held to one rule (:func:`backend_data.assert_similar`).
@@ -66,7 +66,7 @@ def _session(model: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _unpacked(item: Any, number: int | None) -> Any:
-    """An OrtValue as an array, by its bytes where numpy has no such type."""
+    """Return an OrtValue as an array, by its bytes where numpy has no such type."""
     if number is None or _is_plain(number):
         return item.numpy()
     import ctypes
@@ -130,8 +130,9 @@ def _core() -> Any:
 
 
 def fed(model: Any, inputs: list[Any], texts: bool = True) -> tuple[Any, dict[str, Any]]:
-    """The model, and its inputs by name. What numpy's own types cannot carry to a peer becomes an initializer of the model;
-    texts too, where ``texts`` is false."""
+    """Return the model, and its inputs by name. What numpy's own types cannot carry to a peer becomes an initializer of the
+    model; texts too, where ``texts`` is false.
+    """
     names = [value.name for value in model.graph.input]
     held = {tensor.name for tensor in model.graph.initializer}
     if len(names) > len(inputs):
@@ -163,7 +164,7 @@ def _is_odd(x: Any, texts: bool) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """The element type's number of a type as onnxruntime writes it; None for what is no tensor."""
+    """Return the element type's number of a type as onnxruntime writes it; None for what is no tensor."""
     if not text.startswith("tensor("):
         return None
     word = text.removeprefix("tensor(").removesuffix(")")
@@ -230,7 +231,7 @@ def _child(pipe: Any, run: Run, rest: Sequence[Sample]) -> None:
 
 
 def outcomes(engine: str, rest: list[Sample]) -> dict[str, str]:
-    """What becomes of each test, by name."""
+    """Return the outcome of each test, by name."""
     found: dict[str, str] = {}
     context = multiprocessing.get_context("fork")
     while len(found) < len(rest):
@@ -281,12 +282,12 @@ def _word(text: str) -> str:
 
 
 def opset(sample: Sample) -> int:
-    """The opset of ONNX's own operators that a test's model is of; 0 where it has none of them."""
+    """Return the opset of ONNX's own operators that a test's model is of; 0 where it has none of them."""
     return max((item.version for item in sample.read_model().opset_import if not item.domain), default=0)
 
 
 def reasons(found: dict[str, dict[str, dict[str, str]]]) -> list[str]:
-    """A table of what dovetail does not pass, with a row for each reason."""
+    """Return a table of what dovetail does not pass, with a row for each reason."""
     gaps = tomllib.loads((ROOT / "tests" / "gaps.toml").read_text())["gap"]
     peers = [engine for engine in found if not engine.startswith("dovetail")]
     missed: dict[str, list[tuple[str, str]]] = {}

@@ -66,13 +66,13 @@ def _table() -> dict[str, Any]:
 
 
 def minimums() -> dict[str, dict[str, int]]:
-    """The least number of comparisons, by law and oracle."""
+    """Return the least number of comparisons, by law and oracle."""
     laws: dict[str, dict[str, int]] = _table()["laws"]
     return laws
 
 
 def minimum_of_pairs() -> int:
-    """The least number of pairs of a law and an operator of whose cases the law has one."""
+    """Return the least number of pairs of a law and an operator of whose cases the law has one."""
     return int(_table()["pairs"])
 
 

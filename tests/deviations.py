@@ -58,7 +58,7 @@ def info(name: str, shape: Any = (2, 3), kind: int = TensorProto.FLOAT) -> Any:
 
 
 def model(nodes: list[Any], x: Any = (2, 3), y: int = 2, *, opset: int = 13, kind: int = TensorProto.FLOAT, **more: Any) -> Any:
-    """A model from ``x`` to ``y``, which has ``y`` axes."""
+    """Return a model from ``x`` to ``y``, which has ``y`` axes."""
     graph = helper.make_graph(nodes, "g", [info("x", x)], [info("y", [f"y{axis}" for axis in range(y)], kind)], **more)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 

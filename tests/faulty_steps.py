@@ -37,7 +37,7 @@ ELEMENTS = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 
 
 
 def steps(every: int, networks: int) -> list[Step]:
-    """The steps that the core gets for cases and random networks, each kind once."""
+    """Return the steps that the core gets for cases and random networks, each kind once."""
     from case_runner import CASES, feeds, model_of
     from dovetail.engine.run import executable
     from dovetail.errors import DovetailError
@@ -89,7 +89,7 @@ def _owned(row: Any) -> Any:
 
 
 def faulty(step: Step, draw: random.Random) -> Step:
-    """The step with one fault, now and then with two."""
+    """Return the step with one fault, now and then with two."""
     kernel, reads, writes, attributes = deepcopy(step)
     for _ in range(draw.choice((1, 1, 1, 2))):
         draw.choice((_size, _size, _size, _axes, _operands, _attribute, _attribute, _element))(reads, writes, attributes, draw)
@@ -187,7 +187,7 @@ _protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def _span(row: Any) -> tuple[int, int]:
-    """The bytes of an operand, counted from its first element."""
+    """Return the bytes of an operand, counted from its first element."""
     if any(size <= 0 for size in row[4]):
         return 0, 0
     reaches = [(size - 1) * stride for size, stride in zip(row[4], row[5], strict=True)]

@@ -37,7 +37,7 @@ def _pattern(test: str) -> re.Pattern[str]:
 
 
 def read(text: str) -> list[Gap]:
-    """The entries of a list. Raises ValueError for one without a test or a reason, or with anything else."""
+    """Return the entries of a list. Raises ValueError for one without a test or a reason, or with anything else."""
     entries = tomllib.loads(text)
     if set(entries) - {"gap"}:
         raise ValueError(f"gaps.toml: only [[gap]] is known, not {', '.join(sorted(set(entries) - {'gap'}))}")
@@ -52,7 +52,7 @@ def read(text: str) -> list[Gap]:
 
 
 def unfitting(gaps: Iterable[Gap], names: Iterable[str]) -> list[Gap]:
-    """The entries that fit no test of a file of which tests were collected."""
+    """Return the entries that fit no test of a file of which tests were collected."""
     known = list(names)
     files = {name.partition("::")[0] for name in known}
     return [gap for gap in gaps if gap.file in files and not any(gap.fits(name) for name in known)]

@@ -35,7 +35,7 @@ def model_of(
 
 
 def relus(count: int) -> onnx.ModelProto:
-    """A chain of nodes."""
+    """Return a chain of nodes."""
     names = ["x", *(f"t{index}" for index in range(count))]
     return model_of(
         [node("Relu", [names[index]], [names[index + 1]]) for index in range(count)], [declared("x", [1])], [declared(names[-1])]
@@ -43,7 +43,7 @@ def relus(count: int) -> onnx.ModelProto:
 
 
 def if_nest(depth: int) -> onnx.ModelProto:
-    """An If in an If."""
+    """Return an If in an If."""
 
     def graph(level: int) -> Any:
         outputs = [declared(f"o{level}")]
@@ -58,7 +58,7 @@ def if_nest(depth: int) -> onnx.ModelProto:
 
 
 def loop_nest(depth: int) -> onnx.ModelProto:
-    """A Loop in a Loop, whose state grows in the innermost."""
+    """Return a Loop in a Loop, whose state grows in the innermost."""
 
     def body(level: int) -> Any:
         inputs = [declared(f"i{level}", [], INT64), declared(f"c{level}", [], BOOL), declared(f"s{level}")]
@@ -79,8 +79,9 @@ def integers_scalar(name: str, value: int) -> Any:
 
 
 def loop(trips: int, collects: bool = False, goes_on: bool = True) -> onnx.ModelProto:
-    """A Loop that makes ``trips`` trips, and may put together what each makes. Without ``goes_on`` the body's condition is an
-    input of the loop, so that nothing tells beforehand how many trips there are."""
+    """Return a Loop that makes ``trips`` trips, and may put together what each makes. Without ``goes_on`` the body's
+    condition is an input of the loop, so that nothing tells beforehand how many trips there are.
+    """
     nodes = [node("Identity", ["c" if goes_on else "k"], ["co"]), node("Identity", ["s"], ["so"])]
     outputs = [declared("co", [], BOOL), declared("so", [2])]
     if collects:
@@ -110,7 +111,7 @@ def function_bomb(levels: int, calls: int, name: str = "A") -> onnx.ModelProto:
 
 
 def string_doubling(count: int, is_constant: bool = True) -> onnx.ModelProto:
-    """A text that is put behind itself again and again."""
+    """Return a text that is put behind itself again and again."""
     names = ["s", *(f"s{index}" for index in range(count))]
     nodes = [node("StringConcat", [names[index]] * 2, [names[index + 1]]) for index in range(count)]
     text = helper.make_tensor("s", STRING, [1], [b"abcdefgh"])
@@ -141,7 +142,7 @@ def many_inputs(count: int) -> onnx.ModelProto:
 
 
 def swell(count: int) -> onnx.ModelProto:
-    """A product of sums of sizes: 2**count terms."""
+    """Return a product of sums of sizes: 2**count terms."""
     nodes = [node("Shape", ["x"], ["sh"]), node("Split", ["sh"], [f"d{i}" for i in range(2 * count)], num_outputs=2 * count)]
     nodes += [node("Add", [f"d{2 * i}", f"d{2 * i + 1}"], [f"a{i}"]) for i in range(count)]
     products = ["a0", *(f"p{i}" for i in range(1, count))]
@@ -152,7 +153,7 @@ def swell(count: int) -> onnx.ModelProto:
 
 
 def square(count: int, constant: bool = False) -> onnx.ModelProto:
-    """A size (or the number 3) squared again and again, plus one."""
+    """Return a size (or the number 3) squared again and again, plus one."""
     nodes = [] if constant else [node("Shape", ["x"], ["s0"])]
     for index in range(count):
         nodes += [node("Mul", [f"s{index}"] * 2, [f"m{index}"]), node("Add", [f"m{index}", "one"], [f"s{index + 1}"])]

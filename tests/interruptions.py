@@ -50,7 +50,7 @@ KINDS = {
 
 @cache
 def version(number: int, side: int = SIDE) -> Model:
-    """A model whose graph and whose every weight say which version it is; all versions are laid out alike."""
+    """Return a model whose graph and whose every weight say which version it is; all versions are laid out alike."""
     with Builder(f"version{number}") as b:
         y = b.input("x", "f32", (side, side))
         for index in range(4):
@@ -62,7 +62,10 @@ def version(number: int, side: int = SIDE) -> Model:
 
 
 def version_of(path: Path) -> int:
-    """The version of a saved model. Raises AssertionError where its graph and its weights are of two, DovetailError as load."""
+    """Return the version of a saved model.
+
+    Raises AssertionError where its graph and its weights are of two, DovetailError as load.
+    """
     graph = dovetail.load(path).graph
     names = {node.name.partition("_")[0] for node in graph.nodes if type(node.op).__name__ == "Add"}
     weights = [np.unique(value.constant) for value in graph.values() if value.constant is not None]
@@ -73,12 +76,12 @@ def version_of(path: Path) -> int:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """The names of the files that no save should leave."""
+    """Return the names of the files that no save should leave."""
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
 def forked(work: Callable[[], Any]) -> int:
-    """The process id of a child that does ``work`` and ends with 0, or with 1 on an exception."""
+    """Return the process id of a child that does ``work`` and ends with 0, or with 1 on an exception."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -110,7 +113,7 @@ def beside(work: Callable[[], Any]) -> Iterator[None]:
 
 
 def check_whole(kind: Kind, folder: Path, numbers: set[int]) -> str:
-    """What a load says: "whole", or what is wrong."""
+    """Return "whole", or the fault that a load reports."""
     try:
         found = version_of(folder / kind.file)
     except AssertionError as error:

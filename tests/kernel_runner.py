@@ -21,7 +21,7 @@ ELEMENTS = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "b
 
 
 def row(array: Any, buffer: int, is_constant: bool) -> tuple[Any, ...]:
-    """An array as an operand of a buffer that begins where its first element lies, or as one that is known beforehand."""
+    """Return an array as an operand of a buffer that begins where its first element lies, or as one that is known beforehand."""
     constant = (array.ctypes.data, *extent_of(array)) if is_constant else (0, 0, 0)
     return (buffer, 0, ELEMENTS.get(array.dtype.name, "other"), array.itemsize, list(array.shape), list(array.strides), *constant)
 
@@ -74,7 +74,7 @@ def row_major(array: Any) -> Any:
 
 
 def channels_last(array: Any) -> Any:
-    """The same elements with axis 1 running fastest."""
+    """Return the same elements with axis 1 running fastest."""
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
 
 

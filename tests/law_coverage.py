@@ -33,7 +33,7 @@ def laws() -> Iterator[Law]:
 
 
 def pairs() -> dict[str, set[str]]:
-    """The operators of each law's cases."""
+    """Return the operators of each law's cases."""
     return {law.name: {type(case.op).__name__ for _, case in law.cases} for law in laws()}
 
 

@@ -131,7 +131,10 @@ def tests_of(module: str) -> tuple[list[str], str]:
 
 
 def operators(module: str) -> list[str]:
-    """The names by which the cases of a module's operators are found: those of its classes; of a module that has none, all."""
+    """Return the names by which the cases of a module's operators are found: those of its classes.
+
+    Of a module that has none, all.
+    """
     tree = ast.parse((PACKAGE / module).read_text())
     names = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     return [name for name in names if any(word.arg in ("sig", "onnx", "openvino") for word in _keywords(tree, name))] or ["test"]
@@ -166,7 +169,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What ``mutants_equivalent.toml`` calls it by, wherever its line moves."""
+        """Return its key in ``mutants_equivalent.toml``, which does not depend on its line."""
         return self.module, self.scope, self.original, self.mutated
 
     def __str__(self) -> str:
@@ -206,7 +209,7 @@ _SPEAKING = ("vector_length", "check_vector", "_quotient")
 
 
 def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
-    """What may be wrong with one node. A change gets a copy of the node and gives what stands there instead."""
+    """Yield the faults of one node. A change gets a copy of the node and returns its replacement."""
     parent = parents[-1] if parents else None
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
@@ -259,7 +262,7 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _is_store(node: ast.AST) -> bool:
-    """An assignment whose target was there before."""
+    """Return an assignment whose target was there before."""
     if isinstance(node, ast.AugAssign):
         return True
     return isinstance(node, ast.Assign) and all(isinstance(target, ast.Subscript | ast.Attribute) for target in node.targets)
@@ -281,7 +284,7 @@ def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Chang
 
 
 def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
-    """Whether a text is for people: a docstring, a message, a reason, part of one."""
+    """Return whether a text is for people: a docstring, a message, a reason, part of one."""
     if isinstance(parents[-1], ast.Expr) or any(isinstance(each, ast.JoinedStr) for each in parents):
         return True
     if any(isinstance(each, ast.keyword) and each.arg == "reason" for each in parents):
@@ -297,7 +300,7 @@ def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
 
 
 def _lines(line: str) -> Iterator[str]:
-    """A slot line with one mark changed."""
+    """Yield a slot line with one mark changed."""
     for match in re.finditer(r"=(\d+)\b", line):
         yield f"{line[: match.start(1)]}{int(match[1]) ^ 1}{line[match.end(1) :]}"
     for match in re.finditer(r"=(true|false)\b", line):
@@ -328,7 +331,7 @@ _SKIPPED = {"annotation", "returns", "decorator_list", "type_params"}
 
 
 def _paths(node: ast.AST, path: Path_) -> Iterator[Path_]:
-    """The way to every node whose change could matter."""
+    """Yield the way to every node whose change could matter."""
     for name, value in ast.iter_fields(node):
         if (
             name in _SKIPPED
@@ -389,7 +392,7 @@ def _described(module: str, tree: ast.Module, path: Path_, nodes: list[ast.AST],
 
 
 def _ran(nodes: list[ast.AST]) -> tuple[int, tuple[int, int]]:
-    """The first line of the function in which the last of the nodes runs (0: at import), and its statement's lines."""
+    """Return the first line of the function in which the last of the nodes runs (0: at import), and its statement's lines."""
     place = next((index for index in range(len(nodes) - 2, -1, -1) if isinstance(nodes[index], ast.FunctionDef | ast.Lambda)), -1)
     if place < 0:
         return 0, (0, 0)
@@ -491,7 +494,7 @@ def run_item(item: Any, watch: Watch) -> str:
 
 
 def _quiet(config: Any, limit: int) -> None:
-    """A child says nothing, takes a folder of its own for temporary files, and has so many seconds of processor time."""
+    """Silence a child, and give it a folder for temporary files and a limit of processor time."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1), os.dup2(sink, 2)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -528,7 +531,7 @@ def forked(work: Callable[[], Any], config: Any, limit: float) -> tuple[int, int
 
 
 def _is_offline(item: Any) -> bool:
-    """Whether a test asks a foreign runtime nothing, or only through ``oracles``, whose answers ``answers`` keeps."""
+    """Return whether a test asks a foreign runtime nothing, or only through ``oracles``, whose answers ``answers`` keeps."""
     code = getattr(getattr(item, "function", None), "__code__", None)
     return code is None or not {"openvino", "onnxruntime", "torch", "jax"} & {*code.co_names, *code.co_varnames}
 
@@ -637,8 +640,9 @@ class Runner:
         self.seconds = time.perf_counter() - start
 
     def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
-        """The tests that reach the mutant: those that killed others of its function, then the quickest of each test function, so
-        that all functions get the same time."""
+        """Return the tests that reach the mutant: those that killed others of its function, then the quickest of each test
+        function, so that all functions get the same time.
+        """
         lines = {(mutant.module, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)}
         reach = [number for number, (_, seen) in known.items() if not seen.isdisjoint(lines)]
         if not any((mutant.module, mutant.first) in seen for _, seen in known.values()):
@@ -701,7 +705,7 @@ class Runner:
 
 
 def _fitting(module: str) -> Callable[[Any], bool]:
-    """Whether a test is one of a module's, by the expression in TESTS."""
+    """Return whether a test is one of a module's, by the expression in TESTS."""
     files, words = tests_of(module)
     texts = [word.strip() for word in words.split(" or ")]
     return lambda item: any(item.nodeid.startswith(name) for name in files) and any(text in item.nodeid for text in texts)
@@ -729,7 +733,7 @@ def _end(child: int) -> None:
 
 
 def equivalents() -> dict[tuple[str, str, str, str], str]:
-    """The mutants that mean the same, with the reason. Raises ValueError for an entry without one."""
+    """Return the mutants that mean the same, with the reason. Raises ValueError for an entry without one."""
     if not EQUIVALENT.exists():
         return {}
     found = {}

@@ -1,4 +1,4 @@
-"""What comes out by OpenVINO's specification, for rows of ``cases_openvino`` on which OpenVINO itself says something else."""
+"""Results by OpenVINO's specification, for rows of ``cases_openvino`` for which OpenVINO itself gives others."""
 
 from __future__ import annotations
 

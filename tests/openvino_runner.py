@@ -26,7 +26,7 @@ ENGINES = ("interpreter", "native")
 
 
 def built(row: Row) -> Any:
-    """The model of ``row``, as openvino has it: inputs x0, x1, ..., outputs y0, y1, ..."""
+    """Return the model of ``row``, as openvino has it: inputs x0, x1, ..., outputs y0, y1, ..."""
     import openvino
     from openvino import opset1
 
@@ -124,19 +124,19 @@ class Work:
         return self.model
 
     def expected(self) -> dict[str, Any]:
-        """What the row says, else what OpenVINO says of its own file."""
+        """Return the results that the row states, else OpenVINO's results on its own file."""
         if self.row.answers is not None:
             found = self.row.answers(*(x.array if isinstance(x, Fixed) else x for x in self.row.inputs))
             return {f"y{index}": np.asarray(y) for index, y in enumerate(found if isinstance(found, tuple | list) else [found])}
         return self.openvino()
 
     def openvino(self, path: Path | None = None) -> dict[str, Any]:
-        """What OpenVINO says of an IR file, by default its own."""
+        """Return OpenVINO's results on an IR file, by default its own."""
         names = self.names
         return dict(zip(names, oracles.run_openvino_file(str(path or self.source), self.inputs, names), strict=True))
 
     def given(self) -> dict[str, Any]:
-        """The inputs with what states begin with."""
+        """Return the inputs with what states begin with."""
         model = self.load()
         return {**InitialStates(model)(self.inputs), **self.inputs} if model.states else self.inputs
 
@@ -156,7 +156,7 @@ class Work:
         ]
 
     def values(self) -> list[str]:
-        """Where what we run of openvino's file disagrees with the answer, and where its types do."""
+        """Return the differences of our results on openvino's file from the expected ones, and of our types."""
         model = self.load()
         found = []
         for engine in ENGINES:
@@ -179,7 +179,7 @@ class Work:
         return faults
 
     def ir(self) -> list[str]:
-        """Where OpenVINO's run of the IR that we write disagrees with that of its own; what it does not run it has to load."""
+        """Return the differences of OpenVINO's results on our IR from those on its own; it has to load IR that it cannot run."""
         path = self.folder / "written.xml"
         dovetail.save(self.load(), path)
         if self.row.answers is None and not self.row.refused:
@@ -195,7 +195,7 @@ class Work:
         return faults and self.differences(self.expected(), got)
 
     def onnx(self) -> list[str]:
-        """Where the run of the ONNX that we write disagrees, in onnxruntime or, where that has no kernel, onnx.reference."""
+        """Return the differences of the results on our ONNX, in onnxruntime or, where that has no kernel, onnx.reference."""
         path = self.folder / "written.onnx"
         dovetail.save(self.load(), path)
         data, names = path.read_bytes(), [value.name for value in self.load().outputs]
@@ -208,7 +208,7 @@ class Work:
 
 @cache
 def work(row: Row) -> Work:
-    """A row's work, its files in a folder that goes when the process ends."""
+    """Return a row's work, its files in a folder that goes when the process ends."""
     folder = tempfile.TemporaryDirectory()
     _FOLDERS.append(folder)
     return Work(row, Path(folder.name))
@@ -218,7 +218,7 @@ _FOLDERS: list[Any] = []
 
 
 def outcome(row: Row, step: str) -> tuple[str, str]:
-    """How a step of a row ends: ("agrees", ""), ("refused", code and message), ("differs", how), ("silent", why) or
+    """Return the outcome of a step of a row: ("agrees", ""), ("refused", code and message), ("differs", how), ("silent", why) or
     ("failed", how)."""
     try:
         faults = getattr(work(row), step)()

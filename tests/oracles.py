@@ -50,13 +50,16 @@ def skip_where_bytes_saturate() -> None:
 
 
 def sums_saturate(data: bytes, inputs: Mapping[str, Any]) -> bool:
-    """Whether onnxruntime's answer is wrong on this processor: the ONNX file adds products of bytes of which some are signed."""
+    """Return whether onnxruntime's answer is wrong on this processor.
+
+    The ONNX file adds products of bytes of which some are signed.
+    """
     return _has_signed_bytes(data, inputs) and _saturates()
 
 
 @cache
 def contrib_schemas() -> dict[tuple[str, str, int], Any]:
-    """What onnxruntime says of the operators that it adds to ONNX's, as the onnx package says it of its own: their attributes."""
+    """Return onnxruntime's schemas of the operators that it adds to ONNX's: their attributes."""
     try:
         from onnxruntime.capi import onnxruntime_pybind11_state as state
     except ImportError:
@@ -89,7 +92,7 @@ _UNCARRIED = ("f8e8m0", "f4e2m1", "f6e2m3", "f6e3m2", "i4", "u4", "i2", "u2", "c
 
 
 def run_onnxruntime(data: bytes, inputs: Mapping[str, Any]) -> list[Any]:
-    """The outputs of an ONNX file. Raises Silent where onnxruntime has no kernel."""
+    """Return the outputs of an ONNX file. Raises Silent where onnxruntime has no kernel."""
     import onnxruntime
 
     odd = sorted({name for array in inputs.values() if (name := dtypes.dtype(array.dtype).name) in _UNCARRIED})
@@ -111,7 +114,7 @@ def run_onnxruntime(data: bytes, inputs: Mapping[str, Any]) -> list[Any]:
 
 
 def onnxruntime_ports(data: bytes) -> list[list[str]]:
-    """The names of the inputs and of the outputs of an ONNX file. Raises Silent where onnxruntime has no kernel."""
+    """Return the names of the inputs and of the outputs of an ONNX file. Raises Silent where onnxruntime has no kernel."""
     import onnxruntime
 
     try:
@@ -142,7 +145,7 @@ _SUMS_OF_BYTES = (
 
 
 def _has_signed_bytes(data: bytes, inputs: Mapping[str, Any]) -> bool:
-    """Whether the model adds products of bytes of which some are signed."""
+    """Return whether the model adds products of bytes of which some are signed."""
     import onnx
 
     if not any(kind.encode() in data for kind in _SUMS_OF_BYTES):
@@ -154,7 +157,7 @@ def _has_signed_bytes(data: bytes, inputs: Mapping[str, Any]) -> bool:
 
 @cache
 def _saturates() -> bool:
-    """Whether onnxruntime's MatMulInteger is wrong here about 2 * 255 * 127."""
+    """Return whether onnxruntime's MatMulInteger is wrong here about 2 * 255 * 127."""
     import onnx
     import onnxruntime
 
@@ -200,7 +203,7 @@ def _bits_of(item: Any, kind: Any) -> Any:
 
 
 def run_reference(data: bytes, inputs: Mapping[str, Any]) -> list[Any]:
-    """The outputs of an ONNX file by the onnx package's own evaluator. Raises Silent where it has no rule."""
+    """Return the outputs of an ONNX file by the onnx package's own evaluator. Raises Silent where it has no rule."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -216,7 +219,10 @@ _WIDE = ("i64", "u64", "u32")
 
 
 def run_openvino(model: Model, inputs: Mapping[str, Any]) -> list[Any]:
-    """The outputs of ``model``, written as IR and read by OpenVINO. Raises Silent where its CPU plugin takes no such values."""
+    """Return the outputs of ``model``, written as IR and read by OpenVINO.
+
+    Raises Silent where its CPU plugin takes no such values.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.xml")
         openvino_write.save(model, path)
@@ -224,7 +230,7 @@ def run_openvino(model: Model, inputs: Mapping[str, Any]) -> list[Any]:
 
 
 def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
-    """The outputs of an IR file; ``outputs`` are the names it should have, in this order."""
+    """Return the outputs of an IR file; ``outputs`` are the names it should have, in this order."""
     for array in inputs.values():
         name = dtypes.dtype(array.dtype).name
         if name in _SUB_BYTE:
@@ -235,7 +241,10 @@ def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[st
 
 
 def openvino_attributes(path: Path, text: str, kind: str) -> list[dict[str, str]] | None:
-    """The attributes that OpenVINO gives the layers of ``kind`` in an IR file whose text is this; None where it refuses it."""
+    """Return the attributes that OpenVINO gives the layers of ``kind`` in an IR file whose text is this.
+
+    None where it refuses it.
+    """
     path.write_text(text)
     found: list[dict[str, str]] | None = _asked(_attributes, str(path), kind)
     return found
@@ -247,7 +256,7 @@ def check_openvino_names(path: Path, names: list[list[str]]) -> None:
 
 
 def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of the other process; of a new one, too, where it ended: an earlier model may have spoilt its memory."""
+    """Return the answer of the other process; of a new one, too, where it ended: an earlier model may have spoilt its memory."""
     global _worker
     for is_new in (_worker is None, True):
         if _worker is None:

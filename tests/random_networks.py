@@ -29,7 +29,7 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker does: seeds ``first``, ``first + step``, ... below ``end`` until ``deadline``."""
+    """The work of a worker: seeds ``first``, ``first + step``, ... below ``end`` until ``deadline``."""
 
     first: int
     end: int
@@ -69,7 +69,7 @@ def work(task: Task, seed: Any, found: Any) -> None:
 
 
 def one_at_sizes(number: int, done: Counter[str]) -> str:
-    """What is wrong with network ``number`` at several sizes; empty where nothing is, and where it has no open size."""
+    """Return the faults of network ``number`` at several sizes; empty without any, and where it has no open size."""
     from networks.generator import generate
     from networks.size_comparison import compare_sizes, open_sizes
 
@@ -85,7 +85,7 @@ def one_at_sizes(number: int, done: Counter[str]) -> str:
 
 
 def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
-    """What is wrong with network ``number``; empty where nothing is."""
+    """Return the faults of network ``number``; empty without any."""
     if task.changes_sizes:
         return one_at_sizes(number, done)
     from networks.comparison import compare, options_of
@@ -113,7 +113,7 @@ def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
 
 
 def shrunk(number: int, network: Any, difference: Any) -> str:
-    """The network made small, as text, and how it fails then."""
+    """Return the network made small, as text, and how it fails then."""
     from networks.comparison import compare, options_of
     from networks.runtimes import compare_with_others
     from networks.shrink import shrink
@@ -150,7 +150,7 @@ class Worker:
         self.process.start()
 
     def failure(self) -> tuple[int, str] | None:
-        """The seed at which the process died or hangs, and how; it is started again behind that."""
+        """Return the seed at which the process died or hangs, and how; it is started again behind that."""
         number = int(self.seed.value)
         if number != self.seen[0]:
             self.seen = (number, time.time())

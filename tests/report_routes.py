@@ -30,7 +30,7 @@ def proto_of(
     opset: int = 17,
     **domains: int,
 ) -> onnx.ModelProto:
-    """An ONNX model of these nodes; ``domains`` are further opset imports, with _ for a dot."""
+    """Return an ONNX model of these nodes; ``domains`` are further opset imports, with _ for a dot."""
     graph = helper.make_graph(
         list(nodes),
         "g",
@@ -48,7 +48,7 @@ def proto_of(
 
 
 def run_onnxruntime(model: onnx.ModelProto | Path, feeds: Arrays) -> dict[str, Any]:
-    """The outputs by name, without onnxruntime's optimizer."""
+    """Return the outputs by name, without onnxruntime's optimizer."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -60,7 +60,7 @@ def run_onnxruntime(model: onnx.ModelProto | Path, feeds: Arrays) -> dict[str, A
 
 
 def run_openvino(path: Path, feeds: Arrays) -> dict[str, Any]:
-    """The outputs by name, computed in f32."""
+    """Return the outputs by name, computed in f32."""
     import openvino
 
     core = openvino.Core()
@@ -70,7 +70,7 @@ def run_openvino(path: Path, feeds: Arrays) -> dict[str, Any]:
 
 
 def is_sound(proto: onnx.ModelProto) -> bool:
-    """Whether onnx's full checker accepts the model, which demands the rank of every output."""
+    """Return whether onnx's full checker accepts the model, which demands the rank of every output."""
     try:
         onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):

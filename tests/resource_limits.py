@@ -28,7 +28,7 @@ REFUSED = "refused"
 
 
 class Outcome(NamedTuple):
-    """How a stage ended: ``ended``, ``refused`` with a code of ours, ``raised`` something else, or ``killed``."""
+    """The end of a stage: ``ended``, ``refused`` with a code of ours, ``raised`` something else, or ``killed``."""
 
     stage: str
     kind: str
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 def measure(
     path: str | Path, stages: Sequence[str] = STAGES, seconds: int = SECONDS, memory: int = MEMORY, limits: Sequence[str] = ()
 ) -> list[Outcome]:
-    """How each of ``stages`` ends for the file at ``path``; a stage that is killed ends the list with its own outcome.
+    """Return the end of each of ``stages`` for the file at ``path``; a stage that is killed ends the list.
 
     ``limits``: changes of the default limits, as the command line has them (``nodes=1000``).
     """
@@ -71,7 +71,7 @@ def measure(
 
 
 def faults(outcomes: Sequence[Outcome]) -> list[str]:
-    """What is wrong with outcomes: a stage that took too much, or ended in an exception that is not ours."""
+    """Return the faults of outcomes: a stage that took too much, or ended in an exception that is not ours."""
     return [str(outcome) for outcome in outcomes if not outcome.is_sound]
 
 
@@ -151,7 +151,7 @@ def _spent() -> float:
 
 
 def _status(field: str) -> int:
-    """A field of /proc/self/status, in bytes."""
+    """Return a field of /proc/self/status, in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{field}:"))
     return int(line.split()[1]) * 1024
 

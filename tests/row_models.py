@@ -54,7 +54,7 @@ def classifier(folder: Path, batch: int | str = "n") -> str:
 
 
 def lookup(folder: Path) -> str:
-    """A table of 7 rows: an index outside of it is an error of the run."""
+    """Return a table of 7 rows: an index outside of it is an error of the run."""
     table = np.random.default_rng(1).standard_normal((7, 3)).astype("f4")
     node = helper.make_node("Gather", ["t", "i"], ["y"])
     return write(folder / "lookup.onnx", [node], [("i", I64, ["n", 2])], [("y", F32, ["n", 2, 3])], {"t": table})

@@ -24,7 +24,10 @@ import dovetail
 
 
 def mlp() -> tuple[Any, dict[str, Any]]:
-    """A residual block: a table, a product by columns, one by rows, a normalisation, a product whose result is gathered."""
+    """Return a residual block.
+
+    A table, a product by columns, one by rows, a normalisation, a product whose result is gathered.
+    """
     generator = np.random.default_rng(0)
 
     def weights(*shape: int) -> Any:
@@ -64,7 +67,7 @@ def detector() -> tuple[Any, dict[str, Any]]:
 
 
 def repeat(feed: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch of 8 samples that differ, where the inputs allow it."""
+    """Return a batch of 8 samples that differ, where the inputs allow it."""
     generator = np.random.default_rng(1)
     rows = {}
     for name, array in feed.items():
@@ -122,7 +125,7 @@ def main() -> None:
 
 
 def refusals(model: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
-    """The codes of wrong requests, and a request that holds."""
+    """Return the codes of wrong requests, and a request that holds."""
     codes = []
     for mesh, shardings in (
         ({"data": 16}, None),

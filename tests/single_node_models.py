@@ -68,7 +68,7 @@ class Operator:
         return [given(x) for x in self.inputs]
 
     def with_(self, **attributes: Any) -> Operator:
-        """The same with other attributes."""
+        """Return the same with other attributes."""
         return replace(self, attributes={**self.attributes, **attributes})
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Way:
-    """How much of an operator's inputs a file tells: which are constants, and whether sizes and ranks are declared."""
+    """The knowledge that a file has of an operator's inputs: which are constants, and whether sizes and ranks are declared."""
 
     name: str
     data: str = "input"
@@ -110,7 +110,7 @@ def is_constant(operator: Operator, way: Way, index: int) -> bool:
 
 
 def shape_of(operator: Operator, way: Way, index: int) -> list[Any] | None:
-    """The shape that the file declares for an input: None for no rank, None inside for an open size."""
+    """Return the shape that the file declares for an input: None for no rank, None inside for an open size."""
     sizes = list(operator.given[index].data.shape)
     if way.sizes == "no rank":
         return None
@@ -122,7 +122,7 @@ def feeds(operator: Operator, way: Way) -> dict[str, Any]:
 
 
 def write(operator: Operator, way: Way, folder: Path) -> Path:
-    """The file of a model of ``operator`` alone: inputs x0, x1, ..., outputs y0, y1, ..."""
+    """Return the file of a model of ``operator`` alone: inputs x0, x1, ..., outputs y0, y1, ..."""
     return (write_onnx if operator.format == "onnx" else write_ir)(operator, way, folder)
 
 
@@ -228,7 +228,7 @@ def _text(value: Any) -> str:
 
 
 def assert_bits(ours: Any, theirs: Any, what: str = "") -> None:
-    """The same type, shape and bytes, every bit of a NaN included."""
+    """Compare type, shape and bytes, every bit of a NaN included."""
     assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, (
         f"{what}: {ours.dtype}{ours.shape}, {theirs.dtype}{theirs.shape}"
     )

@@ -59,7 +59,7 @@ shapes = (
 
 
 def either(axis: int, rank: int, flag: bool) -> int:
-    """The same axis, counted from the end where ``flag`` says so."""
+    """Return the same axis, counted from the end where ``flag`` says so."""
     return axis - rank if flag else axis
 
 
@@ -204,7 +204,7 @@ STEPS: dict[str, Callable[[Any, Moves, Value, Any], None]] = {
 
 @st.composite
 def movements(draw: Any) -> Moved:
-    """A sound model of one to six moves over one element type."""
+    """Return a sound model of one to six moves over one element type."""
     b = Builder("moves")
     dtype = draw(st.sampled_from(MOVED))
     moves = Moves(b)

@@ -28,13 +28,13 @@ TABLE = 4
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    """The syntax tree of each module by its path in the package."""
+    """Return the syntax tree of each module by its path in the package."""
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 @cache
 def operators() -> frozenset[str]:
-    """The names of all operator classes."""
+    """Return the names of all operator classes."""
     from dovetail import ops
     from dovetail.ir.op import Op
 
@@ -115,7 +115,7 @@ def circles() -> Iterator[str]:
 
 
 def reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    """The names that a graph of imports leads to from one of them."""
+    """Return the names that a graph of imports leads to from one of them."""
     found: set[str] = set()
     rest = [start]
     while rest:

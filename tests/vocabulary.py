@@ -133,7 +133,7 @@ def check_prose(path: Path, line: int, text: str) -> Iterator[Violation]:
 
 
 def words_of(identifier: str) -> list[str]:
-    """The lower-case words of a snake_case or CamelCase identifier."""
+    """Return the lower-case words of a snake_case or CamelCase identifier."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", identifier)
     return [part.lower() for part in parts]
 
@@ -176,7 +176,10 @@ def check_opening(path: Path, node: ast.FunctionDef | ast.ClassDef | ast.Module,
     line = node.body[0].lineno
     first = docstring.strip().split(maxsplit=1)[:1]
     banned = OPENINGS
-    if isinstance(node, ast.FunctionDef) and not any("property" in ast.unparse(item) for item in node.decorator_list):
+    # The docstring of a test is a claim.
+    is_claim = isinstance(node, ast.FunctionDef) and node.name.startswith(("test_", "check_"))
+    is_property = isinstance(node, ast.FunctionDef) and any("property" in ast.unparse(item) for item in node.decorator_list)
+    if isinstance(node, ast.FunctionDef) and not is_claim and not is_property:
         banned += ARTICLES
     if first and first[0].rstrip(",:;") in banned:
         yield Violation(path, line, "docstring opening", first[0], "subject and verb")
@@ -239,7 +242,7 @@ GENERATED = ("operators.md", "corpus.md", "zoo.md", "conformance.md", "glossary.
 
 
 def files(paths: Iterable[Path] = ()) -> list[Path]:
-    """The files that are searched."""
+    """Return the files that are searched."""
     roots = list(paths) or [ROOT / "src", ROOT / "native", ROOT / "docs", ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     every = (path for root in roots for path in ([root] if root.is_file() else root.rglob("*")))
     return sorted(

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def count_lines(function: Callable[[], object]) -> int:
-    """The lines of Python that a call executes, each pass of a loop and of a comprehension once more."""
+    """Return the lines of Python that a call executes, each pass of a loop and of a comprehension once more."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -51,7 +51,7 @@ def smooth_by_operator() -> dict[str, list[Case]]:
 
 
 def facts(name: str) -> Facts:
-    """What is shown of one operator."""
+    """Return the claims that cases show of one operator."""
     cases = by_operator().get(name, [])
     found: Facts = {"types": _listed(filter(None, map(_first_type, cases)))}
     slopes = {_slope(case) for case in smooth_by_operator().get(name, ())}
@@ -61,7 +61,7 @@ def facts(name: str) -> Facts:
 
 
 def unshown(name: str, claimed: Facts) -> list[str]:
-    """The claims about an operator that no case shows. Stops at the first case that shows a claim."""
+    """Return the claims about an operator that no case shows. Stops at the first case that shows a claim."""
     cases = by_operator().get(name, [])
     types = set(claimed.get("types", "").split()) - set(filter(None, map(_first_type, cases)))
     gradient, native = claimed.get("gradient", ""), set(claimed.get("native", "").split())
@@ -87,7 +87,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _slope(case: Case) -> str:
-    """What the law of gradients says of a case; nothing where it passes it over."""
+    """Return the verdict of the law of gradients on a case; nothing where the law skips it."""
     inputs, given = in_f64(case)
     try:
         gradients = backward(case, inputs)
@@ -111,8 +111,9 @@ def _native(cases: list[Case]) -> str:
 
 
 def _is_native(case: Case) -> bool:
-    """Whether every step is one of the compiled core, with constants behind the first input or without; test_native holds what
-    they give against the interpreter."""
+    """Return whether every step is one of the compiled core, with constants behind the first input or without; test_native
+    holds what they give against the interpreter.
+    """
     return any(map(_runs_native, (case, replace(case, constants=tuple(range(1, len(case.inputs)))))))
 
 

@@ -17,7 +17,7 @@ _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 
 
 def seen(*shape: int, seed: int = 9) -> np.ndarray[Any, Any]:
-    """A mask of truth values in which every row has one that is true."""
+    """Return a mask of truth values in which every row has one that is true."""
     found = np.random.default_rng([seed, *shape]).random(shape) < 0.6
     found[..., 0] = True
     return found

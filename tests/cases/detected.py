@@ -1,4 +1,4 @@
-"""What a single-shot detector found: few and many, of all classes and of the best, cut at every limit."""
+"""Cases of DetectionOutput: few and many boxes, of all classes and of the best, cut at every limit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ HEADS, KV_HEADS = 4, 2
 def made(
     lengths: list[int], rows: int = 1, cached: int = 0, size: int = 8, packed: bool = False, turned: int = 0, total: int = 0
 ) -> list[Any]:
-    """The first nine inputs: the sequences have ``lengths`` rows in the end."""
+    """Return the first nine inputs: the sequences have ``lengths`` rows in the end."""
     batch = len(lengths)
     parts = [floats(batch, rows, count * size, seed=seed) for seed, count in enumerate((HEADS, KV_HEADS, KV_HEADS))]
     qkv = [np.concatenate(parts, axis=2), None, None] if packed else parts

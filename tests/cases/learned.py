@@ -35,7 +35,7 @@ def linear(name: str, x: Any = X, rows: int = 3, skip: Any = None, **more: Any) 
 
 
 def positive(transform: str) -> dict[str, Any]:
-    """What keeps scores between 0 and 1 where probit needs that."""
+    """Return weights that keep scores between 0 and 1 where probit needs that."""
     return {"coefficients": (0.0,) * 12, "intercepts": (0.25, 0.75, 0.5)} if transform == "PROBIT" else {}
 
 

@@ -26,7 +26,7 @@ def i32(*items: int) -> np.ndarray[Any, Any]:
 
 
 def of_every_type(op: Op, *rest: Any, shape: tuple[int, ...] = (2, 3), skip: dict[str, str] | None = None) -> list[Case]:
-    """The operator over all element types."""
+    """Return the operator over all element types."""
     outside = skip or {}
     return [
         Case(

@@ -1,4 +1,4 @@
-"""What is drawn by chance: its shape and type, and that the same seed draws the same."""
+"""Cases of random operators: shape and type, and equal results of equal seeds."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def kept(op: Any, name: str, scale: float = 1.0, seed: int = 0) -> Case:
 
 
 def each(op: Any, **plain: Any) -> list[Case]:
-    """The cases that both operators have."""
+    """Return the cases that both operators have."""
     return [
         *(
             kept(

@@ -1,4 +1,4 @@
-"""What the detectors of one library are made of."""
+"""Operators of Detectron's detectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What older detectors and pictures need."""
+"""Operators of older detectors and of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only moves elements."""
+"""Operators that only move elements."""
 
 from __future__ import annotations
 

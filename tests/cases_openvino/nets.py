@@ -1,4 +1,4 @@
-"""What nets are made of: products, convolutions, pooling, normalisation, attention, quantisation."""
+"""Layers of networks: products, convolutions, pooling, normalisation, attention, quantisation."""
 
 from __future__ import annotations
 

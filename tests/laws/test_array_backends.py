@@ -23,7 +23,7 @@ from dovetail.runtime.interpreter.interpret import interpret
 
 
 def is_standard(case: Case) -> bool:
-    """Whether the array API has every type of the case's inputs and outputs."""
+    """Return whether the array API has every type of the case's inputs and outputs."""
     types = [x.dtype for x in case.inputs if x is not None]
     types += [claim.dtype for claim in infer_types(case.op, views(case)) if isinstance(claim, Tensor)]
     return all(dtypes.dtype(kind).standard for kind in types)

@@ -39,7 +39,7 @@ class _Text:
         return name, f"{name} = Constant <value = {kind}[{len(values)}] {{{', '.join(map(str, values))}}}> ()\n"
 
     def chain(self, x: str, depth: int) -> tuple[str, str]:
-        """A name, and the lines that make it of ``x``."""
+        """Return a name, and the lines that make it of ``x``."""
         lines = ""
         for _ in range(self.random.randint(1, 2)):
             kinds = [self.add, self.reshape, self.split, self.squeeze, self.gather, self.relu]
@@ -146,7 +146,7 @@ def session(proto: bytes) -> Any:
 
 
 def accepted(seed: int) -> tuple[Any, Any]:
-    """The first random model that onnxruntime takes: a body that fits no size at all is refused when a model is read."""
+    """Return the first random model that onnxruntime takes: a body that fits no size at all is refused when a model is read."""
     for attempt in range(100):
         proto = _Text(100 * seed + attempt).model()
         try:
@@ -276,7 +276,7 @@ def test_smaller_sizes_are_inferred_though_a_branch_does_not_fit(tmp_path: Path)
 
 
 def test_nothing_is_scanned_where_there_is_nothing() -> None:
-    """What the body would refuse of these sizes is not asked. onnxruntime refuses any empty input of Scan."""
+    """The refusals of the subgraph for these sizes do not count. onnxruntime refuses any empty input of Scan."""
     inner = dovetail.Builder()
     inner.input("trip", "i64", ())
     state, part = inner.input("state", "f32", (1,)), inner.input("part", "f32", (1, "n"))

@@ -165,7 +165,7 @@ def test_a_session_keeps_caches() -> None:
 
 
 def update(kind: str) -> dovetail.Model:
-    """A cache of 32 rows, of which each call writes one, and a product with all of them."""
+    """Return a cache of 32 rows, of which each call writes one, and a product with all of them."""
     with dovetail.Builder(kind) as b:
         x = b.input("x", "f32", (2, 1, SIZE))
         position = b.input("position", "i64", (2,))

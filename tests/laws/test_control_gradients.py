@@ -134,7 +134,7 @@ def loaded(text: str) -> dovetail.Model:
 
 
 def loss(text: str) -> dovetail.Model:
-    """The model with the sum of all its outputs, each times fixed weights, as its output."""
+    """Return the model with the sum of all its outputs, each times fixed weights, as its output."""
     model = loaded(text)
     b = dovetail.Builder(graph=model.graph)
     outputs, model.graph.outputs = list(model.graph.outputs), []

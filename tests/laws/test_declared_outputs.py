@@ -1,4 +1,4 @@
-"""What a file declares of an output changes no number of a run: every operator, with declarations that a run contradicts."""
+"""The declared type of an output changes no result: every operator, with declarations that a run contradicts."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_what_is_saved_departs_no_more(item: Deviation, tmp_path: Path) -> None:
 
 
 def many(folder: Path, count: int = 966) -> Path:
-    """A model with as many values declared twice as a network that onnxslim wrote."""
+    """Return a model with as many values declared twice as a network that onnxslim wrote."""
     kinds = ["Neg"] * (count + 1)
     declared = [info(f"t{index}") for index in range(1, count + 1)]
     path = folder / "m.onnx"
@@ -189,7 +189,7 @@ def test_the_page_has_the_table() -> None:
 
 
 def row(item: Deviation) -> list[str]:
-    """A line of the table in docs/formats.md."""
+    """Return a line of the table in docs/formats.md."""
     readers = ["accepts" if name in item.accepted else "refuses" for name in RUNTIMES]
     if item.name.startswith("IR: "):
         readers[0] = "-"

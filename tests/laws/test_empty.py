@@ -24,7 +24,7 @@ MOST = 6
 
 
 def emptied(case: Case) -> Iterator[tuple[Any, ...]]:
-    """The inputs with all axes of one size empty, and with one axis of one input empty."""
+    """Yield the inputs with all axes of one size empty, and with one axis of one input empty."""
     hosts = host_inputs(case.op, len(case.inputs))
     free = [
         place

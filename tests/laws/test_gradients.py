@@ -35,7 +35,7 @@ def is_smooth(x: Any) -> bool:
 
 
 def chosen() -> list[tuple[str, Case]]:
-    """The cases with a gradient, once for each operator and shapes."""
+    """Return the cases with a gradient, once for each operator and shapes."""
     found: dict[Any, tuple[str, Case]] = {}
     for family, case in CASES:
         if not (has(case.op, "vjp") or has(case.op, "decompose")):
@@ -63,7 +63,7 @@ FIRST: list[tuple[str, Case]] = list({type(case.op): (family, case) for family, 
 
 
 def points(case: Case, kind: Any, seed: int = 0) -> list[Any]:
-    """The case's inputs in ``kind``, moved a little off the places where slopes jump: ties and zeros."""
+    """Return the case's inputs in ``kind``, moved a little off the places where slopes jump: ties and zeros."""
     chance = np.random.default_rng(seed)
     found = []
     for x, host in zip(case.inputs, host_inputs(case.op, len(case.inputs)), strict=True):
@@ -78,7 +78,10 @@ def points(case: Case, kind: Any, seed: int = 0) -> list[Any]:
 
 
 def forward(case: Case, inputs: Sequence[Any]) -> Model:
-    """The case's operator, with those outputs that are floats as wide as its inputs. Skips one that is not to be had so."""
+    """Return the case's operator, with those outputs that are floats as wide as its inputs.
+
+    Skips one that is not to be had so.
+    """
     b = Builder("forward")
     given = zip(inputs, is_constant(case), strict=True)
     kind = next(dtypes.dtype(x.dtype) for x, constant in given if is_smooth(x) and not constant)
@@ -95,7 +98,7 @@ def forward(case: Case, inputs: Sequence[Any]) -> Model:
 
 
 def backward(case: Case, inputs: Sequence[Any]) -> Model:
-    """The model of the gradients of the case's float outputs with regard to its float inputs. Skips one that has none."""
+    """Return the model of the gradients of the case's float outputs with regard to its float inputs. Skips one that has none."""
     model = forward(case, inputs)
     try:
         return pulled_back(Builder(graph=model.graph), list(model.graph.outputs))
@@ -113,7 +116,7 @@ def seeds(case: Case, inputs: Sequence[Any], seed: int) -> dict[str, Any]:
 
 
 def pulled_back(b: Builder, ys: Sequence[Value], order: int = 1) -> Model:
-    """The graph in ``b`` turned into that of gradients: one more input for each of ``ys``, an output for each float input."""
+    """Differentiate the graph in ``b``: one more input for each of ``ys``, an output for each float input."""
     xs = [x for x in b.graph.inputs if is_float(x)]
     incoming = [b.input_of(f"g{order}_{index}", y.type) for index, y in enumerate(ys)]
     gradients = adjoints(b, ys, incoming, xs)

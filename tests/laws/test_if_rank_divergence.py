@@ -97,7 +97,7 @@ def feeds(proto: Any, shape: tuple[int, int]) -> list[dict[str, Any]]:
 
 
 def fails(run: Callable[[], Any]) -> bool:
-    """Whether a run raises: onnxruntime's errors have no class of their own."""
+    """Return whether a run raises: onnxruntime's errors have no class of their own."""
     try:
         run()
     except Exception:
@@ -235,7 +235,7 @@ def test_the_gradient_goes_through_either_rank(name: str, shape: tuple[int, int]
 
 
 def test_a_gradient_beside_a_result_of_two_ranks(tmp_path: Path) -> None:
-    """Of an output of one rank where another has two, with regard to a weight, and of a value that is no output."""
+    """The gradient is of an output of one rank where another has two, with regard to a weight and to an inner value."""
     onnx.save(onnx.parser.parse_model(HEAD + WEIGHTED), tmp_path / "a.onnx")
     model = dovetail.load(tmp_path / "a.onnx")
     x, v = (np.random.default_rng(seed).standard_normal((3, 2)).astype(np.float32) for seed in (1, 2))

@@ -19,7 +19,7 @@ MOST = 2
 
 
 def views(case: Case) -> list[View | None]:
-    """The inputs as inference sees them, with the values of small integers."""
+    """Return the inputs as inference sees them, with the values of small integers."""
     found: list[View | None] = []
     for x in case.inputs:
         if not isinstance(x, np.ndarray):

@@ -28,7 +28,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def computed(draw: Any, b: Builder, x: Value) -> Value:
-    """A tensor of the same shape, by exact operators: elementwise ones may overwrite what they read, a pooling may not."""
+    """Return a tensor of the same shape, by exact operators: elementwise ones may overwrite what they read, a pooling may not."""
     match draw(st.sampled_from(("negate", "twice", "residual", "pool"))):
         case "negate":
             return b.Negative(x)
@@ -54,7 +54,7 @@ def parts_of(draw: Any, b: Builder, x: Value, axis: int) -> list[Value]:
 
 
 def moved(draw: Any, b: Builder, x: Value) -> Value:
-    """The same elements by way of views."""
+    """Return the same elements by way of views."""
     match draw(st.sampled_from(("as is", "as is", "transposed", "flat"))):
         case "transposed":
             return b.Transpose(b.Transpose(x, [0, 2, 3, 1]), [0, 3, 1, 2])

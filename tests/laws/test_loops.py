@@ -160,7 +160,7 @@ def test_a_loop_of_onnx_is_said_in_ir(text: str, run: list[Any], tmp_path: Path)
 
 
 def iterated(stride: int, part: int, is_loop: bool) -> Any:
-    """A TensorIterator or Loop that cuts along axis 1, written with OpenVINO's own package."""
+    """Return a TensorIterator or Loop that cuts along axis 1, written with OpenVINO's own package."""
     import openvino.opset8 as ops
     from openvino import Model
 
@@ -309,7 +309,7 @@ def test_what_a_branch_does_not_know_is_another_size_outside() -> None:
 
 
 def test_a_size_from_outside_has_one_name_through_a_branch() -> None:
-    """What the file of a body left without a name takes the name that it has outside."""
+    """A value that the file of a subgraph leaves without a name takes the name that it has outside."""
     branches = []
     for _ in range(2):
         inner = dovetail.Builder()

@@ -51,7 +51,7 @@ def is_plain(x: Any) -> bool:
 
 
 def misaligned(x: Any) -> Any:
-    """The same elements one byte beyond a multiple of their size, as a view of bytes has them."""
+    """Return the same elements one byte beyond a multiple of their size, as a view of bytes has them."""
     data = np.zeros(x.nbytes + 64, np.uint8)
     first = 1 - data.ctypes.data % 16
     moved = data[first + 16 :][: x.nbytes].view(x.dtype).reshape(x.shape)

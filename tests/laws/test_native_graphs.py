@@ -59,7 +59,7 @@ def test_inputs_that_do_not_lie_in_order(moved: Moved, elide: str) -> None:
 
 
 def _spread(array: Any) -> Any:
-    """The same elements, each axis backwards in memory and with room between."""
+    """Return the same elements, each axis backwards in memory and with room between."""
     wide = np.zeros([2 * size for size in array.shape], array.dtype)
     view = wide[tuple(slice(None, None, -2) for _ in array.shape)]
     view[...] = array

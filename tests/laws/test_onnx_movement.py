@@ -1,4 +1,4 @@
-"""What old versions of ONNX say otherwise: constants in all their forms, Tile-1, Pad-1 and -2, Slice-1, OneHot-9, Gather-1."""
+"""Forms that old versions of ONNX have alone: constants in all their forms, Tile-1, Pad-1 and -2, Slice-1, OneHot-9, Gather-1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What param lines say of versions, attributes and defaults, held against onnx's schemas and against what OpenVINO reads."""
+"""Versions, attributes and defaults of param lines, compared with onnx's schemas and with OpenVINO's reader."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ADDED = {("com.microsoft", "GroupQueryAttention", 1): ("q_norm_epsilon", "k_norm
 
 
 def lines(ops: Iterable[type[Op]], version: Version) -> list[OpMapping]:
-    """The lines that read a version of an operator, in the order in which they are tried."""
+    """Return the lines that read a version of an operator, in the order in which they are tried."""
     read = [op_mapping.parse(op, line) for op in ops for line in op.onnx]
     domain, kind, number = version
     return [
@@ -68,7 +68,7 @@ def lines(ops: Iterable[type[Op]], version: Version) -> list[OpMapping]:
 
 
 def readers() -> dict[Version, list[type[Op]]]:
-    """The operators whose lines read a version."""
+    """Return the operators whose lines read a version."""
     found: dict[Version, list[type[Op]]] = {}
     for op in REGISTRY.values():
         for mapping in (op_mapping.parse(op, line) for line in op.onnx):

@@ -45,7 +45,7 @@ NEEDS_SIZES = {
 
 
 def open_model(case: Case) -> Model:
-    """The case's model, whose first input has a symbol for each size; equal sizes have equal symbols."""
+    """Return the case's model, whose first input has a symbol for each size; equal sizes have equal symbols."""
     b = Builder("case")
     inputs = []
     for index, (x, constant) in enumerate(zip(case.inputs, is_constant(case), strict=True)):

@@ -26,7 +26,7 @@ def vector(*items: int, kind: str = "int64") -> Any:
 
 
 def saved(folder: Path, write: Callable[..., Any], *arrays: Any, dynamic: bool = False) -> Path:
-    """The IR of one operator over inputs like these, all sizes open with ``dynamic``."""
+    """Return the IR of one operator over inputs like these, all sizes open with ``dynamic``."""
     xs = [
         opset1.parameter([-1] * array.ndim if dynamic else list(array.shape), array.dtype, name=f"x{index}")
         for index, array in enumerate(arrays)

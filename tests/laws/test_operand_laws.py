@@ -42,7 +42,7 @@ UNARY = sorted((kind for kind in ONE_OPERAND if kind.sig and kind is not Cast), 
 
 
 def extremes(dtype: DType) -> np.ndarray[Any, Any]:
-    """The ends of a type, its special values, and numbers that the next narrower types lack."""
+    """Return the ends of a type, its special values, and numbers that the next narrower types lack."""
     if dtype.name == "boolean":
         return np.array([False, True])
     if dtype.is_integer:
@@ -88,7 +88,7 @@ def beside_constants(op: Op, dtype: DType, other: DType) -> Iterator[tuple[Model
 
 
 def describe(y: Value) -> str:
-    """The operator before the Unsqueeze of an output, with its operands."""
+    """Return the operator before the Unsqueeze of an output, with its operands."""
     assert y.node is not None
     node = y.node.input(0).node
     assert node is not None

@@ -1,4 +1,4 @@
-"""What cannot be converted or run exactly still loads: every operator with a broken node, in both formats."""
+"""A node that cannot be converted or run exactly still loads: every operator with a broken node, in both formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each operator refuses, and with which code: wrong attributes, ranks, sizes, elements and types."""
+"""Refusals of each operator, and their codes: wrong attributes, ranks, sizes, elements and types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Write = Callable[[Builder, Callable[..., Any]], Any]
 
 
 def refused(write: Write) -> str:
-    """The code with which it is refused."""
+    """Return the code with which it is refused."""
     b = Builder()
 
     def given(kind: str, *sizes: Any) -> Any:
@@ -31,7 +31,7 @@ def refused(write: Write) -> str:
 
 
 def slope(b: Builder, y: Any) -> None:
-    """The gradient of ``y`` is asked for."""
+    """Build the gradient of ``y``."""
     smooth = [x for x in b.graph.inputs if x.dtype.is_float]
     adjoints(b, [y], [b.input_of("g", y.type)], smooth)
 
@@ -43,7 +43,7 @@ def saved(b: Builder, y: Any) -> None:
 
 
 def moved(b: Builder, y: Any) -> None:
-    """The windows of ``y`` are asked for."""
+    """Compute the windows of ``y``."""
     node = b.graph.nodes[-1]
     node.op.windows(*node.inputs)
 
@@ -59,7 +59,7 @@ def normalized(b: Builder, x: Callable[..., Any], **attributes: Any) -> Any:
 
 
 def _factors(x: Callable[..., Any], kind: str, z: tuple[int, ...] = ()) -> list[Any]:
-    """The inputs of QLinearMatMul."""
+    """Return the inputs of QLinearMatMul."""
     return [x(kind, 2, 3), x("f32"), x(kind), x(kind, 3, 2), x("f32"), x(kind), x("f32", *z), x(kind)]
 
 
@@ -69,7 +69,7 @@ def _bits(b: Builder, x: Callable[..., Any], *rest: Any, **changes: Any) -> Any:
 
 
 def _regions(x: Callable[..., Any]) -> list[Any]:
-    """The inputs of RoiAlign."""
+    """Return the inputs of RoiAlign."""
     return [x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 5)]
 
 
@@ -118,7 +118,7 @@ def _tree(b: Builder, x: Any, **changes: Any) -> Any:
 
 
 def _columns(**changes: Any) -> dict[str, Any]:
-    """The nodes of a tree of one test, as columns."""
+    """Return the nodes of a tree of one test, as columns."""
     nodes = {
         "nodes_treeids": (0, 0, 0), "nodes_nodeids": (0, 1, 2), "nodes_featureids": (1, 0, 0),
         "nodes_modes": ("BRANCH_LEQ", "LEAF", "LEAF"), "nodes_values": (0.5, 0.0, 0.0), "nodes_truenodeids": (1, 0, 0),
@@ -152,7 +152,7 @@ def _turned(b: Any, x: Any, boxes: Any = (1, 3, 5), scores: Any = (1, 2, 3), lim
 
 
 def _found(x: Callable[..., Any], scores: int = 6, boxes: int = 8, pictures: Any = 1) -> list[Any]:
-    """The inputs of DetectionOutput for two priors of three classes."""
+    """Return the inputs of DetectionOutput for two priors of three classes."""
     return [x("f32", pictures, boxes), x("f32", pictures, scores), x("f32", 1, 2, 8)]
 
 
@@ -173,7 +173,7 @@ def _binned(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
 
 
 def _deformed_bins(b: Builder, x: Callable[..., Any], offsets: int = 4, **changes: Any) -> Any:
-    """The same that are moved."""
+    """Return the same that are moved."""
     inputs = x("f32", 1, 8, 5, 5), x("f32", 3, 5), x("f32", 3, offsets, 1, 1)
     return b.DeformablePSROIPooling(*inputs, **{"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, **changes})
 

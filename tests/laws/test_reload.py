@@ -22,7 +22,7 @@ def types(model: Any) -> list[str]:
 
 
 def reloaded(model: Any, folder: Path) -> list[str]:
-    """The formats in which ``model`` is written; each is read back by the strict rules."""
+    """Return the formats in which ``model`` is written; each is read back by the strict rules."""
     found = []
     for suffix in FORMATS:
         path = folder / f"again.{suffix}"
@@ -38,7 +38,7 @@ def reloaded(model: Any, folder: Path) -> list[str]:
 
 
 def declared(folder: Path, shape: Any, output: Any) -> Path:
-    """A file whose output is declared with another shape than the rules give."""
+    """Return a file whose output is declared with another shape than the rules give."""
     graph = helper.make_graph(
         [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT8)],
         "g",

@@ -112,7 +112,7 @@ def test_the_names_of_what_bodies_read_stay_through_many_cycles(kind: Kind, tmp_
 
 
 def test_a_file_that_came_through_the_other_format_is_saved_again_as_it_was(tmp_path: Path) -> None:
-    """From the second trip on, where both formats say each operator by one of their own."""
+    """The bytes are equal from the second trip on, where both formats have an operator of their own for each."""
     with Builder("plain") as b:
         x = b.input("x", "f32", ("n", 4, 6))
         left, right = b.Split(x, [1, 3], axis=1, outputs=2)

@@ -99,7 +99,7 @@ def _file_or_refusal(key: int, target: Onnx | OpenVino) -> Any:
 
 
 def file_of(case: Case, target: Onnx | OpenVino) -> Any:
-    """The file of a case's model, written once for all laws of an item. Raises UnsupportedError."""
+    """Return the file of a case's model, written once for all laws of an item. Raises UnsupportedError."""
     file = _file_or_refusal(id(case), target)
     if isinstance(file, UnsupportedError):
         raise file
@@ -212,7 +212,7 @@ def check_written_files_load(case: Case) -> str:
 
 @law(at_most(3))
 def check_decompositions_load(case: Case) -> str:
-    """What an operator is decomposed into passes the checker in every opset, not only in those in which the operator changes."""
+    """The decomposition of an operator passes the checker in every opset, not only in those in which the operator changes."""
     skip_where_outside(case, "onnx")
     oracle = ""
     for opset in sorted(set(EVERY_OPSET) - set(opsets(type(case.op)))):
@@ -269,7 +269,7 @@ def _read_file(key: int, target: Onnx | OpenVino) -> Model:
 
 
 def _edge_inputs(case: Case, elements: tuple[float, ...]) -> list[Any]:
-    """The case's inputs; each one of floats that is no constant has ``elements`` instead, shifted from input to input."""
+    """Return the case's inputs; each one of floats that is no constant has ``elements`` instead, shifted from input to input."""
     return [
         np.resize(np.roll(np.array(elements), index), x.shape).astype(x.dtype)
         if x is not None and not constant and dtypes.dtype(x.dtype).is_float

@@ -29,8 +29,9 @@ def i64(*items: int) -> Constant:
 
 
 def holds(make: Make, xs: Sequence[Any], *expected: Any, is_late: bool = False) -> None:
-    """The node that ``make`` gives for these inputs gives ``expected`` in check, in inference, at run time and in both formats,
-    with sizes known and open; and its constants are what it gives at run time. ``is_late``: inputs decide the shape."""
+    """Check that the node of ``make`` for these inputs gives ``expected`` in check, in inference, at run time and in both
+    formats, with sizes known and open; and its constants are what it gives at run time. ``is_late``: inputs decide the shape.
+    """
     for way in ("known", "open", "no rank"):
         sizes = [{"known": x.shape, "open": (None,) * x.ndim, "no rank": None}[way] for x in xs]
         parameters = [Parameter(x.dtype, shape, f"x{index}") for index, (x, shape) in enumerate(zip(xs, sizes, strict=True))]
@@ -55,7 +56,7 @@ def holds(make: Make, xs: Sequence[Any], *expected: Any, is_late: bool = False) 
 
 
 def trips(function: Function) -> list[dovetail.Model]:
-    """The function out through either format."""
+    """Return the function out through either format."""
     import tempfile
 
     found = []

@@ -65,7 +65,7 @@ EIGHT = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 
 def reshape(format: str, version: int, x: Any, target: Any, zeros: str = "copy", **attributes: Any) -> Operator:
-    """A Reshape in which a 0 copies a dimension (``copy``) or stands for itself (``literal``)."""
+    """Return a Reshape in which a 0 copies a dimension (``copy``) or stands for itself (``literal``)."""
     if format == "openvino":
         attributes = {"special_zero": zeros == "copy", **attributes}
     elif version == 1:
@@ -236,7 +236,7 @@ def test_volumes_are_counted_in_arithmetic_that_cannot_wrap(format: str, version
 
 
 def inferred(target: Any, shape: Any = None, **attributes: Any) -> Any:
-    """The shape that inference gives a reshaped x, of which nothing is known unless ``shape`` tells."""
+    """Return the shape that inference gives a reshaped x, of which nothing is known unless ``shape`` tells."""
     b = dovetail.Builder()
     return b.Reshape(b.input("x", "f32", shape), target(b) if callable(target) else target, **attributes).shape
 
@@ -326,7 +326,7 @@ TARGETS += [(0, -1, 2), (-1, 0, 0), (2, 0, -1), (0, 0, -1), (-1, -1, 2), (-2, 3)
 
 
 def shape_by(op: Op, shape: Any, target: Any) -> Any:
-    """The shape that ``op`` makes, or that it refuses."""
+    """Return the shape that ``op`` makes, or that it refuses."""
     b = dovetail.Builder()
     try:
         (y,) = b.add(op, b.input("x", "f32", shape), b.constant(np.array(target, dtype=np.int64)))

@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, str], list[Any], list[Any], list[Any]]]
 
 
 def example(name: str, folder: Path, declared: list[Any] | None = None) -> tuple[Path, list[Any]]:
-    """The file of an example, with the outputs it declares (or ``declared``), and inputs for it."""
+    """Return the file of an example, with the outputs it declares (or ``declared``), and inputs for it."""
     kind, attributes, shapes, constants, outputs = EXAMPLES[name]
     f = dtypes.f32
     layers, edges, weights, count = [], [], b"", len(shapes) + len(constants)
@@ -248,7 +248,7 @@ def test_sub_byte_elements_move_by_element(name: str, tmp_path: Path) -> None:
 
 
 def slopes(operator: Operator, folder: Path, **options: Any) -> list[dovetail.Model]:
-    """The gradient model of ``operator``'s first output, as made and through both formats."""
+    """Return the gradient model of ``operator``'s first output, as made and through both formats."""
     found = []
     for way in (KNOWN, OPEN):
         model = dovetail.load(write(operator, way, folder))

@@ -56,7 +56,7 @@ def f32(*shape: int) -> Any:
 
 
 def equal(format: str, version: int, x: Any, count: int, axis: int | None = 0) -> Operator:
-    """A split into ``count`` equal pieces."""
+    """Return a split into ``count`` equal pieces."""
     if format == "openvino":
         return Operator(
             format, "Split", 1, (x, np.array(axis, dtype=np.int64)), {"num_splits": count}, count, fixed=(1,), host=(1,)
@@ -65,7 +65,7 @@ def equal(format: str, version: int, x: Any, count: int, axis: int | None = 0) -
 
 
 def explicit(format: str, version: int, x: Any, lengths: Any, axis: Any = 0, outputs: int | None = None) -> Operator:
-    """A split into pieces of these lengths."""
+    """Return a split into pieces of these lengths."""
     count = len(lengths) if outputs is None else outputs
     vector = lengths if hasattr(lengths, "dtype") else np.array(lengths, dtype=np.int64)
     if format == "openvino":

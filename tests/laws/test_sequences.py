@@ -68,7 +68,7 @@ def assert_same(ours: Any, theirs: Any, what: str = "") -> None:
 
 
 def assert_holds(claim: Type, item: Any, what: str) -> None:
-    """What inference says of a value is true of it."""
+    """Check that the inferred type of a value is true of it."""
     if isinstance(claim, types.Optional):
         if item is not None:
             assert_holds(claim.element, item, what)

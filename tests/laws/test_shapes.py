@@ -1,4 +1,4 @@
-"""What inference claims, evaluation keeps: with numbers, with symbols in their place, and with nothing known at all."""
+"""Evaluation keeps the claims of inference: with numbers, with symbols in their place, and with nothing known at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_inferred_types(case: Case) -> None:
 
 
 def symbolic(case: Case) -> Iterator[tuple[str, list[View | None], dict[str, int]]]:
-    """The inputs with sizes replaced by symbols, each way with what the symbols stand for."""
+    """Yield the inputs with sizes replaced by symbols, each way with what the symbols stand for."""
     sizes = [(index, axis) for index, x in enumerate(case.inputs) if x is not None for axis in range(x.ndim)]
     ways: list[tuple[str, set[tuple[int, int]], bool]] = [
         ("every size", set(sizes), False),

@@ -36,7 +36,7 @@ def test_random_networks_with_open_sizes(first: int, monkeypatch: pytest.MonkeyP
 
 
 def decoder() -> dovetail.Model:
-    """A layer of attention over a cache: the mask and the scale of positions follow from its length."""
+    """Return a layer of attention over a cache: the mask and the scale of positions follow from its length."""
     chance = np.random.default_rng(0)
     with dovetail.Builder("decoder") as b:
         x = b.input("x", "f32", ("batch", "t", 16))
@@ -56,7 +56,7 @@ def decoder() -> dovetail.Model:
 
 
 def calls(model: dovetail.Model, sizes: list[dict[str, int]]) -> dovetail.Program:
-    """A program after calls with these sizes; the bits of each are those of a new program."""
+    """Return a program after calls with these sizes; the bits of each are those of a new program."""
     program = dovetail.compile(model, "native", threads=1)
     for each in sizes:
         chance = np.random.default_rng(sum(each.values()))
@@ -100,7 +100,7 @@ def test_a_constant_that_one_size_decides() -> None:
 
 
 def served(model: dovetail.Model, shapes: list[tuple[int, ...]], caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The ranges with one plan after calls with inputs of these shapes, each with the bits of a new program."""
+    """Return the ranges with one plan after calls with inputs of these shapes, each with the bits of a new program."""
     with caplog.at_level("INFO", "dovetail"):
         program = dovetail.compile(model, "native", threads=1)
         for shape in shapes:

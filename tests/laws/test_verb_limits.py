@@ -50,13 +50,13 @@ def mel_matrix() -> onnx.ModelProto:
 
 
 def unequal_branch() -> onnx.ModelProto:
-    """The size of a fill is an input's element, so that no inference knows it."""
+    """Return a model in which the size of a fill is an input's element, so that no inference knows it."""
     nodes = [node("Mul", ["s", "large"], ["size"]), node("ConstantOfShape", ["size"], ["f"]), node("ReduceSum", ["f"], ["y"])]
     return model_of(nodes, [declared("s", [1], INT64)], [declared("y", [1])], [integers("large", 1 << 33)])
 
 
 def doubling_products() -> onnx.ModelProto:
-    """An outer product of an open length, whose square a search would choose large."""
+    """Return an outer product of an open length, whose square a search would choose large."""
     nodes = [node("Reshape", ["x", "r"], ["m"]), node("Unsqueeze", ["x", "one"], ["c"]), node("Unsqueeze", ["x", "zero"], ["d"])]
     nodes += [node("MatMul", ["c", "d"], ["p"]), node("Reshape", ["m", "flat"], ["q"]), node("ReduceSum", ["p"], ["s"])]
     nodes += [node("Add", ["q", "s2"], ["y"]), node("Squeeze", ["s"], ["s2"])]

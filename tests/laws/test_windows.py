@@ -42,7 +42,7 @@ def check_windows_tile_output(case: Case) -> None:
 
 
 def copied(found: Windows, output: int, inputs: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
-    """An output put together from its windows, and which elements these cover."""
+    """Return an output put together from its windows, and which elements these cover."""
     made = np.empty(y.shape, y.dtype)
     if found.fill is not None:
         made[...] = np.asarray(found.fill).astype(y.dtype)

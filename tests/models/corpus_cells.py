@@ -1,4 +1,4 @@
-"""What is asked of one model of the corpus: ``python -m models.corpus_cells CORPUS_FOLDER ID [CELL ...]`` in the folder tests.
+"""Questions about one model of the corpus: ``python -m models.corpus_cells CORPUS_FOLDER ID [CELL ...]`` in the folder tests.
 
 The corpus is a folder of model files with inputs and other engines' outputs beside them, and an index of records (its README
 says more). A record may have an ONNX file, an IR file or both. Each cell is one question of the record.
@@ -54,7 +54,7 @@ class Record:
 
     @functools.cache  # noqa: B019 (a record lives as long as its process)
     def reference(self, source: Path, size: str = "") -> Arrays | None:
-        """What the file's own engine made of the inputs, or the other one where it has none that can carry the model.
+        """Return the outputs of the file's engine, or of the other one where that cannot run the model.
 
         OpenVINO's results at second sizes are not stored: its IR may hold weights of less precision than the ONNX file, so that
         it is asked itself.
@@ -100,7 +100,7 @@ def records(folder: Path) -> list[Record]:
 
 
 def feed(model: Model, arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-    """The stored inputs by the model's names; a file that names them otherwise has them in the stored order."""
+    """Return the stored inputs by the model's names; a file that names them otherwise has them in the stored order."""
     names = [(value.name, *value.names) for value in model.inputs]
     known = [next((name for name in each if name in arrays), None) for each in names]
     if None in known:
@@ -109,7 +109,7 @@ def feed(model: Model, arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _stored(reference: Arrays, found: Arrays) -> Arrays:
-    """The references as the results have them: OpenVINO's bf16 is stored as f16 of the same bits."""
+    """Return the references as the results have them: OpenVINO's bf16 is stored as f16 of the same bits."""
     return {
         name: array.view(ml_dtypes.bfloat16)
         if np.asarray(made).dtype == ml_dtypes.bfloat16 and array.dtype == np.float16
@@ -143,7 +143,7 @@ def infers(record: Record) -> None:
 
 
 def sizes_of(model: Model, given: Arrays) -> dict[str, int]:
-    """The symbols of the inputs as these have them."""
+    """Return the symbols of the inputs as these have them."""
     pairs = [
         pair for x in model.inputs if isinstance(x.type, Tensor)
         for pair in zip(x.type.shape or (), given[x.name].shape, strict=True)
@@ -169,7 +169,7 @@ def runs(record: Record, engine: str, size: str = "") -> None:
 
 
 def runs_at_other_sizes(record: Record) -> bool | None:
-    """The same at sizes that the exporter did not see, by the interpreter and natively."""
+    """Return the same at sizes that the exporter did not see, by the interpreter and natively."""
     if record.path(".in2.npz") is None:
         return False
     for engine in ("interpreter", "native"):
@@ -198,7 +198,7 @@ def converts(record: Record, suffix: str, runtime: str) -> bool | None:
 
 
 def _command(*arguments: str) -> None:
-    """A command as a user gives it; what it says is the reason where it does not end well."""
+    """Run a command as a user gives it; its output is the reason where it does not end well."""
     from dovetail.cli import main
 
     said = io.StringIO()

@@ -46,7 +46,7 @@ class Way:
 
 
 def source_of(name: str, weights: str, folder: Path) -> tuple[Path, dict[str, np.ndarray[Any, Any]]]:
-    """The model's file, with its weights as stored or random, and an input."""
+    """Return the model's file, with its weights as stored or random, and an input."""
     proto = onnx.load(light_models.path_of(name)) if weights == "stored" else light_models.with_random_weights(name)
     path = folder / f"{name}.onnx"
     onnx.save(proto, path)
@@ -91,7 +91,7 @@ def ways(name: str, weights: str, folder: Path) -> Iterator[Way]:
 
 
 def _is_fickle(path: Path, image: dict[str, Any], reference: dict[str, Any]) -> bool:
-    """Whether onnxruntime gives something else where all weights of a channel are their neighbours above, below or themselves."""
+    """Return whether onnxruntime's results change where each weight of a channel moves to a neighbour or stays."""
     proto, draw = onnx.load(path), np.random.default_rng(0)
     for tensor in proto.graph.initializer:
         x = onnx.numpy_helper.to_array(tensor)

@@ -29,7 +29,7 @@ not built; what is missing is refused by name, and listed below.
 
 
 def counted() -> dict[str, int]:
-    """How many rows each operator has."""
+    """Count the rows of each operator."""
     return dict(Counter(row.operator for _, row in all_rows()))
 
 

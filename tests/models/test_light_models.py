@@ -62,7 +62,7 @@ def test_swapping_two_channels_shows(tmp_path: Path) -> None:
 
 
 def _face(model: dovetail.Model) -> tuple[object, ...]:
-    """What has to survive a round trip."""
+    """Return the properties that have to survive a round trip."""
     return (
         [(value.name, str(value.type)) for value in model.inputs],
         [(value.name, str(value.type)) for value in model.outputs],

@@ -60,7 +60,7 @@ def test_openvino_node(row: Row, step: str) -> None:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{family}: {row}") for family, row in ROWS if feeds(row)])
 def test_an_openvino_node_of_open_sizes_gives_the_same(row: Row, tmp_path: Path) -> None:
-    """What every size is unknown of runs as what has them all, or is refused."""
+    """A model of unknown sizes runs as the one of known sizes, or is refused."""
     if row.refused or (row.kind, row.version) not in KNOWN or row.is_random:
         pytest.skip("nothing to compare")
     model = built(row)

@@ -52,7 +52,7 @@ class BackendTest:
         return [since_version("", kind, opset) for kind in kinds(self.proto.graph)]
 
     def neighbours(self) -> list[int]:
-        """The opsets just below and above, and the nearest at which an operator of the model has another version."""
+        """Return the opsets just below and above, and the nearest at which an operator of the model has another version."""
         own = self.opset
         if IS_WHOLE:
             return [opset for opset in range(OLDEST, NEWEST + 1) if opset != own]
@@ -120,7 +120,7 @@ class Trips:
         return "same"
 
     def hold_refusal(self, error: UnsupportedError, opset: int) -> None:
-        """A refusal names its nodes, and says from where on they can be written: no later than where the model comes from."""
+        """Check that a refusal names its nodes, and from which opset on they can be written: none after that of the source."""
         named = {node.name or node.output[0] for node in every_node(self.test.proto.graph) if node.output}
         for item in error.diagnostics:
             assert item.node, f"opset {opset}: {item}"
@@ -154,7 +154,7 @@ class Trips:
                 self.test.assert_alike(answer, outputs)
 
     def of_the_source(self) -> list[list[Any]] | None:
-        """What onnxruntime makes of the model as it was; None where it does not run it."""
+        """Return onnxruntime's results of the original model; None where it does not run it."""
         try:
             return [oracles.run_onnxruntime(self.test.proto.SerializeToString(), inputs) for inputs in self.test.inputs]
         except Exception:

@@ -85,7 +85,7 @@ over = pytest.mark.parametrize("row", [pytest.param(row, id=f"{index}: {row}") f
 
 
 def built(row: Row, axis: int | None, path: Path) -> None:
-    """The model as openvino writes it, with ``axis`` as a constant, or as the input ``axis``."""
+    """Build the model as openvino writes it, with ``axis`` as a constant, or as the input ``axis``."""
     o = openvino.opset8
     x = o.parameter(list(row.data.shape), openvino.Type.f32, name="x")
     late = o.parameter(list(row.shape), openvino.Type(np.dtype(row.dtype)), name="axis")
@@ -110,14 +110,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def written(row: Row, folder: Path) -> tuple[Path, Any]:
-    """The file with the axis as an input, and what we read of it."""
+    """Return the file with the axis as an input, and what we read of it."""
     path = folder / f"{ROWS.index(row)}.xml"
     built(row, None, path)
     return path, dovetail.load(path)
 
 
 def saved(row: Row, folder: Path) -> bytes | None:
-    """The file as ONNX; None where that is refused, as the row says."""
+    """Return the file as ONNX; None where that is refused, as the row says."""
     model = written(row, folder)[1]
     if row.onnx:
         with pytest.raises(dovetail.DovetailError) as caught:

@@ -49,7 +49,7 @@ def test_every_cell_of_a_small_model_is_filled(record: Record) -> None:
 
 
 def test_a_model_is_asked_in_a_process_of_its_own(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process says of a model, and that one which takes too long says so."""
+    """A process reports a model, and one that takes too long reports that."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import asking
 
@@ -88,7 +88,7 @@ def test_the_f64_run_computes_in_f64(record: Record) -> None:
 
 @pytest.mark.parametrize(("last", "is_known"), [("ReduceSum <keepdims = 0>", True), ("Identity", False)])
 def test_ranks_behind_an_if_of_two_are_asked_for_in_each_branch(last: str, is_known: bool, tmp_path: Path) -> None:
-    """Of a result that leaves the graph with two ranks no one rank is known."""
+    """A result that leaves the graph with two ranks has no known rank."""
     pytest.importorskip("onnxruntime")
     text = f"""<ir_version: 10, opset_import: ["" : 17]> main (bool c, float[a, b] x) => (float[] y) {{
         s = If (c) <then_branch = t () => (float[] p) {{ p = Flatten <axis = 1> (x) }},

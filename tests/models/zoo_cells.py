@@ -1,4 +1,4 @@
-"""What is asked of one model of the zoo: ``python -m models.zoo_cells ZOO_FOLDER ID [CELL ...]`` in the folder tests.
+"""Questions about one model of the zoo: ``python -m models.zoo_cells ZOO_FOLDER ID [CELL ...]`` in the folder tests.
 
 The zoo is a folder of ONNX files, of inputs for one or two sets of sizes, and an index that names them; ``make zoo`` fills it.
 Nothing is stored of other engines: they are asked too. Where two engines differ, the interpreter with f64 in place of every
@@ -76,7 +76,7 @@ class Record:
             return {name: _plain(stored[name]) for name in stored.files}
 
     def results(self, engine: str, size: str = "") -> Arrays:
-        """What an engine makes of the file. Raises PeersFault where it is another's and fails."""
+        """Return an engine's results on the file. Raises PeersFault where another's engine fails."""
         key = (engine, size)
         if key not in self._results:
             try:
@@ -98,7 +98,8 @@ class Record:
         return peer(engine, self.path, self.model)(inputs)
 
     def judge(self, found: Arrays, engine: str, size: str = "", of: str = "") -> str | None:
-        """A note, or nothing, where ``found`` is what ``engine`` makes of the file or no further than that from an f64 run.
+        """Return a note, or nothing, where ``found`` is what ``engine`` makes of the file or no further than that from an f64
+        run.
 
         ``found`` is ours, or that of the engine ``of``, run on what we wrote. Raises Unfilled.
         """
@@ -129,7 +130,7 @@ class Record:
         return text
 
     def _agrees(self, found: Any, output: str, engine: str, size: str) -> bool:
-        """Whether another engine makes the same of an output."""
+        """Return whether another engine makes the same of an output."""
         try:
             reference = self.results(engine, size)
         except PeersFault:
@@ -138,7 +139,7 @@ class Record:
 
     @functools.cached_property
     def is_quantised(self) -> bool:
-        """Whether the model rounds to a grid as it runs: a rounding one way or the other is then a whole step."""
+        """Return whether the model rounds to a grid as it runs: a rounding one way or the other is then a whole step."""
         return any("Quantize" in type(node.op).__name__ for node in all_nodes(self.model.graph))
 
 
@@ -159,7 +160,10 @@ def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def distance(exact: Any, found: Any) -> float:
-    """The largest difference as a share of the largest magnitude; of what is no float, the share of elements that differ."""
+    """Return the largest difference as a share of the largest magnitude.
+
+    Of what is no float, the share of elements that differ.
+    """
     first, second = np.asarray(exact), np.asarray(found)
     if first.dtype.kind not in "fc":
         return float(np.mean(first != second)) if first.size else 0.0
@@ -168,7 +172,7 @@ def distance(exact: Any, found: Any) -> float:
 
 
 def peer(engine: str, path: Path, model: Model) -> Any:
-    """A function of inputs by name that runs a file in another engine. Raises EngineError where it refuses the model."""
+    """Return a function of inputs by name that runs a file in another engine. Raises EngineError where it refuses the model."""
     names = Names([x.name for x in model.inputs], [y.name for y in model.outputs]) if engine == "openvino" else None
     return runner(engine, str(path), names=names, exact=True).run
 
@@ -186,7 +190,7 @@ def counted(items: Iterable[str]) -> str:
 
 
 def loads(record: Record) -> str:
-    """The file loads, and no operator in it is unknown."""
+    """Load the file, in which no operator is unknown."""
     nodes = list(all_nodes(record.model.graph))
     foreign = sorted({str(node.op) for node in nodes if type(node.op).__name__ == "Foreign"})
     if foreign:
@@ -195,7 +199,7 @@ def loads(record: Record) -> str:
 
 
 def checks(record: Record) -> str:
-    """A fault that we find is one to onnx's own checker too, or shows in onnxruntime's results; warnings are counted by code."""
+    """Confirm each fault by onnx's checker or by onnxruntime's results; warnings are counted by code."""
     faults = dovetail.check(record.path)
     errors = [fault for fault in faults if fault.severity == "error" and fault.code not in UNASKED]
     if {fault.code for fault in errors} == {"type.declared"} and (ranks := _contradicted_ranks(record)):
@@ -210,7 +214,10 @@ def checks(record: Record) -> str:
 
 
 def _contradicted_ranks(record: Record) -> str:
-    """The outputs whose results in onnxruntime have another rank than declared; "" where an output has the declared one."""
+    """Return the outputs whose results in onnxruntime have another rank than declared.
+
+    "" where an output has the declared one.
+    """
     outputs = {y.name: y.type.tensor_type for y in onnx.load(record.path, load_external_data=False).graph.output}
     results = record.results("onnxruntime")
     texts = [
@@ -245,7 +252,7 @@ def infers(record: Record) -> str | None:
 
 
 def unknown_ranks(graph: Graph) -> list[Value]:
-    """The tensors of a graph, bodies included, whose element type or rank is not known."""
+    """Return the tensors of a graph, bodies included, whose element type or rank is not known."""
     made = (y for node in all_nodes(graph) for y in node.outputs)
     return [y for y in made if isinstance(y.type, Tensor) and (y.type.dtype is None or y.type.shape is None)]
 
@@ -259,7 +266,7 @@ def is_peers(record: Record, engine: str, size: str = "") -> str | None:
 
 
 def runs_at_other_sizes(record: Record) -> bool | str | None:
-    """The three above at sizes that the exporter did not see."""
+    """Return the three above at sizes that the exporter did not see."""
     if not record.has("2"):
         return False
     notes = [native_is_interpreter(record, "2"), is_peers(record, "onnxruntime", "2")]
@@ -267,7 +274,7 @@ def runs_at_other_sizes(record: Record) -> bool | str | None:
 
 
 def becomes_ir(record: Record) -> bool | str | None:
-    """What we write as IR, OpenVINO runs, and gives what onnxruntime makes of the file.
+    """Check that OpenVINO runs the IR that we write, with the results of onnxruntime on the file.
 
     Where it does not, and our interpreter makes of the IR what onnxruntime makes of the file, OpenVINO is the reason.
     """
@@ -305,7 +312,7 @@ def _save_ir(record: Record, path: Path) -> None:
 
 
 def _judged(record: Record, engine: str, path: Path) -> str | None:
-    """What an engine makes of a file that we wrote, held against onnxruntime on the source, or our interpreter without it."""
+    """Compare an engine's results on a file that we wrote with onnxruntime's on the source, or with our interpreter's."""
     try:
         record.results("onnxruntime")
         reference = "onnxruntime"
@@ -339,7 +346,7 @@ def changes_opset(record: Record, steps: tuple[int, ...]) -> bool | str | None:
 
 
 def plans(record: Record) -> str:
-    """The native engine plans it; what is copied, and how many steps Python does."""
+    """Plan it natively; return the bytes copied and the number of steps in Python."""
     facts = dovetail.plan(
         record.path, dovetail.Inputs(shapes={name: np.shape(x) for name, x in record.inputs().items()}), rounds=0
     )
@@ -349,7 +356,7 @@ def plans(record: Record) -> str:
 
 
 def has_slopes(record: Record) -> bool | str | None:
-    """The gradients of the first float output, natively, are those of an f64 run, and these the slopes of differences."""
+    """Compare the gradients of the first float output, natively, with an f64 run, and these with slopes of differences."""
     model = record.model
     names = [x.name for x in model.inputs if _is_float(x)]
     outputs = [y for y in model.outputs if _is_float(y)]

@@ -26,7 +26,7 @@ HALVES_WIDER = 4.0
 
 @dataclass(frozen=True)
 class Difference:
-    """What is wrong: its kind (``values``, ``bits``, ``inputs``, ``build``, ``refused`` ...), the engine's options, words."""
+    """A difference: its kind (``values``, ``bits``, ``inputs``, ``build``, ``refused`` ...), the engine's options, words."""
 
     kind: str
     engine: str
@@ -59,7 +59,7 @@ ALL = tuple(
 
 
 def options_of(seed: int) -> tuple[Options, ...]:
-    """The ways in which network ``seed`` is run: as users do, with either number of threads, and in another way."""
+    """Return the ways in which network ``seed`` is run: as users do, with either number of threads, and in another way."""
     chance = random.Random(f"options {seed}")
     other = chance.choice(("all", "none"))
     return (
@@ -70,7 +70,7 @@ def options_of(seed: int) -> tuple[Options, ...]:
 
 
 def compare(network: Network, options: Sequence[Options] = ALL, coverage: Coverage | None = None) -> Difference | None:
-    """The first difference, None where all agree. Raises Unstable where rounding decides what the network answers.
+    """Return the first difference, None where all agree. Raises Unstable where rounding decides what the network answers.
 
     The native engine is run with its plan checker (``DOVETAIL_VERIFY``). Every program runs each shot, and the first one again.
     Two noisy runs may miss how far rounding reaches: a difference counts where it is beyond that of SAMPLES times as many.
@@ -165,7 +165,7 @@ def _native(
 
 
 def _fast_call(engine: Engine, shot: Shot) -> str:
-    """Whether the core alone, where it serves the call, gives the bits that the engine gave."""
+    """Return whether the core alone, where it serves the call, gives the bits that the engine gave."""
     if engine.fast_calls is None or engine.fast_calls.call is None:
         return ""
     dense = {key: np.array(array, order="C") for key, array in shot.items()}
@@ -184,7 +184,7 @@ def _room(row: Sequence[Answer], count: int) -> dict[str, Any]:
 
 
 def _spread(array: Any) -> Any:
-    """The same elements, each axis backwards in memory and with room between."""
+    """Return the same elements, each axis backwards in memory and with room between."""
     if not array.ndim:
         return array
     wide = np.zeros([2 * size for size in array.shape], array.dtype)
@@ -202,7 +202,7 @@ def _same_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 def disagreement(found: Sequence[Any], row: Sequence[Answer], wider: float = 1.0) -> str:
-    """Where results are not what they should be; empty where they are."""
+    """Return the differences of results from the expected ones; empty without any."""
     for place, (y, answer) in enumerate(zip(found, row, strict=True)):
         want = answer.actual
         y = np.asarray(y)

@@ -18,7 +18,7 @@ Steps = Callable[[Maker], Any]
 
 
 def _inner(m: Maker, captures: Sequence[str]) -> Maker:
-    """A maker for a subgraph whose first inputs are like the captures."""
+    """Return a maker for a subgraph whose first inputs are like the captures."""
     inner = Maker(m.random.getrandbits(60))
     inner.depth = m.depth + 1
     inner.kind = m.kind
@@ -37,7 +37,7 @@ def _graph(inner: Maker, outputs: Sequence[str]) -> Graph:
 
 
 def _alike(inner: Maker, x: str, steps: Sequence[Steps]) -> str:
-    """A value of the type and shape of ``x`` after some steps, bounded, so that it may be a state."""
+    """Return a value of the type and shape of ``x`` after some steps, bounded, so that it may be a state."""
     for _ in range(inner.number(0, 2)):
         inner.among(steps)(inner)
     y = str(inner.among(inner.alike(x)[-2:]))

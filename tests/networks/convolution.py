@@ -12,7 +12,7 @@ from networks.maker import CHANNELS, Maker
 
 
 def image(m: Maker) -> str | None:
-    """A value that a convolution takes."""
+    """Return a value that a convolution takes."""
     return m.pick(lambda x: 3 <= m.rank(x) <= 5 and not m.is_open(x, 1) and all(m.shape(x)[1:]))
 
 
@@ -42,7 +42,7 @@ def geometry(m: Maker, spatial: Sequence[int], same: bool = False) -> dict[str, 
 
 
 def conv(m: Maker, x: str | None = None, same: bool = False, out: int | None = None) -> str | None:
-    """A convolution; grouped, depthwise, pointwise, strided, dilated."""
+    """Return a convolution; grouped, depthwise, pointwise, strided, dilated."""
     x = x or image(m)
     if x is None:
         return None
@@ -94,7 +94,7 @@ def conv_transpose(m: Maker) -> str | None:
 
 
 def follow(m: Maker, y: str, x: str | None) -> str | None:
-    """What engines join to a convolution or product, one to three of it in any order: sums, activations, factors."""
+    """Append one to three operators that engines fuse with a convolution or product: sums, activations, factors."""
     for _ in range(m.number(1, 3)):
         kind = m.number(0, 9)
         made = None
@@ -152,7 +152,7 @@ def batch_norm(m: Maker, x: str | None = None) -> str | None:
 
 
 def convolved(m: Maker) -> str | None:
-    """A convolution that keeps sizes, with what goes before and after it."""
+    """Return a convolution that keeps sizes, with what goes before and after it."""
     x = image(m)
     if x is None:
         return None

@@ -1,4 +1,4 @@
-"""What the plans of many networks contain: how many of them have each kernel, each fusion, each way to share memory."""
+"""Count the plans of many networks that have each kernel, each fusion, each way to share memory."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def unary(m: Maker) -> str | None:
 
 
 def broadcast(m: Maker, x: str) -> str | None:
-    """An operand that goes with ``x``: alike, itself, one that broadcasts, a constant."""
+    """Return an operand that goes with ``x``: alike, itself, one that broadcasts, a constant."""
     style = m.number(0, 9)
     if style == 0:
         return x
@@ -109,7 +109,7 @@ def binary(m: Maker) -> str | None:
 
 
 def chained(m: Maker) -> str | None:
-    """A row of elementwise steps, of which some values are read again."""
+    """Return a row of elementwise steps, of which some values are read again."""
     x = m.pick()
     for _ in range(m.number(2, 9)):
         if x is None:
@@ -131,7 +131,7 @@ def chained(m: Maker) -> str | None:
 
 
 def compared(m: Maker) -> str | None:
-    """A comparison, and a choice by it."""
+    """Return a comparison, and a choice by it."""
     x = m.pick(dtype=m.among(("f32", "f32", "i64", "i32", "u8", "i8", "f64", "f16")))
     y = None if x is None else broadcast(m, x)
     if x is None or y is None:
@@ -154,7 +154,7 @@ def logical(m: Maker) -> str | None:
 
 
 def chosen(m: Maker) -> str | None:
-    """Where over booleans that there are."""
+    """Append a Where over existing booleans."""
     c = m.pick(dtype="boolean")
     x = None if c is None else m.pick(lambda x: _broadcasts(m, c, x))
     y = None if x is None else broadcast(m, x)
@@ -180,7 +180,7 @@ def cast(m: Maker) -> str | None:
 
 
 def through_half(m: Maker) -> str | None:
-    """A few steps of floats of 16 bits between casts."""
+    """Return a few steps of floats of 16 bits between casts."""
     from dovetail.ir import dtypes
 
     x = m.pick(lambda x: m.count(x) < 2000)

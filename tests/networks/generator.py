@@ -1,4 +1,4 @@
-"""From a number to a network: ``generate(seed)`` always makes the same one.
+"""Make a network of a number: ``generate(seed)`` always makes the same one.
 
 A network begins with graph inputs of one family (images, sequences, rows, bytes, integers), goes through steps that are drawn by
 the family's weights, and ends with some of its values as outputs: those that nothing reads, now and then one in the middle, a

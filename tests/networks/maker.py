@@ -72,7 +72,7 @@ class Maker:
         return self.answers[0][name].dtype
 
     def is_open(self, name: str, axis: int | None = None) -> bool:
-        """Whether a size differs from run to run."""
+        """Return whether a size differs from run to run."""
         shapes = {answers[name].actual.shape for answers in self.answers}
         return len(shapes if axis is None else {shape[axis] for shape in shapes}) > 1
 
@@ -82,7 +82,7 @@ class Maker:
     def pick(
         self, suits: Callable[[str], bool] | None = None, dtype: str | None = REAL, rank: int | None = None, least: int = 0
     ) -> str | None:
-        """A value: most often a late one, now and then an early one or a graph input, which is so used once more."""
+        """Return a value: most often a late one, now and then an early one or a graph input, which is so used once more."""
         dtype = self.kind if dtype == REAL else dtype
         found = [
             name
@@ -121,7 +121,7 @@ class Maker:
         return self.constant(np.array(numbers, np.int64))
 
     def input(self, dtype: str, shape: Sequence[Size], make: Callable[[tuple[int, ...]], Any] | None = None) -> str:
-        """A new graph input; ``make`` gives the array of a shape."""
+        """Return a new graph input; ``make`` gives the array of a shape."""
         name = f"x{len(self.network.inputs)}"
         self.network.inputs.append(Input(name, dtype, tuple(shape)))
         style = self.number(0, 7)
@@ -134,7 +134,7 @@ class Maker:
         return name
 
     def data(self, dtype: str, shape: Sequence[int], style: int = 7) -> Any:
-        """An array: from a normal distribution, now and then of few different numbers, which makes ties."""
+        """Return an array: from a normal distribution, now and then of few different numbers, which makes ties."""
         kind = dtypes.dtype(dtype)
         if dtype == "boolean":
             return self.arrays.random(shape) < 0.5
@@ -159,11 +159,11 @@ class Maker:
         return self.constant(self.real(self.arrays.standard_normal(tuple(shape)) * scale))
 
     def real(self, array: Any) -> Any:
-        """An array of the network's own floats."""
+        """Return an array of the network's own floats."""
         return np.asarray(array, np.float32).astype(dtypes.dtype(self.kind).numpy)
 
     def same_input(self, name: str, dtype: str | None = None) -> str | None:
-        """A new graph input of the shape of a value, where its sizes can be said."""
+        """Return a new graph input of the shape of a value, where its sizes can be said."""
         shape: tuple[Size, ...] | None = self.shapes.get(name)
         if shape is None and not self.is_open(name):
             shape = self.shape(name)
@@ -203,13 +203,13 @@ class Maker:
         return list(names)
 
     def one(self, kind: str | Op, *reads: str | None, **attributes: Any) -> str | None:
-        """The first output of :meth:`add`."""
+        """Return the first output of :meth:`add`."""
         found = self.add(kind, *reads, **attributes)
         return found[0] if found else None
 
 
 def _view(answers: Mapping[str, Answer], name: str | None, is_constant: bool) -> View | None:
-    """What an operator's type rule sees: it refuses what ``evaluate`` alone would let through."""
+    """Return the view of a value for an operator's type rule, which refuses operands that ``evaluate`` alone would accept."""
     if name is None:
         return None
     array = answers[name].actual

@@ -221,7 +221,7 @@ def gather_nd(m: Maker) -> str | None:
 
 
 def scatter_elements(m: Maker) -> str | None:
-    """A value with some of its elements replaced by those of a part of it, or combined with them."""
+    """Return a value with some of its elements replaced by those of a part of it, or combined with them."""
     x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype=REAL if m.chance(0.75) else None, least=1)
     if x is None or m.dtype(x) == "boolean":
         return None

@@ -45,7 +45,7 @@ class Network:
     """Inputs of several runs; they differ in the sizes of symbols."""
 
     def model(self) -> Model:
-        """The network as a model whose outputs are ``y0``, ``y1``, ..."""
+        """Return the network as a model whose outputs are ``y0``, ``y1``, ..."""
         b = Builder("network")
         values: dict[str, Any] = {item.name: b.input(item.name, item.dtype, item.shape) for item in self.inputs}
         read = {name for step in self.steps for name in step.reads} | set(self.outputs)
@@ -60,7 +60,7 @@ class Network:
         return b.model
 
     def pruned(self) -> Network:
-        """The same without steps, constants and inputs that lead to no output. (At least one input is kept.)"""
+        """Return the same without steps, constants and inputs that lead to no output. (At least one input is kept.)"""
         needed = set(self.outputs)
         steps = []
         for step in reversed(self.steps):
@@ -77,7 +77,7 @@ class Network:
         )
 
     def text(self) -> str:
-        """The network as Python that writes it with a Builder. Large constants are shown by type and shape."""
+        """Return the network as Python that writes it with a Builder. Large constants are shown by type and shape."""
         lines = ["b = dovetail.Builder()"]
         lines += [f"{item.name} = b.input({item.name!r}, {item.dtype!r}, {item.shape!r})" for item in self.inputs]
         lines += [f"{name} = {_array(array)}" for name, array in self.constants.items()]

@@ -16,7 +16,7 @@ def _matrix(m: Maker) -> str | None:
 
 
 def matmul(m: Maker, x: str | None = None, columns: int | None = None) -> str | None:
-    """A product with constants: one matrix, one per batch entry, transposed."""
+    """Return a product with constants: one matrix, one per batch entry, transposed."""
     x = x or _matrix(m)
     if x is None:
         return None
@@ -31,7 +31,7 @@ def matmul(m: Maker, x: str | None = None, columns: int | None = None) -> str | 
 
 
 def multiplied(m: Maker) -> str | None:
-    """A product with constants, and what engines join to it: bias, factor, sums, activations."""
+    """Return a product with constants, and what engines join to it: bias, factor, sums, activations."""
     x = _matrix(m)
     y = None if x is None else matmul(m, x, m.shape(x)[-1] if m.chance(0.5) else None)
     if y is None:
@@ -42,7 +42,7 @@ def multiplied(m: Maker) -> str | None:
 
 
 def whole_product(m: Maker) -> str | None:
-    """A product of integers with constants: they wrap around."""
+    """Return a product of integers with constants: they wrap around."""
     from dovetail.ir import dtypes
 
     def suits(x: str) -> bool:
@@ -60,14 +60,14 @@ def whole_product(m: Maker) -> str | None:
 
 
 def transformed(m: Maker) -> str | None:
-    """The spectrum of a value along its last axis."""
+    """Return the spectrum of a value along its last axis."""
     x = m.pick(lambda x: not m.is_open(x, m.rank(x) - 1) and 0 < m.shape(x)[-1] <= 300, dtype="f32", least=1)
     y = None if x is None else m.one("Unsqueeze", x, m.ints(-1))
     return None if x is None or y is None else m.one(DFT(onesided=m.chance(0.5)), y, m.ints(m.rank(x) - 1))
 
 
 def product(m: Maker) -> str | None:
-    """A product of two values, often of one with itself transposed."""
+    """Return a product of two values, often of one with itself transposed."""
     x = _matrix(m)
     if x is None:
         return None

@@ -19,7 +19,7 @@ def _point(m: Maker, kind: str) -> str:
 
 
 def _scale(m: Maker, low: float = 0.01, high: float = 0.05) -> str:
-    """A scale that is no power of two, so that sums of whole numbers hardly lie on ties."""
+    """Return a scale that is no power of two, so that sums of whole numbers hardly lie on ties."""
     return m.constant(np.float32(m.random.uniform(low, high)))
 
 

@@ -1,4 +1,4 @@
-"""What a network answers, and how far honest rounding may take an engine from it.
+"""Compute the results of a network, and how far rounding may take an engine from them.
 
 Every operator is evaluated by its own rule four times:
 
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every engine has to give these bits."""
+        """Return whether every engine has to give these bits."""
         return self.truth is self.actual
 
     def tolerance(self) -> float:
@@ -73,12 +73,12 @@ class Answer:
 
 
 def exact(array: Any) -> Answer:
-    """A graph input or a constant."""
+    """Return a graph input or a constant."""
     return Answer(array, array, (array, array))
 
 
 def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer]:
-    """The outputs of an operator. Raises Unstable, and what the rule raises for operands that it refuses."""
+    """Return the outputs of an operator. Raises Unstable, and what the rule raises for operands that it refuses."""
     with np.errstate(all="ignore"):
         actual = apply(op, np, [None if x is None else x.actual for x in xs])
         if all(x is None or x.is_exact for x in xs) and all(_is_exact(op, y) for y in actual):
@@ -177,7 +177,7 @@ def _refuse_boundaries(op: Op, xs: Sequence[Answer | None], kinds: Sequence[str]
 
 
 def _is_exact(op: Op, y: Any) -> bool:
-    """Whether a result of exact operands is exact: integers, and floats that were only moved."""
+    """Return whether a result of exact operands is exact: integers, and floats that were only moved."""
     return dtypes.dtype(y.dtype).name not in NOISE or has(op, "windows") or type(op).__name__ in CHOOSING
 
 
@@ -188,7 +188,7 @@ def _checked(y: Any) -> Any:
 
 
 def _in_f64(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str]) -> list[Any]:
-    """The outputs with floats of 16 and 32 bits as f64; by way of f32 where the rule takes no f64 there."""
+    """Return the outputs with floats of 16 and 32 bits as f64; by way of f32 where the rule takes no f64 there."""
     return _applied(op, arrays, [None if x is None else x.actual.dtype for x in xs], kinds)
 
 
@@ -210,7 +210,7 @@ def _wide(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _noisy(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str], generator: Any) -> list[Any]:
-    """The outputs in f64 for noisy operands; what the nodes of sub-graphs compute is noisy too."""
+    """Return the outputs in f64 for noisy operands; what the nodes of sub-graphs compute is noisy too."""
     if not hasattr(op, "through"):
         return _in_f64(op, arrays, xs, kinds)
     found = op.evaluate_with(lambda body, inputs: _noisy_run(body, inputs, generator), np, *_wide(arrays))
@@ -218,7 +218,7 @@ def _noisy(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Se
 
 
 def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
-    """The outputs of a sub-graph whose computed floats are noisy."""
+    """Return the outputs of a sub-graph whose computed floats are noisy."""
     known = dict(zip(map(id, body.inputs), inputs, strict=True))
     for node in body.nodes:
         op = node.op
@@ -241,7 +241,8 @@ def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
 
 
 def _operands(op: Op, xs: Sequence[Answer | None], place: int, is_whole: bool, generator: Any) -> list[Any]:
-    """What a noisy evaluation reads: each element of the first operand moved, for the tolerance of sums in which it cancels.
+    """Return the operands of a noisy evaluation: each element of the first operand moved, for the tolerance of sums in which
+    it cancels.
 
     The noise that it has already may be the same in several elements (Expand, Gather), and cancels then.
     """
@@ -258,7 +259,7 @@ def _moved(y: Any, kind: str, generator: Any, more: Any = 0.0) -> Any:
 
 
 def _cancellation(op: Op, xs: Sequence[Answer | None], kind: str) -> Any:
-    """The reach of what an operator rounds on its way and then cancels, which noise of its operands does not show."""
+    """Return the reach of what an operator rounds on its way and then cancels, which noise of its operands does not show."""
     first = xs[0] if xs else None
     if first is None or first.dtype not in NOISE:
         return 0.0

@@ -20,7 +20,7 @@ TAKEN = ("f32", "i32", "i64", "boolean", "u8", "i8")
 
 
 def compare_with_others(network: Network, done: Counter[str]) -> Difference | None:
-    """The first difference from another runtime; what one refuses is counted in ``done`` and no difference.
+    """Return the first difference from another runtime; what one refuses is counted in ``done`` and no difference.
 
     Networks of 16-bit floats, and those with operators of :data:`GRIDS`, are left out.
     """
@@ -62,7 +62,7 @@ def _wider(answer: Answer) -> Answer:
 
 
 def _asked(run: Any, model: Model, shot: Any) -> Any:
-    """The outputs, or why there are none."""
+    """Return the outputs, or why there are none."""
     from oracles import Silent
 
     try:

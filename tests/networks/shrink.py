@@ -18,7 +18,7 @@ ROUNDS = 40
 
 
 def shrink(network: Network, fails: Fails) -> Network:
-    """The smallest network found by greedy steps for which ``fails`` still holds."""
+    """Return the smallest network found by greedy steps for which ``fails`` still holds."""
     current = network
     for _ in range(ROUNDS):
         smaller = next((candidate for candidate in _candidates(current) if _holds(candidate, fails)), None)
@@ -68,7 +68,7 @@ def _settled(network: Network) -> Network:
 
 
 def _cut(network: Network) -> Iterator[Network]:
-    """A value in the middle as a graph input (where there is one run); the latest first."""
+    """Yield a value in the middle as a graph input (where there is one run); the latest first."""
     if len(network.shots) > 1:
         return
     known = answers(network, network.shots[0])
@@ -91,7 +91,7 @@ def _cut(network: Network) -> Iterator[Network]:
 
 
 def _without_a_step(network: Network) -> Iterator[Network]:
-    """What reads a step's result reads one of its operands of the same type and shape."""
+    """Yield networks without a step: its readers read one of its operands of the same type and shape."""
     known = answers(network, network.shots[0])
     for place, step in enumerate(network.steps):
         for name in step.reads:

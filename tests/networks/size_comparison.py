@@ -23,7 +23,7 @@ SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 23, 30, 31, 32, 33, 40, 6
 
 
 def open_sizes(model: Model) -> list[str]:
-    """The names of the open dimensions of the inputs."""
+    """Return the names of the open dimensions of the inputs."""
     found = (str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbols(size))
     return list(dict.fromkeys(found))
 
@@ -65,7 +65,7 @@ def compare_sizes(model: Model, seed: int, calls: int = 12) -> str:
 
 
 def _answer(program: Any, inputs: dict[str, Any]) -> Any:
-    """The types, shapes and bits of all outputs, or the code of an error."""
+    """Return the types, shapes and bits of all outputs, or the code of an error."""
     try:
         outputs = flatten_outputs(program(inputs))
     except DovetailError as error:

@@ -55,7 +55,7 @@ def test_grad_is_linear_in_nodes_and_inputs(make: Callable[[int], dovetail.Model
 
 
 def kernels(length: int) -> dovetail.Model:
-    """A chain that no fusion shortens."""
+    """Return a chain that no fusion shortens."""
     with dovetail.Builder("kernels") as b:
         y = b.input("x", "f32", ("n", 4))
         for index in range(length):
@@ -130,7 +130,7 @@ def test_a_verb_executes_lines_in_proportion_to_the_model(
 
 
 def named_alike(count: int) -> bytes:
-    """A chain of nodes that all have one name."""
+    """Return a chain of nodes that all have one name."""
     info = onnx.helper.make_tensor_value_info
     names = ["x", *(f"v{index}" for index in range(count))]
     nodes = [onnx.helper.make_node("Exp", [x], [y], name="exp") for x, y in pairwise(names)]

@@ -14,7 +14,7 @@ from dovetail.runtime.random_inputs import random_inputs
 
 
 def network(features: int) -> dovetail.Model:
-    """A picture of open height and width, halved twice, whose elements a product takes."""
+    """Return a picture of open height and width, halved twice, whose elements a product takes."""
     with dovetail.Builder("network") as b:
         y = b.input("x", "f32", (1, 1, "height", "width"))
         for channels, previous in ((4, 1), (8, 4)):

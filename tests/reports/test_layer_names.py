@@ -19,7 +19,7 @@ X = np.linspace(-1, 1, 192, dtype=np.float32).reshape(1, 3, 8, 8)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file whose layers have names of their own, beside the names of their tensors."""
+    """Return a file whose layers have names of their own, beside the names of their tensors."""
     x = ops.parameter([-1, 3, 8, 8], np.float32, "layer/x")
     x.output(0).set_names({"x"})
     weights = ops.constant(np.linspace(-1, 1, 216, dtype=np.float32).reshape(8, 3, 3, 3), name="layer/weights")

@@ -161,7 +161,7 @@ def test_microscaled_weights_of_ir_run_in_onnxruntime(opset: int | None, tmp_pat
 
 @pytest.mark.parametrize("opset", [21, 23, 24, 25, 26])
 def test_dynamically_quantized_products_upwards(opset: int, tmp_path: Path) -> None:
-    """What is written passes onnx.checker, and onnxruntime gives the same bits."""
+    """The written file passes onnx.checker, and onnxruntime gives the same bits."""
     rng = np.random.default_rng(0)
     product = helper.make_node("DynamicQuantizeMatMul", ["x", "w", "s", "z"], ["a"], domain="com.microsoft")
     layer = helper.make_node(

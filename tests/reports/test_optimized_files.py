@@ -23,7 +23,7 @@ def normal(*shape: int) -> Any:
 
 
 def network(channels: int) -> onnx.ModelProto:
-    """A network of which the optimizer makes fused and blocked operators; not all of its operators have a blocked form."""
+    """Return a network of which the optimizer makes fused and blocked operators; not all of its operators have a blocked form."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w1", "b1"], ["c1"], pads=[1] * 4),
@@ -97,7 +97,7 @@ def test_a_file_that_the_optimizer_saved(channels: int, level: str, tmp_path: Pa
 
 
 def blocked_pair(block: int, channels: int, outputs: int) -> tuple[onnx.ModelProto, Any, Any]:
-    """A blocked convolution of kernel 1, its weights as a matrix and its bias."""
+    """Return a blocked convolution of kernel 1, its weights as a matrix and its bias."""
     weights, bias = normal(outputs, channels), normal(outputs)
     width, height = -(-channels // block) * block, -(-outputs // block) * block
     padded = np.zeros((height, width), np.float32)

@@ -20,7 +20,7 @@ HIDDEN, INPUTS, STEPS, BATCH = 5, 4, 7, 2
 
 
 def lstm(direction: str = "forward", *, steps: int | str = "t", outputs: int = 3, states: bool = False, forget: int = 0) -> bytes:
-    """An ONNX model of one LSTM with peepholes."""
+    """Return an ONNX model of one LSTM with peepholes."""
     rng = np.random.default_rng(0)
     directions = 2 if direction == "bidirectional" else 1
     shapes = {"W": (4 * HIDDEN, INPUTS), "R": (4 * HIDDEN, HIDDEN), "B": (8 * HIDDEN,), "P": (3 * HIDDEN,)}

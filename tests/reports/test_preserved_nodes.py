@@ -28,7 +28,7 @@ def saved(path: Path, graph: Any, **domains: int) -> Path:
 
 
 def broken(path: Path) -> Path:
-    """A Reshape that does not fit beside a Relu that does."""
+    """Return a Reshape that does not fit beside a Relu that does."""
     nodes = [
         helper.make_node("Relu", ["x"], ["r"], name="first"),
         helper.make_node("Reshape", ["r", "shape"], ["b"], name="wrong"),
@@ -84,7 +84,7 @@ def test_another_opset_needs_the_meaning(tmp_path: Path) -> None:
 
 
 def beams(path: Path) -> Path:
-    """An operator of onnxruntime with subgraphs that read outer values."""
+    """Return an operator of onnxruntime with subgraphs that read outer values."""
     decoder = helper.make_graph(
         [helper.make_node("Add", ["a", "x"], ["b"]), helper.make_node("Mul", ["b", "k"], ["c"])],
         "decoder",

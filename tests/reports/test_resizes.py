@@ -230,7 +230,7 @@ def test_factors_with_aligned_corners_are_those_of_torch(mode: str, factor: floa
 
 @pytest.mark.parametrize("color", ["NV12_SINGLE_PLANE", "NV12_TWO_PLANES", "I420_SINGLE_PLANE", "I420_THREE_PLANES", "BGR"])
 def test_the_preprocessing_of_a_frame_of_video_means_the_same_in_every_file(color: str, tmp_path: Path) -> None:
-    """From YUV 4:2:0 to RGB, then to f32, resized and normalized."""
+    """YUV 4:2:0 becomes RGB, then f32, resized and normalized."""
     x = ops.parameter(PartialShape([1, 3, 4, 4]), np.float32, "x")
     weights = RNG.standard_normal((2, 3, 3, 3)).astype("f4")
     y = ops.relu(ops.convolution(x, weights, [1, 1], [1, 1], [1, 1], [1, 1]))

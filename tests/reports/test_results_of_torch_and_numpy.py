@@ -142,7 +142,7 @@ def test_gradients_in_onnxruntime(kind: str, tmp_path: Path) -> None:
 
 
 def joined(proto: Any, folder: Path) -> None:
-    """A batch of four gives what four runs of the model give."""
+    """Compare a batch of four with four runs of the model."""
     larger = dovetail.rebatch(dovetail.load(proto), {"0": "batch"})
     dovetail.save(larger, folder / "larger.onnx")
     parts = [normal(1, 3, 8) for _ in range(4)]

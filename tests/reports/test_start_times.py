@@ -20,7 +20,7 @@ KINDS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 
 
 def forest(kind: str, trees: int, depth: int = 5, *, is_dense: bool = True) -> onnx.ModelProto:
-    """A forest of complete trees, whose nodes are numbered from 0 in order, or with gaps and from the last tree to the first."""
+    """Return a forest of complete trees; nodes are numbered from 0 in order, or with gaps from the last tree to the first."""
     rng = np.random.default_rng(0)
     nodes = 2 ** (depth + 1) - 1
     tree, node = np.repeat(np.arange(trees), nodes), np.tile(np.arange(nodes), trees)

@@ -61,7 +61,7 @@ HIDDEN = 3
 
 
 def random_scan(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A Scan of one or two inputs whose body is random arithmetic, views and copies, with its feeds."""
+    """Return a Scan of one or two inputs whose body is random arithmetic, views and copies, with its feeds."""
     rng = np.random.default_rng(seed)
     batch, count = int(rng.integers(1, 4)), int(rng.integers(1, 3))
     constants = {

@@ -23,7 +23,7 @@ def tensor(name: str, *shape: int) -> RunTensor:
 
 
 def indices(layout: Layout) -> list[int]:
-    """Where a layout has its elements, in row-major order."""
+    """Return the offsets of a layout's elements, in row-major order."""
     found = np.array([layout.offset])
     for size, stride in layout.modes:
         found = np.add.outer(found, np.arange(size) * stride).reshape(-1)

@@ -48,7 +48,7 @@ class Operators:
 
 
 def facts(operators: Operators, domain: str, kind: str, version: int) -> tuple[list[str], int]:
-    """The names of the attributes, and how many inputs there may be."""
+    """Return the names of the attributes, and how many inputs there may be."""
     mappings = operators.mappings.get((domain, kind, version), ())
     names = {name for mapping in mappings for param in mapping.attributes for name in param.foreign_names}
     count = max((len(mapping.inputs) for mapping in mappings), default=3)

@@ -21,7 +21,7 @@ def padded(nbytes: int) -> int:
 
 
 def at_once(found: list[Lifetime]) -> int:
-    """The most bytes of spans that live at one step, step by step."""
+    """Return the most bytes of spans that live at one step, step by step."""
     return max((sum(padded(span.nbytes) for span in found if span.first <= step <= span.last) for step in range(12)), default=0)
 
 

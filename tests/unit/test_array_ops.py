@@ -40,7 +40,7 @@ TYPES = [
 
 @pytest.fixture(params=["compiled", "numpy"])
 def it(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module with its core, and as it is where none was built."""
+    """Provide the module with its core, and as it is where none was built."""
     if request.param == "compiled":
         if not native_core.is_compiled:
             pytest.skip("no compiled core")

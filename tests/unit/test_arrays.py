@@ -369,7 +369,7 @@ CONVOLUTIONS = {
 
 
 def correlated(x: Any, w: Any, strides: Any, begins: Any, ends: Any, dilations: Any, group: int) -> Any:
-    """The definition, in f64 or int64: the sum over kernel places of what stands under them."""
+    """Return the definition, in f64 or int64: the sum over kernel places of what stands under them."""
     wide = np.int64 if x.dtype.kind in "iu" else np.float64
     x = padded_by_numpy(x.astype(wide), (0, 0, *begins), (0, 0, *ends), "constant", 0)
     extents = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -579,7 +579,7 @@ def test_halves_go_to_even_or_away(xp: Any) -> None:
 
 
 def wrap(value: int, dtype: Any) -> int:
-    """A whole number reduced to the width of an integer type, as two's complement has it."""
+    """Return a whole number reduced to the width of an integer type, as two's complement has it."""
     bits = np.iinfo(dtype).bits
     value %= 2**bits
     return value - 2**bits if np.iinfo(dtype).min < 0 and value >= 2 ** (bits - 1) else value

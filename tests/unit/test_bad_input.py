@@ -87,7 +87,7 @@ def raw(data: bytes) -> Callable[[Path], Any]:
 
 
 def beside(*constants: TensorProto) -> Callable[[Path], Any]:
-    """A model that joins a constant to its input."""
+    """Return a model that joins a constant to its input."""
     return saved(model_of(concat(("x", "c"), axis=0), constants=constants))
 
 
@@ -96,7 +96,7 @@ def fed(node: NodeProto, *inputs: Any) -> Callable[[Path], Any]:
 
 
 def linked(link: Callable[[Path, Path], None]) -> Callable[[Path], Any]:
-    """A side file that is another name of one outside the model's folder."""
+    """Return a side file that is another name of one outside the model's folder."""
 
     def write(path: Path) -> None:
         outside = path.parent.parent / f"secret_{path.parent.name}"
@@ -219,7 +219,7 @@ TARGET = constant(3, "i64", "2", 0, 16, 2)
 
 
 def target(**changes: str) -> str:
-    """A Reshape to a constant whose attributes are changed."""
+    """Return a Reshape to a constant whose attributes are changed."""
     text = TARGET
     for name, changed in changes.items():
         text = re.sub(f'{name}="[^"]*"', f'{name}="{changed}"', text)

@@ -28,7 +28,10 @@ SIZES = {"n": 5}
 
 
 def chain(length: int, scale: Callable[[int], float] = lambda index: 1.0, residual: float | None = None) -> Model:
-    """A chain of MatMul, Add, LayerNormalization, Tanh; ``scale`` changes the constant of one, a residual hides small errors."""
+    """Return a chain of MatMul, Add, LayerNormalization, Tanh.
+
+    ``scale`` changes the constant of one, a residual hides small errors.
+    """
     b = Builder("chain")
     x = b.input("x", "f32", ["n", 16])
     for index in range(length):
@@ -96,7 +99,7 @@ def test_an_error_that_a_residual_hides_is_found() -> None:
 
 
 def hidden(factor: float) -> Model:
-    """A fault before an ArgMax-like comparison: no output depends on it beyond the tolerance."""
+    """Return a fault before an ArgMax-like comparison: no output depends on it beyond the tolerance."""
     b = Builder("hidden")
     x = b.input("x", "f32", ["n", 16])
     y: Any = x

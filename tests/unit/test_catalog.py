@@ -1,4 +1,4 @@
-"""What ``dovetail ops`` and docs/operators.md say of an operator, some test shows."""
+"""A test shows each claim of ``dovetail ops`` and docs/operators.md about an operator."""
 
 from __future__ import annotations
 

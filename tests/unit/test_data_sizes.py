@@ -53,7 +53,7 @@ def one_size_twice() -> dovetail.Model:
 
 
 def spoken() -> dovetail.Model:
-    """The outline of a speech model: each token lasts as long as the network says."""
+    """Return the outline of a speech model: each token lasts as long as the network says."""
     chance = np.random.default_rng(1)
     with dovetail.Builder("spoken") as b:
         x = b.input("x", "f32", (1, "n", CHANNELS))
@@ -78,7 +78,7 @@ def draw(model: dovetail.Model, chance: np.random.Generator) -> dict[str, Any]:
 
 
 def operators_in_python(engine: Engine) -> set[str]:
-    """The operators of all steps in Python, those of subgraphs too."""
+    """Return the operators of all steps in Python, those of subgraphs too."""
     found = set()
     for executable in engine._executables.values():
         for step, _ in executable.python_steps:

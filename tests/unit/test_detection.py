@@ -1,4 +1,4 @@
-"""What OpenVINO's older forms of operators for detectors mean."""
+"""The meaning of OpenVINO's older forms of operators for detectors."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_rows_past_the_kept_ones_are_minus_one(opset: str, tmp_path: Path) -> No
 
 
 def cross(first: Any, second: Any) -> float:
-    """The third component of the cross product of two vectors of a plane."""
+    """Return the third component of the cross product of two vectors of a plane."""
     return float(first[0] * second[1] - first[1] * second[0])
 
 
 def clipped(polygon: Any, first: Any, second: Any) -> Any:
-    """The part of a polygon to the left of the line from ``first`` to ``second``."""
+    """Return the part of a polygon to the left of the line from ``first`` to ``second``."""
     side = [cross(second - first, point - first) for point in polygon]
     made = []
     for place, point in enumerate(polygon):

@@ -20,7 +20,7 @@ LAYERS = 6
 
 
 def network(layers: int = LAYERS, seed: int = 0) -> onnx.ModelProto:
-    """A network of residual layers: a product, a bias, an activation, a sum with the layer's input."""
+    """Return a network of residual layers: a product, a bias, an activation, a sum with the layer's input."""
     generator = np.random.default_rng(seed)
     nodes, tensors, last = [], [], "x"
     for number in range(layers):
@@ -243,7 +243,7 @@ def test_weights_stored_in_fewer_bits() -> None:
 
 
 def test_an_edit_beside_a_conversion(tmp_path: Path) -> None:
-    """Of an ONNX model and an edited IR copy only the edit is reported, though IR writes LeakyRelu in another way."""
+    """The comparison of an ONNX model and an edited IR copy reports only the edit, though IR writes LeakyRelu in another way."""
     path = tmp_path / "m.xml"
     edited_model = network()
     edited_model.graph.node[10].attribute[0].f = 0.5
@@ -307,7 +307,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def written_otherwise(rows: int) -> dovetail.Model:
-    """A product, a sum and a reduction, with the constants in one of two forms."""
+    """Return a product, a sum and a reduction, with the constants in one of two forms."""
     weights = np.arange(12, dtype=np.float32).reshape(3, 4)
     with dovetail.Builder("net") as b:
         x = b.input("x", "f32", (5, 3))

@@ -1,4 +1,4 @@
-"""What README and docs show is run, and what they generate is what stands there."""
+"""The examples of README and docs are run, and their generated parts are current."""
 
 from __future__ import annotations
 

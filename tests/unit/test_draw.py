@@ -52,7 +52,7 @@ OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 
 def model_named(text: str) -> onnx.ModelProto:
-    """A model with ``text`` in the names of values, nodes, modules, a dimension, an operator and an attribute."""
+    """Return a model with ``text`` in the names of values, nodes, modules, a dimension, an operator and an attribute."""
     nodes = [
         helper.make_node("Relu", [f"x{text}"], [f"y{text}"], name=f"a{text}/b{text}/relu"),
         helper.make_node("Neg", [f"y{text}"], [f"v{text}"], name=f"a{text}/b{text}/neg"),
@@ -149,7 +149,7 @@ def branches(first: str = "Relu") -> Model:
 
 
 def chain(count: int, name: str = "") -> Model:
-    """A chain whose nodes repeat nothing: a Relu or an Add of earlier values by a fixed pseudo-random sequence."""
+    """Return a chain whose nodes repeat nothing: a Relu or an Add of earlier values by a fixed pseudo-random sequence."""
     state = 1
     with dovetail.Builder("chain") as b:
         values = [b.input("x", "f32", (1, 8))]

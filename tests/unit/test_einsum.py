@@ -20,7 +20,7 @@ OPEN = {"one axis of the first": "x0.1", "the first": "x0", "all": "x"}
 
 
 def model_of(equation: str, shapes: list[tuple[int, ...]], which: str, *, broadcast: bool, is_apart: bool) -> dovetail.Model:
-    """The operator, or what it is taken apart into; axes whose name begins with ``which`` are open."""
+    """Return the operator, or what it is taken apart into; axes whose name begins with ``which`` are open."""
     b = dovetail.Builder()
     xs = [
         b.input(f"x{index}", "f32", [None if f"x{index}.{axis}".startswith(which) else size for axis, size in enumerate(shape)])

@@ -1,4 +1,4 @@
-"""What the tables of cases do not show: sizes known only at run time, and files that say things in their own way."""
+"""Elementwise operators beyond the tables of cases: sizes known only at run time, and files of other writers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ir_model(
     rank: int = 0,
     **data: Any,
 ) -> Model:
-    """An IR file of one layer."""
+    """Return an IR file of one layer."""
 
     def port(index: int, shape: tuple[int, ...]) -> str:
         return (

@@ -386,7 +386,7 @@ def test_factors_and_summands_of_channels_go_into_weights(group: int) -> None:
 
 
 def test_a_model_made_ready_holds_its_weights_once() -> None:
-    """What the core packs is its own, and not counted here."""
+    """The packed weights of the core are not counted here."""
     with Builder() as b:
         y = b.input("x", "f32", (1, 64, 4, 4))
         statistics = [b.constant(np.abs(RNG.standard_normal(64)).astype(np.float32)) for _ in range(4)]

@@ -24,7 +24,7 @@ OTHER_WORDS = {"ai.onnx", "cast.f32", "dovetail.openvino", "recurrent.cells", "r
 
 
 def _codes(call: ast.Call) -> Iterator[str]:
-    """The code that a call gives, or the two that it chooses from."""
+    """Yield the code that a call gives, or the two that it chooses from."""
     for argument in (each for each in call.args if isinstance(each, ast.Constant | ast.IfExp)):
         for item in ast.walk(argument):
             if isinstance(item, ast.Constant) and isinstance(item.value, str) and CODE.fullmatch(item.value):

@@ -39,7 +39,7 @@ def inputs_of(n: int = 2, seed: int = 0) -> dict[str, Array]:
 
 
 def is_served(program: dovetail.Program, *inputs: Any, out: Any = None, **by_name: Any) -> bool:
-    """Whether the core alone serves a call."""
+    """Return whether the core alone serves a call."""
     return program.call_fast(inputs, by_name, out) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a model may name beside itself, and writing that is all or nothing."""
+"""The files that a model may name, and writing that is all or nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refused(code: str) -> Iterator[None]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model in a folder of its own, a secret outside it."""
+    """Return a model in a folder of its own, a secret outside it."""
     (tmp_path / "secret").write_bytes(b"secret")
     folder = tmp_path / "model"
     (folder / "sub").mkdir(parents=True)

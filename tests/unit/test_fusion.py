@@ -1,4 +1,4 @@
-"""What becomes one step: the steps of small graphs, each with the operators that it computes, and the interpreter's answers."""
+"""Fusions: the steps of small graphs, each with the operators that it computes, and the interpreter's results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def model_of(write: Write) -> Model:
 
 
 def planned(model: Model) -> Plan:
-    """The plan of a model, all of whose steps have to run natively and give what the interpreter gives."""
+    """Return the plan of a model, all of whose steps have to run natively and give what the interpreter gives."""
     feed = {value.name: numbers(*value.shape) for value in model.inputs}
     engine = Engine(model, threads=1)
     bound, _ = engine.bind(feed)

@@ -47,7 +47,7 @@ def proto(body: str, constants: str, opset: int = 20, more: str = "") -> Any:
 
 
 def fused(model: Any, **options: Any) -> tuple[list[str], Any]:
-    """The operators of the simplified model, and the report; its outputs must be those of the original."""
+    """Return the operators of the simplified model, and the report; its outputs must be those of the original."""
     new = dovetail.simplify(dovetail.load(model), fuse="all", target="onnx", **options)
     report = new.report
     stream = io.BytesIO()

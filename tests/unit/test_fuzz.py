@@ -31,7 +31,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def some_corpus(folder: Path) -> Corpus:
-    """A few seeds in both formats."""
+    """Return a few seeds in both formats."""
     models = {"relus": relus(3), "loop": loop(2, True)}
     files = {name: File(".onnx", model.SerializeToString()) for name, model in models.items()}
     written = {}
@@ -255,7 +255,7 @@ def test_a_shape_of_2_to_the_40_sizes_says_nothing_of_a_rank(tmp_path: Path) -> 
 
 
 def rewritten(model: Any, path: Path, old: str, new: str) -> Path:
-    """The IR of a model with one text replaced."""
+    """Return the IR of a model with one text replaced."""
     dovetail.save(model, path)
     text = path.read_text(encoding="utf-8")
     assert old in text

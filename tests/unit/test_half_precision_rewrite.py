@@ -1,4 +1,4 @@
-"""Where values of 16 bits become f32 and are rounded again: the steps of small graphs, and the interpreter's answers."""
+"""Casts of half precision to f32 and back: the steps of small graphs, and the interpreter's answers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_what_is_computed_in_f32(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_rounds_the_same_gives_the_same_at_the_ends(kind: str) -> None:
-    """What becomes an infinity in 16 bits is clipped to the last finite value, and rectified to infinity."""
+    """A value that becomes an infinity in 16 bits is clipped to the last finite value, and rectified to infinity."""
     most = np.float32(ml_dtypes.finfo(KINDS[kind]).max)
     xs = np.array([np.inf, -np.inf, np.nan, 1.001, -1.001, most, -most, most * np.float32(1.0001)], np.float32)
     xs = np.concatenate([xs, np.float32([3.4e38, -3.4e38, 1e-30])])

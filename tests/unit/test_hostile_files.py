@@ -26,7 +26,7 @@ def model_of(
     outputs: tuple[str, ...] = ("y",),
     kind: int = TensorProto.FLOAT,
 ) -> bytes:
-    """A file of these nodes; nothing is declared of what they make."""
+    """Return a file of these nodes; nothing is declared of what they make."""
     graph = helper.make_graph(
         nodes,
         "g",
@@ -39,7 +39,7 @@ def model_of(
 
 
 def one(kind: str, inputs: dict[str, list[Any]], constants: dict[str, Any] | None = None, **attributes: Any) -> bytes:
-    """A file of one node, which reads its constants after its inputs."""
+    """Return a file of one node, which reads its constants after its inputs."""
     return model_of([helper.make_node(kind, [*inputs, *(constants or {})], ["y"], **attributes)], inputs, constants)
 
 
@@ -53,7 +53,7 @@ def resized(*scales: float, **attributes: Any) -> bytes:
 
 
 def swelling(count: int) -> bytes:
-    """A product of sums of sizes, of more terms than are held."""
+    """Return a product of sums of sizes, of more terms than are held."""
     names = [f"d{place}" for place in range(2 * count)]
     nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Split", ["s"], names, num_outputs=2 * count)]
     nodes += [helper.make_node("Add", names[2 * place : 2 * place + 2], [f"a{place}"]) for place in range(count)]
@@ -119,7 +119,7 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 
 def ended(action: Callable[[], Any]) -> str:
-    """The code of the error of ours that ended an action; nothing where it has a result. Any other exception is raised."""
+    """Return the code of the error of ours that ended an action; nothing where it has a result. Any other exception is raised."""
     try:
         action()
     except dovetail.DovetailError as error:

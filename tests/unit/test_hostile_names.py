@@ -30,7 +30,7 @@ OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 
 def model_named(text: str, foreign: bool = False) -> onnx.ModelProto:
-    """A model with ``text`` in each of its fields; with ``foreign`` in an operator, a domain and an attribute too."""
+    """Return a model with ``text`` in each of its fields; with ``foreign`` in an operator, a domain and an attribute too."""
     inputs = [helper.make_tensor_value_info(f"x{text}", TensorProto.FLOAT, [f"s{text}", 3])]
     nodes = [
         helper.make_node("Relu", [f"x{text}"], [f"y{text}"], name=f"relu{text}", doc_string=text),
@@ -52,7 +52,7 @@ def model_named(text: str, foreign: bool = False) -> onnx.ModelProto:
 
 @pytest.fixture(params=[(kind, foreign) for kind in HOSTILE for foreign in (False, True)], ids=str)
 def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
-    """A file with hostile names in it, hostile in its own name as far as a file may be; and the hostile text."""
+    """Return a file with hostile names in it, hostile in its own name as far as a file may be; and the hostile text."""
     kind, foreign = request.param
     path = tmp_path / f"m{HOSTILE[kind].replace('/', '')[:40]}.onnx"
     path.write_bytes(model_named(HOSTILE[kind], foreign).SerializeToString())
@@ -65,7 +65,7 @@ class _Terminal(io.StringIO):
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    """The exit code, stdout and stderr of a command that is run on a terminal which shows no colours."""
+    """Return the exit code, stdout and stderr of a command that is run on a terminal which shows no colours."""
     out, err = _Terminal(), _Terminal()
     for name, value in {"TERM": "dumb", "COLUMNS": "4000", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)

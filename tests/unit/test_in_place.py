@@ -34,7 +34,7 @@ def matmul(b: Builder, x: Any) -> Any:
 
 
 def quantized_residual(b: Builder, x: Any) -> Any:
-    """A quantised convolution whose residual is its own input, and quantised too."""
+    """Return a quantised convolution whose residual is its own input, and quantised too."""
 
     def rounded(y: Any) -> Any:
         scale, zero = b.constant(np.float32(0.0519)), b.constant(np.uint8(128))

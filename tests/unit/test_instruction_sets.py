@@ -54,7 +54,7 @@ def test_bytes_without_a_unit_of_their_own(name: str) -> None:
 
 
 def run_with(file: str, isa: str, *options: str) -> None:
-    """The tests of a file with the kernels of another instruction set, or of this one without what stands beside it."""
+    """Run the tests of a file with the kernels of another instruction set, or of this one without its integer units."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", "-p", "no:xdist", *options, str(TESTS / file)]
     environment = {**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS.parent, env=environment)

@@ -36,7 +36,7 @@ def empty(shape: Sequence[int], width: int) -> Array:
 
 
 def laid(array: Array, choice: np.random.Generator) -> Array:
-    """An array of this shape somewhere in a larger one: axes in any order, backwards, with gaps."""
+    """Return an array of this shape somewhere in a larger one: axes in any order, backwards, with gaps."""
     order = choice.permutation(array.ndim)
     steps = choice.choice([1, 1, 1, 2, -1], array.ndim)
     room = empty([int(abs(steps[i])) * array.shape[i] + int(choice.integers(0, 2)) for i in order], array.itemsize)

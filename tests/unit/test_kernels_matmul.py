@@ -29,7 +29,7 @@ SIZES = [
 
 
 def turned(values: Any, how: str) -> Any:
-    """The same matrices, row by row, column by column, or as part of wider rows."""
+    """Return the same matrices, row by row, column by column, or as part of wider rows."""
     if how == "rows":
         return np.ascontiguousarray(values)
     if how == "columns":

@@ -33,7 +33,7 @@ def convolved(op: QuantizedConv, xs: list[Any], y: Any, threads: int) -> str:
 
 
 def agree(y: Any, expected: Any) -> None:
-    """The same but for ties that a product and a sum rounded together or apart decide otherwise: a step here and there."""
+    """Compare but for ties, which a product and a sum rounded together or apart decide otherwise: single steps."""
     apart = np.abs(y.astype(np.int64) - expected.astype(np.int64))
     assert apart.max(initial=0) <= 1
     assert np.count_nonzero(apart) <= 1e-3 * apart.size
@@ -83,7 +83,7 @@ def _dequantised(b: Builder, x: Any, scale: float, zero: Any) -> Any:
 
 
 def _convolution(b: Builder, x: Any, scale: float, zero: Any, bias_scale: float = 1.0, weights_zero: int = 0) -> Any:
-    """A convolution of what is dequantised, with weights by channels."""
+    """Return a convolution of what is dequantised, with weights by channels."""
     generator = np.random.default_rng(3)
     steps = (generator.random(12) * 0.01 + 0.002).astype(np.float32)
     codes, bias = generator.integers(-127, 128, (12, 8, 3, 3)).astype(np.int8), generator.integers(-5000, 5000, 12)

@@ -71,7 +71,7 @@ def test_the_mean_of_all_places_of_each_channel(layout: str, shape: tuple[int, .
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_long_sums_are_at_least_as_exact_as_numpy(axis: int) -> None:
-    """Of numbers of one sign, where every rounding counts."""
+    """All numbers have one sign, so that every rounding counts."""
     shape = (1_000_003, 1) if axis == 0 else (3, 400_001)
     x = np.random.default_rng(0).random(shape, np.float32)
     wanted = exact(x, "sum", (axis,))

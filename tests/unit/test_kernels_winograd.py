@@ -36,7 +36,7 @@ def operands(case: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
 
 
 def expected_of(x: Any, w: Any, begin: Any, end: Any) -> Any:
-    """The sums in f64; negative padding crops."""
+    """Return the sums in f64; negative padding crops."""
     for axis, (before, behind) in enumerate(zip(begin, end, strict=True), 2):
         x = np.take(x, range(max(-before, 0), x.shape[axis] - max(-behind, 0)), axis)
     return convolved(x, w, (1, 1), (1, 1), [max(n, 0) for n in begin], [max(n, 0) for n in end], 1)

@@ -60,7 +60,7 @@ class Import(NamedTuple):
 
 
 def room_of(module: str) -> str:
-    """The name in LAYERS of a module, given without ``dovetail``: its own, or that of the package around it."""
+    """Return the name in LAYERS of a module, given without ``dovetail``: its own, or that of the package around it."""
     parts = module.split(".")
     names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
     return next((name for name in names if name in LAYER_OF), parts[0])
@@ -96,7 +96,7 @@ def is_for_types(node: ast.AST) -> bool:
 
 
 def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """The rooms that an import statement names."""
+    """Yield the rooms that an import statement names."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     else:
@@ -146,13 +146,13 @@ def test_an_import_inside_a_function_leaves_a_module_unloaded_or_closes_a_cycle(
 
 
 def _packages_of(name: str) -> set[str]:
-    """The packages around a module, which are loaded before it."""
+    """Return the packages around a module, which are loaded before it."""
     parts = name.split(".")
     return {".".join(parts[:count]) for count in range(1, len(parts))}
 
 
 def _imported_modules(path: Path, deferred: bool | None = None) -> Iterator[str]:
-    """The modules that a module imports, for types alone not: all, or those of its functions, or those of its top."""
+    """Yield the modules that a module imports, for types alone not: all, or those of its functions, or those of its top."""
     for node, is_late in import_statements(syntax_tree(path)):
         if isinstance(node, ast.ImportFrom) and deferred in (None, is_late):
             package = (node.module or "").removeprefix("dovetail").removeprefix(".")
@@ -184,7 +184,7 @@ def test_the_layers_of_the_documentation_are_these() -> None:
 
 
 def imported(code: str) -> list[str]:
-    """The modules that a new process has imported after ``code``."""
+    """Return the modules that a new process has imported after ``code``."""
     code += "; import sys; print(*sys.modules)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 

@@ -1,4 +1,4 @@
-"""What exporters of scikit-learn, LightGBM and XGBoost write, node by node: onnxruntime's answers, there and back, and as IR."""
+"""Files of the exporters of scikit-learn, LightGBM and XGBoost: onnxruntime's results, there and back, and as IR."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def learned(kind: str, inputs: list[str], outputs: list[str], **attributes: Any)
 
 
 def columns(kind: str, seed: int, trees: int, targets: int, **more: Any) -> dict[str, Any]:
-    """The attributes of a tree model as lists."""
+    """Return the attributes of a tree model as lists."""
     found = weights(
         forest(seed, trees, 3, more.pop("modes", ("BRANCH_LEQ",)), more.pop("missing", False)), targets, seed, kind, **more
     )
@@ -135,7 +135,7 @@ REFUSED_IN_IR = {
 
 
 def write(name: str, path: Path) -> dict[str, Any]:
-    """The pipeline as a file, and what it is run on."""
+    """Return the pipeline as a file, and what it is run on."""
     nodes, outputs = PIPELINES[name]
     constants = {
         "w": np.array(numbers(5, 3), np.float32).reshape(5, 3), "classes": np.int64([4, 5, 6]), "first": np.int64([0, 2]),

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> dict[str, bytes]:
-    """The files of a local run."""
+    """Return the files of a local run."""
     map_rows(folder / "model.onnx", folder / "rows.npy", folder / "local", workers=1, part_rows=PART_ROWS)
     return files_of(folder / "local")
 
@@ -51,7 +51,7 @@ def files_of(out: Path) -> dict[str, bytes]:
 
 
 def descendants(words: bytes) -> list[int]:
-    """The processes below this one whose command line contains ``words``."""
+    """Return the processes below this one whose command line contains ``words``."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

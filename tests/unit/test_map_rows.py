@@ -40,7 +40,7 @@ PART_ROWS = 32
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model and three files of rows."""
+    """Return a folder with a model and three files of rows."""
     folder = tmp_path_factory.mktemp("map")
     generator = np.random.default_rng(0)
     with dovetail.Builder("scores") as b:
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> Any:
-    """What a program returns for each batch of rows, compared with onnxruntime."""
+    """Return a program's results for each batch of rows, compared with onnxruntime."""
     x = np.concatenate([np.load(path) for path in sorted((folder / "data").iterdir())])
     program = dovetail.compile(folder / "model.onnx", threads=1)
     y = np.concatenate([program(x[start : start + BATCH])["y"] for start in range(0, ROWS, BATCH)])
@@ -67,7 +67,7 @@ def expected(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def finished(folder: Path) -> Path:
-    """The output folder of a job that has run in two processes; tests copy it or leave it as it is."""
+    """Return the output folder of a job that has run in two processes; tests copy it or leave it as it is."""
     # On a loaded machine one process may finish all parts before the other one has started.
     for _ in range(5):
         report = run_map(folder, folder / "finished", restart=True)
@@ -285,7 +285,7 @@ def test_a_dataset_without_rows_gives_no_part(folder: Path, tmp_path: Path) -> N
 
 @pytest.fixture
 def job(folder: Path, tmp_path: Path) -> Job:
-    """A job whose files are copies."""
+    """Return a job whose files are copies."""
     (tmp_path / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
     np.save(tmp_path / "data.npy", np.load(folder / "data" / "0.npy"))
     mapper = dovetail.Mapper(tmp_path / "model.onnx", columns={"x": "array"}, batch=BATCH, cache_dir=None)

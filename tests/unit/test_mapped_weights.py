@@ -23,7 +23,7 @@ SIZE = 256
 
 @pytest.fixture(params=["onnx", "ir"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
-    """A model and the file of its weights, 256 KiB of ones."""
+    """Return a model and the file of its weights, 256 KiB of ones."""
     weights = numpy_helper.from_array(np.ones((SIZE, SIZE), np.float32), "w")
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],

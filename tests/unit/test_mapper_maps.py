@@ -22,7 +22,7 @@ KEYS: dict[str, list[Any]] = {
 
 
 def write(folder: Path, attribute: str, keys: list[Any], batch: int | str = "n", other: str = "label") -> str:
-    """A classifier as skl2onnx writes it: labels, and probabilities by class."""
+    """Return a classifier as skl2onnx writes it: labels, and probabilities by class."""
     weights = np.random.default_rng(0).standard_normal((12, len(keys))).astype("f4")
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),

@@ -58,7 +58,7 @@ class Worker:
 
 
 def deep(folder: Path) -> str:
-    """A network of 32 MB of weights."""
+    """Return a network of 32 MB of weights."""
     generator = np.random.default_rng(0)
     nodes, constants, name = [], {}, "x"
     for layer in range(8):
@@ -118,7 +118,7 @@ def conv(folder: Path) -> str:
 
 
 def quantized(folder: Path) -> str:
-    """An integer product, whose weights are packed in bytes."""
+    """Return an integer product, whose weights are packed in bytes."""
     weights = np.random.default_rng(0).integers(-128, 128, (96, 80)).astype("i1")
     constants = {"w": weights, "zx": np.array(3, "u1"), "zw": np.array(-5, "i1"), "s": np.array(0.01, "f4")}
     nodes = [
@@ -151,7 +151,7 @@ def test_imported_weights_give_the_bits_of_packed_ones(tmp_path: Path, build: An
 
 
 def count_packed(folder: Path) -> int:
-    """The number of packed weights in the entries of a folder."""
+    """Return the number of packed weights in the entries of a folder."""
     from dovetail.storage.cache_folder import CacheFolder
 
     entries = [CacheFolder(folder).read(path.stem, b"") for path in folder.glob("*.plan")]

@@ -19,7 +19,7 @@ COUNT = 20
 
 
 def arrow_columns(x: Any) -> dict[str, Any]:
-    """The same rows in every type of Arrow that has them."""
+    """Return the same rows in every type of Arrow that has them."""
     flat = pa.array(x.reshape(-1))
     fixed = pa.FixedSizeListArray.from_arrays(flat, 12)
     lists = pa.array(x.tolist(), pa.list_(pa.float32()))

@@ -1,4 +1,4 @@
-"""How tensors lie in memory: row-major, channels-last, or as a view goes; what is copied for that; and the same results."""
+"""Layouts of tensors in memory: row-major, channels-last or as a view; the copies that they cost; and equal results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Laid(NamedTuple):
 
 
 def laid(write: Callable[[Builder], Any]) -> Laid:
-    """How the results of a model lie. All steps have to run natively, and give what the interpreter gives."""
+    """Return the layouts of a model's results. All steps have to run natively, with the interpreter's results."""
     with Builder() as b:
         made = write(b)
         for place, y in enumerate(made if isinstance(made, list) else [made]):
@@ -69,7 +69,7 @@ def image(b: Builder, *sizes: int) -> Any:
 
 
 def made(b: Builder, *sizes: int) -> Any:
-    """An image that a kernel makes, which may lie as it is wanted."""
+    """Return an image that a kernel makes, which may lie as it is wanted."""
     return b.Tanh(image(b, *sizes))
 
 
@@ -80,7 +80,7 @@ def conv(b: Builder, x: Any, size: int = 3) -> Any:
 
 
 def beside(b: Builder, x: Any, *others: Callable[[Any], Any]) -> list[Any]:
-    """A convolution of an image, and what else is made of it."""
+    """Return a convolution of an image, and what else is made of it."""
     return [conv(b, x), *(other(x) for other in others)]
 
 
@@ -89,7 +89,7 @@ def flat(b: Builder, x: Any, first: int, last: int) -> Any:
 
 
 def as_rows(b: Builder, x: Any, order: list[int], *shape: int) -> Any:
-    """The axes in another order, read as fewer."""
+    """Return the axes in another order, read as fewer."""
     return b.Reshape(b.Transpose(x, order), list(shape))
 
 

@@ -1,4 +1,4 @@
-"""What `dovetail report` writes: every section, also of a model that cannot run; blockers of each format and opset."""
+"""The page of `dovetail report`: every section, also of a model that cannot run; blockers of each format and opset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def network() -> dovetail.Model:
 
 
 def unknown_operator() -> dovetail.Model:
-    """A model with an operator that no engine knows."""
+    """Return a model with an operator that no engine knows."""
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Own", ["r"], ["y"], domain="own")]
     inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])] for name in "xy")
     graph = helper.make_graph(nodes, "unknown", inputs, outputs)
@@ -35,7 +35,7 @@ def unknown_operator() -> dovetail.Model:
 
 
 def sections_of(report: ModelReport) -> dict[str, str]:
-    """The text of each section of a page, by its anchor."""
+    """Return the text of each section of a page, by its anchor."""
     page = ElementTree.fromstring(report.html().split("\n", 1)[1])
     return {item.attrib["id"]: "".join(item.itertext()) for item in page.iter("section")}
 

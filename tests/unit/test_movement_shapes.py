@@ -20,7 +20,7 @@ Write = Callable[[Builder, Any, Any], Any]
 
 
 def sizes(write: Write) -> str:
-    """What is inferred from x: f32[n, 3] and z: f32[n, m], where n and m may be 0."""
+    """Return the sizes inferred from x: f32[n, 3] and z: f32[n, m], where n and m may be 0."""
     b = Builder()
     y = write(b, b.input("x", "f32", ("n", 3)), b.input("z", "f32", ("n", "m")))
     return "unknown" if y.shape is None else ", ".join(map(str, y.shape))

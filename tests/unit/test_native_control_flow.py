@@ -47,7 +47,7 @@ def graph_of(write: Callable[[Builder], list[Any]]) -> Graph:
 
 
 def executable_of(program: Any) -> Any:
-    """The executable that served the last call."""
+    """Return the executable that served the last call."""
     return program._engine._executables.values()[-1]
 
 
@@ -170,7 +170,7 @@ def test_a_condition_that_sizes_decide_becomes_its_branch() -> None:
 
 
 def random_loop(seed: int) -> tuple[Model, list[Inputs]]:
-    """A loop of random states, scans, captures and conditions, and its inputs."""
+    """Return a loop of random states, scans, captures and conditions, and its inputs."""
     chance = random.Random(seed)
     rng = np.random.default_rng(seed)
     trips = chance.choice((0, 1, 2, 5, 33))
@@ -325,7 +325,7 @@ def test_the_limit_of_trips_counts_all_trips_of_a_run(trips: int) -> None:
 
 
 def nested(limits: Limits | None = None) -> Model:
-    """An inner loop of ``n`` trips in an outer one of ``m``."""
+    """Return an inner loop of ``n`` trips in an outer one of ``m``."""
 
     def inner_body(inner: Builder) -> list[Any]:
         trip, x = inner.input("trip", "i64", ()), inner.input("x", "i64", ())

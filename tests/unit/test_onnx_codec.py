@@ -41,7 +41,7 @@ def value(name: str, shape: Any = (2,), dtype: int = FLOAT) -> onnx.ValueInfoPro
 
 
 def model_of(*nodes: onnx.NodeProto, opset: int = 20, **options: Any) -> ModelProto:
-    """A model from x to y."""
+    """Return a model from x to y."""
     inputs, outputs = options.pop("inputs", [value("x")]), options.pop("outputs", [value("y")])
     imports = options.pop("imports", [helper.make_opsetid("", opset)])
     functions = options.pop("functions", [])
@@ -65,7 +65,7 @@ def refuse(source: Any, code: str) -> DovetailError:
 
 
 def canonical(message: Any) -> Any:
-    """What a message means, whatever way it is written."""
+    """Return the content of a message in canonical form."""
     if isinstance(message, TensorProto):
         data = numpy_helper.to_array(message)
         content = data.tolist() if data.dtype == object or data.dtype.kind == "U" else data.tobytes()
@@ -90,7 +90,7 @@ def canonical(message: Any) -> Any:
 
 
 def canonical_size(text: str) -> str:
-    """A name, or what an expression computes, whatever way it is written."""
+    """Return a name, or what an expression computes, whatever way it is written."""
     tokens = text.replace("Min(", "min(").replace("Max(", "max(")
     try:
         return str(symbolic.parse(tokens)) if "(" in tokens or set("+-*/ ") & set(tokens) else text
@@ -144,7 +144,7 @@ def test_models_of_onnx_backend_tests_come_back() -> None:
 
 
 def everything() -> ModelProto:
-    """A model in which every kind of field has something to say."""
+    """Return a model in which every kind of field has something to say."""
     body = helper.make_graph([relu("x", "inner")], "branch", [], [value("inner", None)], value_info=[value("inner", ["n"])])
     node = helper.make_node("Thing", ["x", "", "w"], ["y", ""], "name", "doc", "my.domain")
     for attribute in (
@@ -947,7 +947,7 @@ def chain(levels: int) -> ModelProto:
 def called(
     *nodes: onnx.NodeProto, outputs: list[str] | None = None, attributes: list[str] | None = None, **given: Any
 ) -> ModelProto:
-    """A model that calls F(a) -> b once, F made of ``nodes``."""
+    """Return a model that calls F(a) -> b once, F made of ``nodes``."""
     inner = function("F", ["a"], outputs or ["b"], list(nodes), attributes=attributes)
     node = call("F", given.pop("xs", ["x"]), given.pop("ys", ["y"]), **given)
     return model_of(node, functions=[inner])
@@ -1061,7 +1061,7 @@ SMALL = [proto.SerializeToString() for _, proto in FUNCTION_MODELS] + [SEED]
 
 
 def survives(data: bytes) -> None:
-    """A value, which can be written, or a DovetailError."""
+    """Read a value, which can be written, or raise a DovetailError."""
     try:
         model = codec.read(data)
         codec.write(model)

@@ -1,4 +1,4 @@
-"""What is written down of the ``onnx`` package is what the package says, and asking it is not needed to open a model."""
+"""The recorded schemas are those of the ``onnx`` package, and opening a model does not import it."""
 
 from __future__ import annotations
 

@@ -159,7 +159,10 @@ ROWS: dict[str, tuple[int, Build, tuple[Any, ...]]] = {
 
 
 def saved(name: str, path: Path, is_open: bool) -> list[str]:
-    """The operator's IR in ``path``, as OpenVINO writes it, with sizes that are left open or not. Returns its outputs' names."""
+    """Return the operator's IR in ``path``, as OpenVINO writes it, with sizes that are left open or not.
+
+    Returns its outputs' names.
+    """
     openvino = pytest.importorskip("openvino")
     opset, build, inputs = ROWS[name]
     module = __import__(f"openvino.opset{max(opset, 3)}", fromlist=["x"])

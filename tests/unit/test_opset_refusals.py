@@ -1,4 +1,4 @@
-"""What stands in the way of an opset is said in one message: every node, and from which opset on it would not."""
+"""One message lists the nodes that an opset cannot express, and the opset from which on each can be written."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native c
 
 
 def network(seed: int = 0, size: int = 24) -> dovetail.Model:
-    """A convolution, products, movement and a reduction over an open batch."""
+    """Return a convolution, products, movement and a reduction over an open batch."""
     generator = np.random.default_rng(seed)
 
     def weights(*shape: int) -> Any:
@@ -305,7 +305,7 @@ def test_a_damaged_entry_is_ignored_and_written_anew(kind: str, file: Path, cach
 
 
 def signed(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
-    """An entry with another header and a right digest, as its owner could write it."""
+    """Return an entry with another header and a right digest, as its owner could write it."""
     begin = len(MAGIC) + 48
     length = int.from_bytes(data[begin - 16 : begin - 8], "little")
     header = json.loads(data[begin : begin + length])
@@ -421,7 +421,7 @@ def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> No
 
 @pytest.fixture
 def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that is mapped, as larger ones are; three of its constants are compared with it."""
+    """Return a file that is mapped, as larger ones are; three of its constants are compared with it."""
     monkeypatch.setattr("dovetail.storage.files.MIN_MAPPED_SIZE", 1)
     monkeypatch.setattr("dovetail.runtime.plan_cache.cached_program.MIN_COPY", 256)
     path = tmp_path / "wide.onnx"
@@ -430,7 +430,7 @@ def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parts_of(data: bytes) -> tuple[dict[str, Any], int, int]:
-    """The header of an entry, its length and the end of what the digest covers."""
+    """Return the header of an entry, its length and the end of what the digest covers."""
     begin = len(MAGIC) + 48
     length, covered = (int.from_bytes(data[at : at + 8], "little") for at in (begin - 16, begin - 8))
     return json.loads(data[begin : begin + length]), length, covered

@@ -1,4 +1,7 @@
-"""What a plan moves: small graphs whose tensors share memory unevenly, each with the copies that are left and their reasons."""
+"""The copies of a plan.
+
+Small graphs whose tensors share memory unevenly, each with the copies that are left and their reasons.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def soft(b: Builder, x: Any, axis: int = -1) -> Any:
-    """A kernel that nothing is fused with, and that is fused with nothing."""
+    """Return a kernel that nothing is fused with, and that is fused with nothing."""
     return b.Softmax(x, axis=axis)
 
 
@@ -76,21 +79,21 @@ def half_rows(b: Builder, x: Any, y: Any, z: Any) -> Any:
 
 
 def half_rows_of_itself(b: Builder, x: Any, y: Any) -> Any:
-    """The same, and the parts lie in what they go into already, at another place."""
+    """Return the same, and the parts lie in what they go into already, at another place."""
     x, y = soft(b, x), soft(b, y)
     joined = b.Concat(b.Reshape(x, [2, 3]), b.Reshape(y, [2, 3]), axis=1)
     return soft(b, b.Concat(b.Reshape(joined, [3, 4]), x, y, axis=1))
 
 
 def view_that_would_be_uneven(b: Builder, x: Any, y: Any) -> Any:
-    """A part of a row and a third, which would lie unevenly if the whole were made inside the wider tensor."""
+    """Return a part of a row and a third, which would lie unevenly if the whole were made inside the wider tensor."""
     whole = soft(b, x)
     part = b.Slice(b.Reshape(whole, [2, 6]), [0], [4], [1])
     return [soft(b, b.Concat(whole, y, axis=1)), soft(b, part)]
 
 
 def view_of_a_part(b: Builder, x: Any, y: Any) -> Any:
-    """The same, of what lies inside a wider tensor that itself is to lie inside another one."""
+    """Return the same, of what lies inside a wider tensor that itself is to lie inside another one."""
     whole = b.Concat(soft(b, x), soft(b, y), axis=0)
     part = b.Slice(b.Reshape(whole, [4, 6]), [0], [4], [1])
     return [soft(b, b.Concat(whole, b.Exp(whole), axis=1)), soft(b, part)]
@@ -101,7 +104,7 @@ def reversed_rows(b: Builder, x: Any, y: Any) -> Any:
 
 
 def transposed_rows(b: Builder, x: Any, y: Any) -> Any:
-    """A transpose in rows that are no multiple of the rows of what it is taken from."""
+    """Return a transpose in rows that are no multiple of the rows of what it is taken from."""
     turned = b.Reshape(b.Transpose(soft(b, x), [1, 0]), [2, 6])
     return soft(b, b.Concat(turned, b.Exp(y), axis=1))
 
@@ -158,12 +161,12 @@ def result_backwards(b: Builder, x: Any, z: Any) -> Any:
 
 
 def computed_into_the_beginning(b: Builder, x: Any, y: Any) -> Any:
-    """An element by element computation whose result lies in a wider tensor as its input lies in its own buffer."""
+    """Return an element by element computation whose result lies in a wider tensor as its input lies in its own buffer."""
     return soft(b, b.Concat(b.Tanh(soft(b, x)), b.Exp(y), axis=0))
 
 
 def transposed_result(b: Builder, x: Any) -> Any:
-    """A kernel that writes its result in another order of axes."""
+    """Return a kernel that writes its result in another order of axes."""
     return b.Transpose(soft(b, x), [2, 0, 1])
 
 
@@ -207,12 +210,12 @@ def view_of_a_view(b: Builder, x: Any) -> Any:
 
 
 def view_of_an_uneven_view(b: Builder, x: Any) -> Any:
-    """A transpose of three rows of two as two rows of three."""
+    """Return a transpose of three rows of two as two rows of three."""
     return soft(b, b.Transpose(narrow(b, x, 2, 2, 3), [1, 0]))
 
 
 def wide_row_read_as_two(b: Builder, x: Any) -> Any:
-    """What a kernel reads is a view that no strides describe."""
+    """Build a model in which a kernel reads a view that no strides describe."""
     return soft(b, narrow(b, x, 2, 2, 3))
 
 

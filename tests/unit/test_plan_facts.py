@@ -1,4 +1,4 @@
-"""What a plan promises: rules held against the sizes of the run, memory shared in place, what is read where it lies."""
+"""The promises of a plan: rules checked with the sizes of the run, memory shared in place, operands read without a copy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def assert_agrees(model: dovetail.Model, engine: Engine, given: list[Any]) -> No
 
 
 def plan_of(model: dovetail.Model, *given: Any) -> Plan:
-    """The plan for these inputs, whose run has to agree with the interpreter."""
+    """Return the plan for these inputs, whose run has to agree with the interpreter."""
     engine = Engine(model, threads=1)
     assert_agrees(model, engine, list(given))
     return engine.bind(list(given))[0].plan

@@ -1,4 +1,4 @@
-"""What `dovetail plan` says: facts of small graphs, the page, the command."""
+"""The report of `dovetail plan`: facts of small graphs, the page, the command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def joining() -> dovetail.Model:
 
 
 def doubling() -> dovetail.Model:
-    """A result laid beside itself: 32 bytes are in place, 32 are copied."""
+    """Return a result laid beside itself: 32 bytes are in place, 32 are copied."""
     with Builder("doubling") as b:
         twice = b.Exp(b.input("x", "f32", (2, 4)))
         b.output("y", b.Softmax(b.Concat(twice, twice, axis=1), axis=1))
@@ -157,7 +157,7 @@ def test_an_empty_program_has_a_report() -> None:
 
 
 def parsed(page: str) -> ElementTree.Element:
-    """The page, which has to be well-formed XML and to name nothing outside itself."""
+    """Return the page, which has to be well-formed XML and to name nothing outside itself."""
     assert page.startswith("<!DOCTYPE html>")
     root = ElementTree.fromstring(page.split("\n", 1)[1])
     for element in root.iter():
@@ -258,7 +258,7 @@ def screenshot(page: Path, folder: Path, dark: bool) -> bytes:
 
 
 def pixels(png: bytes) -> list[tuple[int, ...]]:
-    """The pixels of a PNG of 8-bit RGB or RGBA, row by row."""
+    """Return the pixels of a PNG of 8-bit RGB or RGBA, row by row."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     width, height, depth, kind = *(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)), png[24], png[25]
     assert depth == 8 and kind in (2, 6)
@@ -280,7 +280,7 @@ def pixels(png: bytes) -> list[tuple[int, ...]]:
 
 
 def unfiltered(kind: int, row: bytearray, above: bytearray, size: int) -> bytearray:
-    """A row of a PNG as it was before its filter (PNG specification, section 9)."""
+    """Return a row of a PNG as it was before its filter (PNG specification, section 9)."""
     for at in range(len(row)):
         left, up = row[at - size] if at >= size else 0, above[at]
         corner = above[at - size] if at >= size else 0

@@ -1,4 +1,4 @@
-"""What `dovetail profile` says: costs of known operators, sums, the trace, the page, the picture, the command."""
+"""The report of `dovetail profile`: costs of known operators, sums, the trace, the page, the picture, the command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ F32 = np.float32
 
 
 def network() -> dovetail.Model:
-    """A convolution, a pooling, a product and a normalisation, in two modules by their names."""
+    """Return a convolution, a pooling, a product and a normalisation, in two modules by their names."""
     rng = np.random.default_rng(0)
     w, m = rng.standard_normal((8, 3, 3, 3)).astype(F32), rng.standard_normal((512, 10)).astype(F32)
     nodes = [
@@ -53,7 +53,7 @@ def found() -> ModelProfile:
 
 
 def step_of(model: dovetail.Model, operator: str) -> Any:
-    """The step of an operator; not the copies that change the layout of its operands."""
+    """Return the step of an operator; not the copies that change the layout of its operands."""
     inputs = {value.name: np.ones(value.shape, value.type.dtype.numpy) for value in model.inputs}  # type: ignore[arg-type]
     steps = profile_steps(model, inputs, 1, 1).steps
     return max((step for step in steps if step.operator == operator), key=lambda step: step.operations)

@@ -61,7 +61,7 @@ def outcome(source: bytes | ModelProto) -> object:
 
 
 def whole(stored: bytes) -> object:
-    """What protobuf alone makes of it."""
+    """Return protobuf's reading of it."""
     try:
         model = ModelProto.FromString(stored)
     except DecodeError:

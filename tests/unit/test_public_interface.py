@@ -1,4 +1,4 @@
-"""What `import dovetail` promises: the names, what goes in, what comes out, what is refused and how."""
+"""The promises of `import dovetail`: the names, arguments, results and refusals."""
 
 from __future__ import annotations
 

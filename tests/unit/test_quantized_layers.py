@@ -35,7 +35,7 @@ def codes(kind: Any, *shape: int) -> Any:
 
 
 def steps(write: Write, *shape: int) -> list[str]:
-    """The kernels of a model, but for copies and chains; it gives the interpreter's bytes, but for a tie now and then."""
+    """Return the kernels of a model, but for copies and chains; it gives the interpreter's bytes, but for a tie now and then."""
     with Builder() as b:
         made = write(b, b.input("x", "u8", shape or (1, 8, 10, 9)))
         for place, y in enumerate(made if isinstance(made, list) else [made]):
@@ -82,7 +82,7 @@ def gemm(b: Builder, x: Any, w: Any = None, *more: Any, **attributes: Any) -> An
 
 
 def layer(b: Builder, x: Any, scale: Any = OUT, **grid: Any) -> Any:
-    """A convolution of bytes to bytes."""
+    """Return a convolution of bytes to bytes."""
     return quantised(b, conv(b, dequantised(b, x)), scale, **grid)
 
 
@@ -333,7 +333,7 @@ SUMS: dict[str, tuple[Write, list[str]]] = {
 
 
 def adds(write: Write) -> bool:
-    """Whether a sum of the model is computed by a convolution."""
+    """Return whether a sum of the model is computed by a convolution."""
     with Builder() as b:
         made = write(b, b.input("x", "u8", (1, 8, 10, 9)))
         for place, y in enumerate(made if isinstance(made, list) else [made]):

@@ -37,7 +37,7 @@ def product() -> Model:
 
 
 def largest(model: Model) -> tuple[str, int]:
-    """The element type and size of the largest constant."""
+    """Return the element type and size of the largest constant."""
     found = [value for value in model.graph.values() if value.constant is not None]
     most = max(found, key=lambda value: value.constant.size)
     return most.dtype.name, most.constant.size

@@ -298,7 +298,7 @@ def test_image_sizes_become_symbols() -> None:
 
 
 def test_placements_agree_with_what_numpy_does() -> None:
-    """Where a batch of several samples leaves one axis, numpy's reshape of three distinct samples finds it too."""
+    """The axis where a batch of several samples stays in one axis is that of numpy's reshape of three distinct samples."""
     for source, target, axis in [
         ((2, 6, 8), (2, 6, 2, 4), 0),
         ((5, 2, 8), (5, 4, 4), 1),

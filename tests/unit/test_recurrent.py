@@ -1,4 +1,4 @@
-"""What recurrent layers refuse, and what their two formats make of each other's form."""
+"""Refusals of recurrent layers, and the conversion of each format's form to the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 
 
 def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: Any = None) -> Model:
-    """A model of ``op`` on an input and constant weights."""
+    """Return a model of ``op`` on an input and constant weights."""
     b = Builder()
     rows = op.gate_count * HIDDEN
     weights = floats(*(w or (op.directions, rows, INPUT)), seed=1), floats(*(r or (op.directions, rows, HIDDEN)), seed=2)

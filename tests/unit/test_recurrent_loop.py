@@ -30,7 +30,7 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def layer_twice(op: Any, has_lengths: bool, steps: int | str = "s") -> dovetail.Model:
-    """A model that computes a layer with initial states by its own rule, and taken apart."""
+    """Return a model that computes a layer with initial states by its own rule, and taken apart."""
     with dovetail.Builder("layer") as b:
         axes = {"batch_first": ("b", steps, INPUT)}.get(op.layout, (steps, "b", INPUT))
         x = b.input("x", "f32", axes)

@@ -50,7 +50,7 @@ axis = 0
 
 @pytest.fixture
 def whole() -> dict[str, Any]:
-    """The tensors without a split."""
+    """Return the tensors without a split."""
     tensors = {"embed": RNG.standard_normal((8, 6)), "norm": RNG.standard_normal(6)}
     for layer in range(2):
         for name, shape in {"q": (16, 6), "k": (8, 6), "v": (8, 6), "o": (6, 16), "down": (6, 16)}.items():

@@ -100,7 +100,7 @@ def test_an_axis_that_is_known_when_it_is_written_is_an_attribute() -> None:
 
 
 def by_rank() -> dovetail.Model:
-    """A split along the axis that the first size of ``x`` says."""
+    """Return a split along the axis that the first size of ``x`` says."""
     b = dovetail.Builder()
     x = b.input("x", "f32", ("n", 4, 4))
     axis = b.Subtract(b.Gather(b.Shape(x), 0, axis=0), 1)

@@ -27,7 +27,7 @@ def floats(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def slopes(op: Any, x: Any, others: tuple[Any, ...], sizes: tuple[Any, ...]) -> dict[str, Any]:
-    """What a model whose input has ``sizes`` and its gradients say of ``x``."""
+    """Return the results and gradients for ``x`` of a model whose input has ``sizes``."""
     b = Builder("slopes")
     inputs = [b.input("x", "f32", sizes)]
     for index, other in enumerate(others):
@@ -81,7 +81,7 @@ def test_gradients_are_the_same_where_only_run_time_knows_the_sizes(op: Any, sha
 
 
 def from_openvino(tmp_path: Path, make: Any, *inputs: Any) -> tuple[list[Any], list[Any]]:
-    """The outputs of what ``make`` builds from parameters, by us and by OpenVINO, from the file that it saves."""
+    """Return the outputs of what ``make`` builds from parameters, by us and by OpenVINO, from the file that it saves."""
     openvino = pytest.importorskip("openvino")
     from openvino import opset1
 
@@ -213,7 +213,7 @@ def test_what_openvino_saves_is_read_as_what_it_computes(name: str, tmp_path: Pa
 
 
 def onnx_node(kind: str, opset: int, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-    """What we make of one ONNX node with these inputs, all of them constants."""
+    """Return our results of one ONNX node with these inputs, all of them constants."""
     from onnx import helper, numpy_helper
 
     names = [f"x{index}" for index in range(len(inputs))]

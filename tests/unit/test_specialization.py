@@ -1,4 +1,4 @@
-"""What follows from sizes alone is computed with the plan: grids of detectors, windows, lengths of float arithmetic."""
+"""Values that follow from sizes alone are computed with the plan: grids of detectors, windows, lengths of float arithmetic."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def steps_of(b: Builder, size: Any) -> Any:
 
 
 def grid(b: Builder, x: Any, stride: float) -> tuple[Any, Any]:
-    """The anchors of a feature map, [2, height * width], and their strides."""
+    """Return the anchors of a feature map, [2, height * width], and their strides."""
     ys, xs = steps_of(b, size_of(b, x, 2)), steps_of(b, size_of(b, x, 3))
     sizes = b.Concat(b.Shape(ys), b.Shape(xs), axis=0)
     across = b.Expand(b.Reshape(xs, [1, -1]), sizes)
@@ -93,7 +93,7 @@ def scaled(b: Builder, x: Any) -> Any:
 
 
 def halved(b: Builder, x: Any) -> Any:
-    """The first ceil(height / 2) rows, by a bound that comes of a float quotient."""
+    """Return the first ceil(height / 2) rows, by a bound that comes of a float quotient."""
     end = as_size(b, b.Ceil(b.Divide(as_float(b, size_of(b, x, 2)), np.float32(2))))
     return b.Exp(b.Slice(x, [0], end, [2]))
 
@@ -118,14 +118,14 @@ def masked(b: Builder, x: Any) -> Any:
 
 
 def chosen(b: Builder, x: Any) -> Any:
-    """The places of a mask that is made of sizes: how many there are, no rule says."""
+    """Return the places of a mask that is made of sizes: how many there are, no rule says."""
     places = b.Range(b.constant(0), size_of(b, x, 3), b.constant(1))
     odd = b.NonZero(b.Equal(b.Mod(places, 2), 1))
     return b.Gather(b.Exp(x), b.Reshape(odd, [-1]), axis=3)
 
 
 def in_branch(b: Builder, x: Any) -> Any:
-    """A branch that makes a grid of the sizes of what it is given."""
+    """Return a branch that makes a grid of the sizes of what it is given."""
     branches = []
     for stride in (2.0, 3.0):
         inner = Builder()
@@ -139,7 +139,7 @@ def in_branch(b: Builder, x: Any) -> Any:
 
 
 def in_loop(b: Builder, x: Any) -> Any:
-    """A body that adds the places of what it carries, three times."""
+    """Return a body that adds the places of what it carries, three times."""
     inner = Builder()
     inner.input("trip", "i64", ())
     state = inner.input("state", "f32", ("n", 3, "h", "w"))
@@ -235,13 +235,13 @@ def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pyt
 
 
 def ranged(b: Builder, x: Any) -> Any:
-    """A range whose step is 0 where height is 4."""
+    """Return a range whose step is 0 where height is 4."""
     step = b.Subtract(as_float(b, size_of(b, x, 2)), np.float32(4))
     return b.Add(b.ReduceSum(x), b.Range(b.constant(np.array(0, np.float32)), b.constant(np.array(9, np.float32)), step))
 
 
 def reshaped(b: Builder, x: Any) -> Any:
-    """A grid whose elements do not fit the shape that it is given, but where height is 8."""
+    """Return a grid whose elements do not fit the shape that it is given, but where height is 8."""
     sizes = b.Concat([2], as_size(b, b.Divide(as_float(b, size_of(b, x, 2)), np.float32(2))), axis=0)
     return b.Add(b.ReduceSum(x), b.Reshape(b.Range(*(b.constant(np.array(number, np.float32)) for number in (0, 8, 1))), sizes))
 

@@ -37,7 +37,7 @@ def _model(x: Any, y: Any, sinks: list[Any], path: Path) -> Path:
 
 
 def _sum(path: Path) -> Path:
-    """Of all that came, begun with a constant."""
+    """Build the sum of all inputs so far, which begins with a constant."""
     from openvino import opset6 as o
 
     x, variable = o.parameter([2, 3], np.float32, name="x"), _variable([2, 3])
@@ -66,7 +66,7 @@ def _cache(path: Path) -> Path:
 
 
 def _before(path: Path) -> Path:
-    """What came the last time, and more of it; at first zeros."""
+    """Build the input of the call before, and more of it; at first zeros."""
     from openvino import opset6 as o
 
     x, variable = o.parameter([2, 3], np.float32, name="x"), _variable([2, 3])

@@ -33,7 +33,7 @@ def graph_of(write: Callable[[Builder], list[Any]]) -> Graph:
 
 
 def looping(*, in_python: bool = False) -> Model:
-    """A Loop of TRIPS trips whose body has an If: Exp of the state after the third trip, else a product with a matrix.
+    """Return a Loop of TRIPS trips whose body has an If: Exp of the state after the third trip, else a product with a matrix.
 
     ``in_python``: the body also counts the elements that are not 0, whose number is known only at run time.
     """

@@ -1,4 +1,4 @@
-"""What If and Loop hold is planned and run natively, with the interpreter's results."""
+"""Subgraphs of If and Loop are planned and run natively, with the interpreter's results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scan(weights: Any = WEIGHTS) -> dovetail.Model:
 
 
 def choice() -> dovetail.Model:
-    """The input itself, or its half twice."""
+    """Return the input itself, or its half twice."""
     branches = []
     for half in (False, True):
         inner = dovetail.Builder()

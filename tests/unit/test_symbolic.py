@@ -75,7 +75,7 @@ def built(tree: Tree, symbols: dict[str, Dim] = SYMBOLS) -> int | Dim:
 
 
 def computed(tree: Tree, values: dict[str, int]) -> int:
-    """What Python's own integers give. Division by zero has no value."""
+    """Evaluate with Python's integers. Division by zero has no value."""
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):

@@ -1,4 +1,4 @@
-"""What users write passes mypy --strict and pyright: the documents' snippets, and the tour of the public interface."""
+"""Code of users passes mypy --strict and pyright: the documents' snippets, and the tour of the public interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRONG = {
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> list[Path]:
-    """The tour, and the Python snippets of each document as one file."""
+    """Return the tour, and the Python snippets of each document as one file."""
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     if not documents:
         pytest.skip("an installed package comes without its documents")
@@ -49,7 +49,7 @@ def scripts(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
-    """A script whose last lines are each a mistake."""
+    """Return a script whose last lines are each a mistake."""
     lines = ["import dovetail", "b = dovetail.Builder()", 'x = b.input("x", "f32", (2,))', *WRONG.values()]
     path = tmp_path / "wrong.py"
     path.write_text("\n".join(lines) + "\n")

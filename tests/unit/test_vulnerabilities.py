@@ -34,7 +34,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def opened() -> Iterator[list[str]]:
-    """The paths of all files that are opened inside."""
+    """Yield the paths of all files that are opened inside."""
     global _opened, _is_watching
     if not _is_watching:
         # A hook cannot be taken out again.
@@ -49,7 +49,7 @@ def opened() -> Iterator[list[str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder for a model, beside a secret."""
+    """Return a folder for a model, beside a secret."""
     (tmp_path / "secret").write_bytes(SECRET)
     (tmp_path / "model").mkdir()
     return tmp_path / "model"
@@ -80,7 +80,7 @@ def refuse(path: Path, *codes: str) -> DovetailError:
 
 
 def external(folder: Path, location: str, **entries: str) -> Path:
-    """A model that adds external data to its input."""
+    """Return a model that adds external data to its input."""
     tensor = TensorProto(name="w", data_type=FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, text in {"location": location, **entries}.items():
         tensor.external_data.add(key=key, value=text)
@@ -140,7 +140,7 @@ def test_cve_2026_34445_a_giant_length(folder: Path) -> None:
 
 
 def large_model() -> dovetail.Model:
-    """A model whose weights go into a side file."""
+    """Return a model whose weights go into a side file."""
     with dovetail.Builder() as b:
         b.output("y", b.Add(b.input("x", "f32", (4096,)), b.constant(np.ones(4096, np.float32))))
     return b.model
@@ -227,7 +227,7 @@ def edge(source: int, port: int, target: int, place: int) -> str:
 
 
 def ir(folder: Path, change: Callable[[str], str] = str, shape: str = "4", offset: int = 0, size: int = 16) -> Path:
-    """An IR that adds 16 bytes of its side file to its input."""
+    """Return an IR that adds 16 bytes of its side file to its input."""
     constant = f'<data element_type="f32" shape="{shape}" offset="{offset}" size="{size}"/>'
     dims = "".join(f"<dim>{each}</dim>" for each in shape.split(","))
     layers = (
@@ -309,7 +309,7 @@ def test_tensorflow_61908_an_arena_of_the_size_that_the_model_says(folder: Path,
 
 
 def support_vectors(folder: Path, kind: str, **changes: Any) -> Path:
-    """A machine of two support vectors of two features."""
+    """Return a machine of two support vectors of two features."""
     attributes: dict[str, Any] = {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 3.0], "rho": [0.5]}
     attributes |= {"coefficients": [1.0, -1.0], "support_vectors": [1.0] * 4}
     if kind == "SVMClassifier":

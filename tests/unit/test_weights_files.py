@@ -61,7 +61,7 @@ def model() -> dovetail.Model:
 
 
 def answers(path: Path) -> list[np.ndarray[Any, Any]]:
-    """The outputs by the file's own runtime."""
+    """Return the outputs by the file's own runtime."""
     if path.suffix == ".onnx":
         return list(onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": X}))
     core = openvino.Core()
