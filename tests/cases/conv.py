@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import NEAR, floats
+from cases.matmul import NEAR, floats
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose
 

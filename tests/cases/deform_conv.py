@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ops.nn.deform_conv import DeformConv
 
 _SOME = dict.fromkeys(("onnxruntime", "onnx.reference"), "they take two spatial axes")

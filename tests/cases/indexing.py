@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import elements, f32, i64
+from cases.concat_split import elements, f32, i64
 from cases.movement import i32, of_every_type, ramp
 from dovetail.ir import dtypes
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import TYPES, elements, f32, i64
+from cases.concat_split import TYPES, elements, f32, i64
 from dovetail.ir.op import Op
 from dovetail.ops.tensor.depth_to_space import DepthToSpace, ShuffleChannels, SpaceToDepth
 from dovetail.ops.tensor.pad import Pad

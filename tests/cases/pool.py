@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats, whole
+from cases.matmul import floats, whole
 from dovetail.ir import dtypes
 from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import i64
+from cases.concat_split import i64
 from dovetail.ir import dtypes
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 

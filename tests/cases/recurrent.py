@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import elements, f32, i64
+from cases.concat_split import elements, f32, i64
 from dovetail.ir.op import Op, output_count
 from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.runtime_attributes import RuntimeAttributes

@@ -35,7 +35,7 @@ UNPLANNED = {
     "squared_distances",
     "tree_ensemble",
 }
-"""Kernels of the core's table that no network has steps of: they are cases of their own (`cases/forests.py`, `learned.py`)."""
+"""Kernels of the core's table that no network has steps of; `tests/cases` has them."""
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from cases.casting import INTEGERS, edges, named
+from cases.cast import INTEGERS, edges, named
 from dovetail.ir import arrays, dtypes
 
 FLOATS = ("f64", "f32", "f16", "bf16")

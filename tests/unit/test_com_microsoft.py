@@ -12,7 +12,7 @@ from onnx import helper
 import dovetail
 import oracles
 from assertions import assert_close
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from cases.detection import several
+from cases.nms import several
 from dovetail.errors import UnsupportedError
 from dovetail.ir.evaluate import run
 from dovetail.ops.detection.nms_rotated import intersection_areas_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases.forests import HOLES, MODES, ROWS, forest, weights
+from cases.tree_ensemble_classifier import HOLES, MODES, ROWS, forest, weights
 from dovetail.ir.evaluate import apply
 from dovetail.ir.host import native_core
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleRegressor

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from cases.forests import forest, weights
-from cases.learned import numbers
+from cases.linear_models import numbers
 from cases.strings import strings
+from cases.tree_ensemble_classifier import forest, weights
 from oracles import run_onnxruntime
 
 LEARNING, CONTRIB = "ai.onnx.ml", "com.microsoft"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assertions import assert_close
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ir.builder import Builder
 from dovetail.laws.gradients import adjoints
 from dovetail.ops.training.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss

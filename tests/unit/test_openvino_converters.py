@@ -13,7 +13,7 @@ import pytest
 import dovetail
 import oracles
 from assertions import assert_close
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.runtime.interpreter.interpret import interpret

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 from openvino import opset5
 
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write

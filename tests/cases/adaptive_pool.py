@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import i64
-from cases.linear import floats
+from cases.concat_split import i64
+from cases.matmul import floats
 from dovetail.ir import dtypes
 from dovetail.ops.nn.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 

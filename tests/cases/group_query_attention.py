@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ops.attention.group_query_attention import GroupQueryAttention
 
 HEADS, KV_HEADS = 4, 2

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import elements, i64
-from cases.linear import floats
+from cases.concat_split import elements, i64
+from cases.matmul import floats
 from dovetail.ops.nn.grid_sample import AffineGrid, GridSample
 
 _ONE = dict.fromkeys(("onnxruntime", "gradient in onnxruntime"), "onnxruntime takes two or three spatial axes")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.detection import several
+from cases.nms import several
 from dovetail.ir import dtypes
 from dovetail.ops.detection.multiclass_nms import MatrixNms, MulticlassNms
 

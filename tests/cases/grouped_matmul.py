@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import NEAR, floats, whole
+from cases.matmul import NEAR, floats, whole
 from dovetail.ops.linalg.grouped_matmul import GroupedMatMul
 
 _SHORT = {"openvino": "OpenVINO's CPU plugin fails where the last group ends before the last row"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ops.training.ctc_loss import CTCLoss
 
 _LABELS = np.int32([[1, 1, 2, 0, 0, 0], [0, 2, 1, 2, 0, 0]])

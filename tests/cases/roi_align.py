@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ops.detection.roi_align import RoiAlign, RoiAlignRotated
 
 _X = floats(2, 3, 6, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cases import Case
-from cases.joining import i64
+from cases.concat_split import i64
 from dovetail.ops.detection.prior_box import PriorBox, PriorBoxClustered
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import ROUGH, floats
+from cases.matmul import ROUGH, floats
 from dovetail.ir import dtypes
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, DynamicQuantizeLinear, FakeQuantize, QuantizeLinear
 

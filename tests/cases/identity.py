@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cases import Case
-from cases.joining import TYPES, elements
+from cases.concat_split import TYPES, elements
 from dovetail.ops.constant import Identity
 
 CASES: list[Case] = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ir import dtypes
 from dovetail.ops.signal.stft import ISTFT, STFT, MelWeightMatrix
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ir import dtypes
 from dovetail.ops.attention.linear_attention import LinearAttention
 from dovetail.ops.nn.causal_conv import CausalConvWithState

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
+from cases.matmul import floats
 from dovetail.ops.detection.psroi_pool import DeformablePSROIPooling, PSROIPooling
 
 _X = floats(2, 12, 6, 7)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.linear import floats
-from cases.quantize import codes, scales
+from cases.matmul import floats
+from cases.quantize_linear import codes, scales
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.qlinear import (
     QLinearAdd,
