@@ -14,7 +14,7 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo test test-all lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small bench-map fuzz sanitize install clean
+.PHONY: help demo test test-all lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-index-ops bench-small bench-map fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -34,7 +34,7 @@ help:
 	@echo "make bench-layers  single convolutions and matrix products beside oneDNN as torch calls it"
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
 	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
-	@echo "make bench-indexed     operators that choose, order and count elements, beside onnxruntime"
+	@echo "make bench-index-ops   operators that choose, order and count elements, beside onnxruntime"
 	@echo "make bench-small       programs of microseconds beside onnxruntime and OpenVINO"
 	@echo "make bench-map         rows per second of dovetail map on this host, Ray and Dask; memory of workers; kills"
 	@echo "make fuzz          mutated files brought to every entry point for SECONDS=60, from a new seed each time"
@@ -102,8 +102,8 @@ bench-arrays: .venv/.installed-$(EXTRAS)
 bench-elementwise: .venv/.installed-$(EXTRAS)
 	$(venv) bench/elementwise.py
 
-bench-indexed: .venv/.installed-$(EXTRAS)
-	$(venv) bench/indexed.py
+bench-index-ops: .venv/.installed-$(EXTRAS)
+	$(venv) bench/index_ops.py
 
 bench-small: .venv/.installed-$(EXTRAS)
 	$(venv) bench/small.py

@@ -2,7 +2,7 @@
 
     python bench/ablation.py [--models NAME ...] [--rounds N] [--json]
 
-Random weights, batch 1, one thread. Times are medians of runs in turns; `arena` is the memory of all activations, `bound` the
+Random weights, batch 1, one thread. Times are medians of interleaved runs; `arena` is the memory of all activations, `bound` the
 largest live set in the order of execution, below which no arrangement gets; the peak is that of a process of its own that loads,
 compiles and runs, beside the same of onnxruntime and OpenVINO.
 """

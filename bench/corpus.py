@@ -20,7 +20,7 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from asking import ROOT, Cells, Limits, asked, listed, reasons, rows, shares, summary
+from questions import ROOT, Cells, Limits, asked, listed, reasons, rows, shares, summary
 
 QUESTIONS = "models.corpus_cells"
 PAGE = ROOT / "docs" / "corpus.md"

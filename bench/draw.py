@@ -48,7 +48,7 @@ if (!window.blobs.length) {
 }
 return window.blobs.length ? window.blobs[0].size : null;
 """
-"""Answers netron's messages, and asks for its export as SVG (Ctrl+Alt+E) once nodes are drawn; the bytes, or null."""
+"""Answers netron's messages, and requests its export as SVG (Ctrl+Alt+E) once nodes are drawn; the bytes, or null."""
 
 
 def synthetic(count: int) -> dovetail.Model:

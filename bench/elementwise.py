@@ -1,7 +1,7 @@
 """Elementwise chains, pooling, reductions and normalisation in the core, beside torch, onnxruntime and OpenVINO.
 
 Medians of interleaved runs: the libraries take turns, so that a busy moment of the machine falls on all of them. Every one reads
-arrays that lie ready; the core's and torch's images lie channels last where the name says so. A ratio below 1 means that the core
+preallocated arrays; the core's and torch's images lie channels last where the name says so. A ratio below 1 means that the core
 is faster than the best of the others.
 """
 

@@ -3,7 +3,7 @@
     python bench/extract.py CORPUS_FOLDER [--pairs N] [--seed N] [--models TEXT[,TEXT...]] [--seconds S] [--json]
 
 A pair is a random source among the values that a random target depends on; some parts have two sources or two targets. Every
-file (.onnx and .xml) is asked for its share of the pairs in a process of its own. The whole model with all sources and targets
+file (.onnx and .xml) has its share of the pairs extracted in a process of its own. The whole model with all sources and targets
 as outputs (``Model.add_outputs``) runs in the format's own runtime, onnxruntime or OpenVINO. Each part is written in its own
 format and read again; it gets the sources and must give the targets, in that runtime and in both engines of dovetail.
 """

@@ -1,7 +1,7 @@
 """Single layers of known networks: the compiled core beside oneDNN as torch calls it; weights are packed before the timing.
 
 Convolutions read and write channels-last data; ``--strided`` gives ours slices of wider pixels, which oneDNN cannot take. The two
-are run in turns in one process; printed are the ratio of their medians (below 1: ours is faster) and our speed as a share of
+are run interleaved in one process; printed are the ratio of their medians (below 1: ours is faster) and our speed as a share of
 a yardstick, a small product of ours run in the same turns. With several threads on a busy machine oneDNN's barriers wait for a
 core: such ratios say nothing about kernels.
 """

@@ -1,6 +1,6 @@
-// What the memory allows a transpose: lines of 64 bytes go where the transposes of bench/arrays.py read and write them, and nothing is
-// turned. Two threads; each copies short runs of many rows into its first cache while it sends pairs of lines past it. Then the same with
-// longer runs, into the second cache, and each row asked for a page ahead. Beside them a plain copy of as many bytes. Prints the copy's
+// What the memory allows a transpose: lines of 64 bytes go where the transposes of bench/arrays.py read and write them, without any
+// transposition. Two threads; each copies short runs of many rows into its L1 while it sends pairs of lines past it. Then the same with
+// longer runs, into L2, and each row prefetched a page before. Beside them a plain copy of as many bytes. Prints the copy's
 // time over the others'; medians of interleaved runs.
 //
 //     g++ -O2 -mavx2 -std=c++17 -pthread bench/lines.cpp -o build/lines && build/lines
@@ -65,7 +65,7 @@ struct Transpose {
     }
 };
 
-// Half of the work: rows in groups that make up two lines, runs of `run` bytes of each, the row `ahead` further on asked for.
+// Half of the work: rows in groups that make up two lines, runs of `run` bytes of each, the row `ahead` further on prefetched.
 void move(const Transpose& it, char* dst, const char* src, int half, std::int64_t run, std::int64_t ahead) {
     const auto rows = it.offsets(it.rows, it.src), columns = it.offsets(it.columns, it.dst);
     const auto from = it.offsets(it.others, it.src), to = it.offsets(it.others, it.dst);
@@ -147,7 +147,7 @@ int main() {
                 if (!turned.empty()) near = std::max(near, median(plain) / median(turned));
                 far = std::max(far, median(plain) / median(asked));
             }
-            std::printf("%d bytes (%d, %d, %d, %d, %d): %.0f%% of the copy, asked for ahead %.0f%%\n", width, it.order[0], it.order[1],
+            std::printf("%d bytes (%d, %d, %d, %d, %d): %.0f%% of the copy, prefetched %.0f%%\n", width, it.order[0], it.order[1],
                         it.order[2], it.order[3], it.order[4], near * 100, far * 100);
         }
     }

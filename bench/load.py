@@ -1,6 +1,6 @@
 """Measure loading, beside OpenVINO's reader, and whether the time per node stays the same in large graphs.
 
-The first table reads densenet121 (1,746 nodes) in turns by ``dovetail.load``, which reads, lifts and infers, and by OpenVINO's
+The first table reads densenet121 (1,746 nodes), interleaved, by ``dovetail.load``, which reads and infers, and by OpenVINO's
 ``read_model``, in one process, so that a busy moment of the machine falls on both. The second does everything that walks a graph
 on chains and wide graphs of two sizes. Exits with 1 when a limit is exceeded.
 """
@@ -103,7 +103,7 @@ def model(nodes: list[onnx.NodeProto], outputs: list[str], constants: dict[str, 
 
 
 def walks(proto: onnx.ModelProto, folder: Path) -> dict[str, float]:
-    """Processor seconds of everything that walks a graph: nothing runs in turns here, and a busy machine is not to count."""
+    """Processor seconds of everything that walks a graph: no runs are interleaved here, and a busy machine is not to count."""
     source, again, xml = folder / "source.onnx", folder / "again.onnx", folder / "model.xml"
     onnx.save(proto, source)
     found: dict[str, dovetail.Model] = {}

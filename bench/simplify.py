@@ -195,7 +195,7 @@ def files_of(folder: Path, texts: list[str]) -> list[tuple[dict[str, Any], Path]
 
 
 def measure(record: dict[str, Any], source: Path, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Simplify one file by every tool in turns. Returns the row of the table."""
+    """Simplify one file by every tool, interleaved. Returns the row of the table."""
     tools = TOOLS if source.suffix == ".onnx" else TOOLS[:1]
     row: dict[str, Any] = {"file": source.name, "nodes": count_nodes(source), "bytes": count_bytes(source), "tools": {}}
     times: dict[str, list[float]] = {tool: [] for tool in tools}

@@ -35,7 +35,7 @@ SEEDS = ("0", "1", "random")
 
 
 def models(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
-    """Yield a name and a source of each model that loads is asked for."""
+    """Yield a name and a source of each model that loads."""
     for path in map(Path, arguments.paths):
         files = [path] if path.is_file() else sorted([*path.rglob("*.onnx"), *path.rglob("*.xml")])
         for file in files[:: arguments.every]:

@@ -4,7 +4,7 @@
 
 Fills build/zoo, which git ignores, where it is not filled: wheels that carry models (zoo_wheels.txt) into a folder of their own,
 without dependencies; exports of torch modules (zoo_modules.py); estimators (zoo_estimators.py) by an environment of their own.
-What cannot be installed is said and left out. Then each model is asked what tests/models/zoo_cells.py asks; the answers go to
+Packages that cannot be installed are listed and left out. tests/models/zoo_cells.py has the questions; the answers go to
 build/zoo/results.json, and with --page into docs/measurements/zoo.md.
 """
 
@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib import metadata
 
-from asking import ROOT, Answer, Cells, Limits, asked, listed, reasons, rows, shares, summary
+from questions import ROOT, Answer, Cells, Limits, asked, listed, reasons, rows, shares, summary
 from zoo_inputs import write_inputs
 
 ZOO = ROOT / "build" / "zoo"
@@ -40,7 +40,7 @@ EXPORTER = ("onnxscript==0.7.2", "onnx_ir==1.1.0")
 
 
 def fill(anew: bool) -> None:
-    """Install and write what is not there; a part that cannot be made is said and left out."""
+    """Install and write what is not there; a part that cannot be made is listed and left out."""
     for name, part in {"wheels": _install_wheels, "torch": _export_modules, "estimators": _train_estimators}.items():
         done = ZOO / f".{name}"
         if done.exists() and not anew:
@@ -151,7 +151,7 @@ def page(table: dict[str, Cells], origins: dict[str, str]) -> str:
             "Results are equal where they are within 1e-4 of the largest magnitude, integers and text where they are the same.",
             "Where they are not, the interpreter with f64 in place of every smaller float says who is nearer to it: the cell is",
             "filled, with a note, where that is not the other engine. *peer*: another engine refuses the model, so that there is",
-            "nothing to hold against. An empty cell is a question that the model does not have.",
+            "nothing to compare with. An empty cell is a question that the model does not have.",
             "",
             "| | filled |",
             "| --- | --- |",

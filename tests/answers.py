@@ -35,7 +35,7 @@ def note_answers(answers: Answers) -> None:
 
 
 def give_answers(answers: Answers) -> None:
-    """Let the oracles repeat what they said; a test that asks anything else is skipped."""
+    """Let the oracles repeat their answers; a test that asks anything else is skipped."""
 
     def repeating(name: str, *arguments: Any) -> Any:
         question = _question(name, arguments)

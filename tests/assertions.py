@@ -193,7 +193,7 @@ def _same_type(first: Type, second: Type) -> bool:
 
 
 def same_op(node: Node, other: Node) -> bool:
-    """Equal operators, in their plainest form for their inputs; bodies node by node."""
+    """Equal operators, in their canonical form for their inputs; subgraphs node by node."""
     if type(node.op) is not type(other.op):
         return False
     if any(True for _ in bodies(node.op)):

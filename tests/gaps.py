@@ -73,7 +73,7 @@ class Gaps:
                 if gap.fits(item.nodeid) and (native_core.is_compiled or not gap.native):
                     self.known[item.nodeid] = gap
                     item.add_marker(pytest.mark.xfail(reason=gap.reason, strict=True))
-        # Where single tests are asked for, the rest of their file is not collected; the short suite is a sample.
+        # Where the arguments name single tests, the rest of their file is not collected; the short suite is a sample.
         if not config.getoption("--short", False) and not any("::" in str(argument) for argument in config.args):
             self.stale = unfitting(self.gaps, [item.nodeid for item in items])
 

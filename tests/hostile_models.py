@@ -1,4 +1,4 @@
-"""Small ONNX models that cost much to whoever does not count: one maker for each class."""
+"""Small ONNX models that cost much to readers without limits: one maker for each class."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def integers_scalar(name: str, value: int) -> Any:
 
 def loop(trips: int, collects: bool = False, goes_on: bool = True) -> onnx.ModelProto:
     """Return a Loop that makes ``trips`` trips, and may put together what each makes. Without ``goes_on`` the body's
-    condition is an input of the loop, so that nothing tells beforehand how many trips there are.
+    condition is an input of the loop, so that the number of trips is unknown before the run.
     """
     nodes = [node("Identity", ["c" if goes_on else "k"], ["co"]), node("Identity", ["s"], ["so"])]
     outputs = [declared("co", [], BOOL), declared("so", [2])]

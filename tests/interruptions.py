@@ -1,7 +1,7 @@
 """Saves that are killed, and reads beside saves: every load gives the old model or the new one, and nothing is left behind.
 
-As a command: ``python tests/interruptions.py --kills 200 --reads 500`` kills so many saves of each kind of file at random
-moments, and reads so often while another process saves. It prints what came of them, and exits with 1 where one was wrong.
+As a command: ``python tests/interruptions.py --kills 200 --reads 500`` kills 200 saves of each kind of file at random
+times, and reads 500 times while another process saves. It prints what came of them, and exits with 1 where one was wrong.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KINDS = {
 
 @cache
 def version(number: int, side: int = SIDE) -> Model:
-    """Return a model whose graph and whose every weight say which version it is; all versions are laid out alike."""
+    """Return a model whose graph and whose every weight say which version it is; all versions have the same layout."""
     with Builder(f"version{number}") as b:
         y = b.input("x", "f32", (side, side))
         for index in range(4):

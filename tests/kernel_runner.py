@@ -21,7 +21,7 @@ ELEMENTS = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "b
 
 
 def row(array: Any, buffer: int, is_constant: bool) -> tuple[Any, ...]:
-    """Return an array as an operand of a buffer that begins where its first element lies, or as one that is known beforehand."""
+    """Return an array as an operand of a buffer that begins at its first element, or as one that is known before the run."""
     constant = (array.ctypes.data, *extent_of(array)) if is_constant else (0, 0, 0)
     return (buffer, 0, ELEMENTS.get(array.dtype.name, "other"), array.itemsize, list(array.shape), list(array.strides), *constant)
 
@@ -62,7 +62,7 @@ def random(shape: Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     return (generator.standard_normal(shape) * 3).astype(dtype)
 
 
-# Whoever reads beside an operand meets what no result may hold.
+# A read beside an operand gives a value that no result may hold.
 
 
 def _room(sizes: Sequence[int], array: Any) -> Any:

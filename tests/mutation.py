@@ -751,9 +751,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
     parser.add_argument("--scope", help="only mutants in this function or class")
-    parser.add_argument("--every", type=int, default=1, help="only every so many of them, evenly spread")
+    parser.add_argument("--every", type=int, default=1, help="only every Nth of them")
     parser.add_argument(
-        "--seconds", type=float, default=0, help="run no more tests for one mutant than take so many seconds of processor time"
+        "--seconds",
+        type=float,
+        default=0,
+        help="run no more tests for one mutant than take this number of seconds of processor time",
     )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON")

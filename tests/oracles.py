@@ -21,7 +21,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
 
 RUNTIME_OPSET = 26
-"""The newest opset that onnxruntime is asked for: versions before 1.32 read no newer one."""
+"""The newest opset that onnxruntime gets: versions before 1.32 read no newer one."""
 
 
 class Silent(Exception):

@@ -196,7 +196,7 @@ def main(
         failures = _follow(team, found, begin)
     finally:
         for worker in team:
-            # Whoever has asked OpenVINO has a process of its own to end.
+            # A worker that has asked OpenVINO has a process of its own to end.
             worker.process.join(10)
             worker.process.kill()
     sys.exit(bool(failures))

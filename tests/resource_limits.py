@@ -133,7 +133,7 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
         try:
             kind, detail = ENDED, str(actions[stage]() or "")
         except dovetail.DovetailError as error:
-            # What ran out of memory did not know beforehand what it would take.
+            # A stage that ran out of memory did not know its needs before it began.
             kind = "raised" if isinstance(error.__cause__, MemoryError) else REFUSED
             detail = f"{error.code} {error.message}"[:200]
         except BaseException as error:

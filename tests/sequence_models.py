@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Sample(NamedTuple):
-    """A model as text, what it is run on, whether it can be said without lists, and why onnxruntime gives something else."""
+    """A model as text, what it is run on, whether it can be written without lists, and why onnxruntime gives something else."""
 
     text: str
     runs: list[list[Any]]
@@ -89,7 +89,7 @@ SAMPLES: dict[str, Sample] = {
         [[floats(3, 5)]],
         is_plain=True,
     ),
-    "cut into pieces of one that are said": Sample(
+    "cut into pieces of length one by an input": Sample(
         "main (float[3,2] x, int64 i) => (float[3,1] a) { one = Constant <value = int64 {1}> () "
         "xs = SplitToSequence <axis = 1, keepdims = 0> (x, one) a = SequenceAt (xs, i) }",
         [[floats(3, 2), ONE]],
@@ -120,22 +120,22 @@ SAMPLES: dict[str, Sample] = {
         "z = SplitToSequence (x, size) }",
         [[floats(6, 2), np.int64([1, 5, 0]), np.int64(4)], [floats(6, 2), np.int64([2, 2, 2]), np.int64(9)]],
     ),
-    "laid end to end": Sample(
+    "concatenated": Sample(
         f"main (float[2,3] a, float[2,3] b, float[1,3] c) => (float[5,3] y) {{ {THREE} "
         "y = ConcatFromSequence <axis = -2> (xs) }",
         [[A, B, C]],
         is_plain=True,
     ),
-    "laid along a new axis": Sample(
+    "stacked": Sample(
         "main (float[2,3] a, float[2,3] b) => (float[2,3,2] y, float[2,2,3] z) { xs = SequenceConstruct (a, b) "
         "y = ConcatFromSequence <axis = -1, new_axis = 1> (xs) z = ConcatFromSequence <axis = 0, new_axis = 1> (xs) }",
         [[A, B]],
         is_plain=True,
     ),
-    "a list that comes in, laid end to end": Sample(
+    "a list that comes in, concatenated": Sample(
         "main (seq(float[m,3]) xs) => (float[n,3] y) { y = ConcatFromSequence <axis = 0> (xs) }", [[[A, B, C]], [[C]]]
     ),
-    "scalars laid along a new axis": Sample(
+    "scalars stacked": Sample(
         "main (float a, float b) => (float[2] y) { xs = SequenceConstruct (a, b) "
         "y = ConcatFromSequence <axis = 0, new_axis = 1> (xs) }",
         [[np.float32(1), np.float32(2)]],
@@ -194,7 +194,7 @@ SAMPLES: dict[str, Sample] = {
         [[floats(4, 3), floats(3)], [floats(1, 3), floats(3)]],
         is_plain=True,
     ),
-    "a loop whose parts are laid end to end": Sample(
+    "a loop whose parts are concatenated": Sample(
         f"""main (float[2,4,3] x, int64 n) => (float[2,k,3] y, float[m,3] z, float[3] first) {{
             go = Constant <value = bool {{1}}> ()
             empty = SequenceEmpty ()
@@ -277,7 +277,7 @@ SAMPLES: dict[str, Sample] = {
         is_plain=True,
     ),
     **{
-        f"{'kept' if keeps else 'dropped'} pieces, axis {cut}, laid {'along a new axis' if new else 'end to end'} {axis}": Sample(
+        f"{'kept' if keeps else 'dropped'} pieces, axis {cut}, {'stacked' if new else 'concatenated'} {axis}": Sample(
             f"main (float[n,2,3] x) => (float[{', '.join('abcd'[: 2 + keeps + new])}] y) {{ "
             f"xs = SplitToSequence <keepdims = {keeps}, axis = {cut}> (x) "
             f"y = ConcatFromSequence <axis = {axis}, new_axis = {new}> (xs) }}",

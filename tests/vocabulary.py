@@ -101,7 +101,7 @@ ARTICLES = ("The", "A", "An")
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("memory/in_place.py", "in_place"): "the field's term, in-place computation",
-    ("detection/nms_rotated.py", "nms_rotated"): "the operator NMSRotated",
+    ("nms_rotated.py", "nms_rotated"): "the operator NMSRotated",
     ("plan_report.py", "interpreted"): "a field of the report's JSON",
 }
 """(path, word) that stay, and why; the path ends with the first, the rule's word is the second. At most 20."""

@@ -1,4 +1,4 @@
-"""Attention in every form, turned positions, sums over named axes."""
+"""Attention in every form, rotated positions, sums over named axes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SDPA: list[Case] = [
     case(
         ScaledDotProductAttention(),
         (*heads(), np.float32(0)),
-        "ScaledDotProductAttention without a mask, said by 0",
+        "ScaledDotProductAttention without a mask, by a mask of 0",
         constants=(3,),
     ),
     case(

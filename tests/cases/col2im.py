@@ -26,7 +26,7 @@ def unpooled(op: MaxUnpool, name: str, x: Any, indices: Any, *target: Any, **mor
     return Case(op, (x, indices, *target), f"MaxUnpool {name}", **more)
 
 
-_LAYOUT = {"onnxruntime": "onnxruntime counts in the shape that is asked for", "onnx.reference": "it is what is asked first"}
+_LAYOUT = {"onnxruntime": "onnxruntime counts in the requested shape", "onnx.reference": "it is the first oracle"}
 CASES: list[Case] = [
     put(Col2Im(), "of blocks that touch all", (4, 5), (2, 3), 9),
     put(Col2Im((2, 1)), "with strides", (5, 4), (2, 2), 6),

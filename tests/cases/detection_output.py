@@ -55,7 +55,7 @@ CASES: list[Case] = [
     found(output(), "of priors of their own", 2, 2),
     found(output(keep_top_k=(30,)), "with room to spare", 2),
     found(output(keep_top_k=(-1,), top_k=-1), "without limits"),
-    found(output(keep_top_k=(-1,)), "of so many of each class"),
+    found(output(keep_top_k=(-1,)), "of a limited number of each class"),
     found(output(confidence_threshold=2.0), "of nothing"),
     found(output(code_type="caffe.PriorBoxParameter.CORNER"), "of corners"),
     found(output(variance_encoded_in_target=True), "without variances"),
@@ -66,7 +66,7 @@ CASES: list[Case] = [
     found(output(clip_after_nms=True, nms_threshold=0.7), "clipped after"),
     found(output(decrease_label_id=True, background_label_id=0), "of the best class", 2),
     found(output(decrease_label_id=True, top_k=-1, keep_top_k=(3,)), "of the best class, cut"),
-    found(output(num_classes=_CLASSES), "of so many classes"),
+    found(output(num_classes=_CLASSES), "of a given number of classes"),
     found(
         output(objectness_score=0.4, keep_top_k=(12,)), "refined", 1,
         more=(numbers(1, _COUNT * 2), numbers(1, _COUNT * 4, low=-0.2, high=0.2)),

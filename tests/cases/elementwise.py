@@ -116,7 +116,7 @@ def divisions() -> Iterator[Case]:
     told = {
         "onnxruntime": "its fmod=0 of floats came with opset 28",
         "openvino": "OpenVINO's CPU plugin divides to find a remainder",
-        "onnx": "said through operators whose results with infinities differ",
+        "onnx": "written by operators whose results with infinities differ",
     }
     yield Case(Mod(), special, name="Mod of infinities", skip=told)
     yield Case(Mod(fmod=True), special, name="fmod of infinities", skip={"openvino": told["openvino"]})
@@ -176,7 +176,7 @@ def bits() -> Iterator[Case]:
             bits = dtypes.dtype(name).bits
             amounts = np.array([0, 1, bits - 1, bits, bits + 9, 3]).astype(dtypes.dtype(name).numpy)
             skip = {
-                "onnxruntime": "before opset 28 nothing is said of shifts by all bits",
+                "onnxruntime": "before opset 28 nothing defines shifts by all bits",
                 "openvino": "guarded shifts of small types leave OpenVINO's i32",
             }
             yield Case(BitShift(direction=direction), (numbers(name, 6, low=-90, high=90), amounts), skip=skip)

@@ -51,14 +51,14 @@ CASES: list[Case] = [
     case("of some next rows", made([8], 3, 5)),
     case("of some next rows in a cache with room", made([8], 3, 9)),
     *(
-        case(f"turned, {interleaved} {turned} {rows}", made(lengths, rows, cached, 32, packed, turned), **_turned)
+        case(f"rotated, {interleaved} {turned} {rows}", made(lengths, rows, cached, 32, packed, turned), **_turned)
         for interleaved in (False, True)
         for _turned in ({"do_rotary": True, "rotary_interleaved": interleaved},)
         for turned, rows, lengths, cached, packed in ((32, 5, [5, 5], 0, True), (16, 1, [6, 4], 5, False), (16, 3, [8], 5, False))
     ),
-    case("turned at other places at first", made([5, 5], 5, size=16, turned=16), _POSITIONS, do_rotary=True),
-    case("turned at other places later", made([6, 4], 1, 5, 16, turned=16), _POSITIONS[:, :1], do_rotary=True),
-    case("not turned, in spite of tables", made([5, 5], 5, size=16, turned=16)),
+    case("rotated at other places at first", made([5, 5], 5, size=16, turned=16), _POSITIONS, do_rotary=True),
+    case("rotated at other places later", made([6, 4], 1, 5, 16, turned=16), _POSITIONS[:, :1], do_rotary=True),
+    case("not rotated, in spite of tables", made([5, 5], 5, size=16, turned=16)),
     *(case(f"in a window of {window}", made([5, 3], 5), local_window_size=window) for window in (1, 2, 20)),
     case("in a window, of a next row", made([6, 4], 1, 9), local_window_size=2),
     case("with a cap and a scale", made([5, 5], 5), softcap=0.5, scale=0.5),

@@ -1,4 +1,4 @@
-"""Boxes that are turned: apart, in one another, side by side, twins, without area."""
+"""Rotated boxes: apart, in one another, side by side, twins, without area."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ir import dtypes
 from dovetail.ops.detection.nms_rotated import NMSRotated
 
 _COUNT = {"shape": "how many are kept depends on the elements"}
-# A square, its twin, one inside it, one beside it, it turned by an eighth and by a quarter, one of no area, one far away.
+# A square, its twin, one inside it, one beside it, it rotated by an eighth and by a quarter, one of no area, one far away.
 _SQUARE = (0, 0, 2, 2)
 _BOXES = np.array(
     [[

@@ -164,7 +164,7 @@ CASES: list[Case] = [
     Case(
         Dropout(outputs=2),
         (floats(2, 3, name="f16"), np.float32(0.25), np.array(False)),
-        "Dropout told not to train",
+        "Dropout in inference mode",
         constants=(1, 2),
         skip=_MASKED,
     ),

@@ -1,4 +1,4 @@
-"""Boxes to start from: of every kind, in even and uneven grids, clipped and turned."""
+"""Boxes to start from: of every kind, in even and uneven grids, clipped and transposed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators between two grids of bytes, and products with weights of a few bits."""
+"""Operators between two quantized tensors, and products with weights of a few bits."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def quantized() -> Iterator[Case]:
         half = wide(3, 4, name=name, size=4.0)
         one_type = ROUGH.get(name, {})
         yield Case(QuantizeLinear(), (half, scales(name=name), codes("u8")), f"QuantizeLinear of {name}", skip=one_type)
-        rounded = {"onnxruntime": "it computes the quotient in f32 whatever it is told", **ROUGH.get(name, {})}
+        rounded = {"onnxruntime": "it computes the quotient in f32 whatever type is requested", **ROUGH.get(name, {})}
         yield Case(
             QuantizeLinear(precision=dtypes.dtype(name)),
             (half, scales(name=name), codes("u8")),

@@ -30,7 +30,7 @@ _CHANNELS = {"openvino": "the CPU plugin does not resize batch and channels"}
 _NOTHING = {"onnxruntime": "it refuses sizes of 0"}
 _NO_EXCLUSION = {
     "onnxruntime": "it leaves out what is outside in cubic mode only",
-    "ir": "there it is left out anyway, which is not said",
+    "ir": "there it is left out anyway, which is not recorded",
 }
 
 

@@ -1,4 +1,4 @@
-"""Elements told apart and put in their places: with and without repetitions, along axes, of several types, none at all."""
+"""Distinct elements and positions in sorted ones: with and without repetitions, along axes, of several types, none at all."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Fixed:
 
 
 def fixed(data: Any, dtype: Any = None) -> Fixed:
-    """Return a constant: whole numbers are i64, others f32, unless said otherwise."""
+    """Return a constant: whole numbers are i64, others f32, by default."""
     array = np.asarray(data)
     if dtype is None:
         is_plain = not hasattr(data, "dtype")

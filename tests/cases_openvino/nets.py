@@ -53,7 +53,7 @@ ROWS: list[Row] = [
         )
         for a, b in ((True, False), (False, True), (True, True))
     ),
-    Row("MatMul-1", (numbers(4), numbers(4, 5)), {"transpose_a": True, "transpose_b": False}, "a vector turned"),
+    Row("MatMul-1", (numbers(4), numbers(4, 5)), {"transpose_a": True, "transpose_b": False}, "a vector transposed"),
     *(
         Row("Einsum-7", xs, {"equation": equation})
         for equation, xs in (

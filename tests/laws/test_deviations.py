@@ -1,4 +1,4 @@
-"""Every reader's leniency, held against the readers: what load accepts beyond its format means what they say it means."""
+"""Every reader's leniency, checked against the readers: what load accepts beyond its format means what they say it means."""
 
 from __future__ import annotations
 

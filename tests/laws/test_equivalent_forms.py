@@ -1,4 +1,4 @@
-"""However much is known when a graph is made, an operator in another form does the same: taken apart, in its plainest form, and
+"""However much is known when a graph is made, an operator in another form does the same: taken apart, in its canonical form, and
 its gradient."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ways(case: Case) -> tuple[str, ...]:
 
 
 def inputs(b: Builder, case: Case, way: str) -> list[Value | None]:
-    """Return the case's inputs as graph inputs of which so much is known; constants stay constants where elements are told."""
+    """Return the case's inputs as graph inputs of which so much is known; constants stay constants where elements are known."""
     found: list[Value | None] = []
     hosts = host_inputs(case.op, len(case.inputs))
     for index, (x, host, constant) in enumerate(zip(case.inputs, hosts, is_constant(case), strict=True)):

@@ -20,7 +20,7 @@ from dovetail.runtime.compilation import compile
 
 @pytest.fixture(autouse=True)
 def verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every plan is held against the checker."""
+    """Every plan passes the checker."""
     monkeypatch.setenv("DOVETAIL_VERIFY", "1")
 
 
@@ -62,7 +62,7 @@ def misaligned(x: Any) -> Any:
 
 def _assert_all_agree(case: Case, model: Model, found: dict[str, Any]) -> None:
     assert list(found) == [value.name for value in model.outputs]
-    # An operator may have more outputs than the model asks for.
+    # An operator may have more outputs than the model uses.
     wanted = answer(case)[: len(found)]
     for name, want in zip(found, wanted, strict=True):
         _assert_agrees(case, found[name], want, name)

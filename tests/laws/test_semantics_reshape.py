@@ -357,7 +357,7 @@ def test_the_plain_form_of_a_reshape_means_the_same(op: Op) -> None:
 
 @pytest.mark.parametrize("op", [each for each in RESHAPES if each.empty != "refuse"], ids=str)
 def test_a_reshape_written_out_makes_the_same_shapes_and_refuses_the_same(op: Op) -> None:
-    """SEMANTICS: Reshape, said where a format has no word for its ruling on -1 beside 0, for a known target and a late one."""
+    """SEMANTICS: Reshape, written where a format has no word for its ruling on -1 beside 0, for a known target and a late one."""
     late = dovetail.Builder()
     late.output("y", op.decompose(late, late.input("x", "f32"), late.input("target", "i64")))
     for shape, target in product(SHAPES, TARGETS):
@@ -638,7 +638,7 @@ def test_openvino_cancels_copied_dims_first(shape: Any, target: Any, result: Any
     x = f32(*shape)
     operator = reshape("openvino", 1, x, target)
     holds(operator, x.reshape(result), through=(KNOWN, STORED))
-    # ONNX refuses where a copied dimension turns out to be 0: it has to be told the size in another way, or the node is refused.
+    # ONNX refuses where a copied dimension turns out to be 0: it has to get the size in another way, or the node is refused.
     holds(operator, x.reshape(result), through=(OPEN, LATE, RANKLESS), other=None)
 
 

@@ -410,7 +410,7 @@ def test_in_18_only_the_last_piece_may_be_smaller(size: int, count: int, lengths
 
 
 def test_in_18_ragged_pieces_stay_one_node(tmp_path: Path) -> None:
-    """SEMANTICS: 18: num_outputs. What it says of an open size is said again with num_outputs, and a size that is known as
+    """SEMANTICS: 18: num_outputs. The rule for an open size also holds with num_outputs, and a size that is known as
     lengths."""
     for way in (KNOWN, OPEN):
         model = dovetail.load(write(ragged(f32(7, 2), 3), way, tmp_path))

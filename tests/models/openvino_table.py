@@ -17,7 +17,7 @@ TARGET = Path(__file__).parents[2] / "docs" / "openvino_operators.md"
 HEAD = """# OpenVINO's operators
 
 Written by `python tests/models/openvino_table.py` from one-operator models, built with openvino {version} and saved as IR;
-`tests/cases_openvino` holds them, and `tests/models/test_openvino_nodes.py` holds every one to what is said here.
+`tests/cases_openvino` holds them, and `tests/models/test_openvino_nodes.py` compares every one with this table.
 
 **rows**: models, with other types, shapes and attributes. **values**: read by dovetail, and run in the interpreter and natively,
 they give OpenVINO's shapes, types and values (or, in the rows listed below, those of its specification). **IR**: the IR that
@@ -34,7 +34,7 @@ def counted() -> dict[str, int]:
 
 
 def results(families: list[str]) -> dict[tuple[str, str], list[tuple[Row, str, str]]]:
-    """By operator and step: each row, how it ended, and what was said."""
+    """By operator and step: each row, how it ended, and its message."""
     found: dict[tuple[str, str], list[tuple[Row, str, str]]] = defaultdict(list)
     built = known()
     for family, row in all_rows():

@@ -24,7 +24,7 @@ SMALL = ("silero-vad.openvino-16k", "text2tashkeel.rawi", "torch.sliced.dynd", "
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    """One convolution and what follows, with inputs at two sizes, laid out as a zoo."""
+    """One convolution and what follows, with inputs at two sizes, in the files of a zoo."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
     generator = np.random.default_rng(0)
@@ -51,13 +51,13 @@ def test_every_cell_of_a_small_model_is_filled(record: Record) -> None:
 def test_a_model_is_asked_in_a_process_of_its_own(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process reports a model, and one that takes too long reports that."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    import asking
+    import questions
 
     columns = ("load", "native", "to IR")
-    found = asking.asked("models.zoo_cells", record.folder, "tiny", columns, asking.Limits())
+    found = questions.asked("models.zoo_cells", record.folder, "tiny", columns, questions.Limits())
     assert [found[column].mark for column in columns] == ["yes"] * 3
-    assert asking.shares({"tiny": found}, columns)["native"] == (1, 1)
-    late = asking.asked("models.zoo_cells", record.folder, "tiny", ("load",), asking.Limits(seconds=0.001))
+    assert questions.shares({"tiny": found}, columns)["native"] == (1, 1)
+    late = questions.asked("models.zoo_cells", record.folder, "tiny", ("load",), questions.Limits(seconds=0.001))
     assert late["load"].mark == "no"
     assert "over 0.001 s" in late["load"].reason
 

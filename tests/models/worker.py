@@ -1,6 +1,6 @@
 """Questions put to one model in a process of its own, a line of JSON before and after each.
 
-A reader of a process that has died knows from the lines which question it died of. bench/asking.py is that reader.
+A reader of a process that has died knows from the lines which question it died of. bench/questions.py is that reader.
 """
 
 from __future__ import annotations

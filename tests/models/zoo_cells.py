@@ -40,7 +40,7 @@ OPSETS = (-2, -1, 1, 2)
 NEWEST_OPSET = 25
 """The newest that all of the peers read."""
 UNASKED = ("node.name",)
-"""Rules of ONNX's own document that its checker does not ask for: names of nodes differ."""
+"""Rules of ONNX's own document that its checker does not test: names of nodes differ."""
 PEERS = ("onnxruntime", "openvino")
 QUANTISED = 3
 """How many times as far from an f64 run as another engine we may be where both round to a grid."""

@@ -180,7 +180,7 @@ def cast(m: Maker) -> str | None:
 
 
 def through_half(m: Maker) -> str | None:
-    """Return a few steps of floats of 16 bits between casts."""
+    """Return a few steps in half precision between casts."""
     from dovetail.ir import dtypes
 
     x = m.pick(lambda x: m.count(x) < 2000)

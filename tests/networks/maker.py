@@ -163,7 +163,7 @@ class Maker:
         return np.asarray(array, np.float32).astype(dtypes.dtype(self.kind).numpy)
 
     def same_input(self, name: str, dtype: str | None = None) -> str | None:
-        """Return a new graph input of the shape of a value, where its sizes can be said."""
+        """Return a new graph input of the shape of a value, where its sizes can be declared."""
         shape: tuple[Size, ...] | None = self.shapes.get(name)
         if shape is None and not self.is_open(name):
             shape = self.shape(name)

@@ -288,7 +288,7 @@ def range_(m: Maker) -> str | None:
         return None
     axis = m.number(0, m.rank(x) - 1)
     for place in range(m.rank(x)):
-        # A length that is known beforehand makes a constant.
+        # A length that is known before the run makes a constant.
         axis = place if m.is_open(x, place) else axis
     whole = m.one("Shape", x)
     size = None if whole is None else m.one("Gather", whole, m.constant(np.int64(axis)))

@@ -1,4 +1,4 @@
-"""Each verb changes only the files that it was told to write, and never one of another model or tool."""
+"""Each verb changes only the files that its arguments name, and never one of another model or tool."""
 
 from __future__ import annotations
 

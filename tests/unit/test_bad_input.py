@@ -26,7 +26,7 @@ FLOAT = TensorProto.FLOAT
 
 @dataclass(frozen=True)
 class Bad:
-    """A file that is no model: how it is written, the code that must be told, and the node it must name."""
+    """A file that is no model: how it is written, the code that it must give, and the node it must name."""
 
     name: str
     file: str

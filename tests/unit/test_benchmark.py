@@ -1,4 +1,4 @@
-"""`dovetail bench`: what is compared with what, and what is said where an engine is missing, refuses or differs."""
+"""`dovetail bench`: what is compared with what, and the report where an engine is missing, refuses or differs."""
 
 from __future__ import annotations
 

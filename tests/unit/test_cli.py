@@ -27,7 +27,7 @@ from dovetail.errors import DovetailError, EngineError, FormatError, RuleError, 
 from dovetail.ir.host import native_core
 
 ENGINE = "native" if native_core.is_compiled else "interpreter"
-"""What `run` takes when nothing is said."""
+"""What `run` takes by default."""
 
 
 def value(name: str, shape: Any = None, kind: int = TensorProto.FLOAT) -> Any:

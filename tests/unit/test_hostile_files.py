@@ -1,4 +1,4 @@
-"""Whatever a file asks for ends in a result or in an error of ours: sizes that no machine has, numbers that are none."""
+"""Whatever a file declares ends in a result or in an error of ours: sizes that no machine has, numbers that are none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dovetail.ir.limits import Limits, counting
 from dovetail.runtime.random_inputs import random_inputs
 
 MEMORY = 1 << 26
-"""Bytes that what these files ask for may take: they ask for more than any machine has, or for what is refused at once."""
+"""The limit of bytes for these files, which demand more than any machine has, or are refused at once."""
 
 
 def model_of(

@@ -178,7 +178,7 @@ def test_errors_and_faults_show_names_as_text(tmp_path: Path) -> None:
 def test_a_record_of_the_log_shows_names_as_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / f"m{TERMINAL}.onnx"
     proto = model_named(TERMINAL)
-    proto.metadata_props.add(key=f"k{TERMINAL}", value="said before")
+    proto.metadata_props.add(key=f"k{TERMINAL}", value="stored before")
     path.write_bytes(proto.SerializeToString())
     with caplog.at_level(logging.DEBUG, logger="dovetail"):
         assert dovetail.load(path).warnings
@@ -191,7 +191,7 @@ def test_a_page_and_a_notebook_hold_names_as_text(hostile: tuple[Path, str]) -> 
     try:
         found = dovetail.plan(model, rounds=0)
     except dovetail.DovetailError:
-        assert len(model.graph.nodes) == 4  # There is no plan of an operator that nobody knows.
+        assert len(model.graph.nodes) == 4  # There is no plan of an unknown operator.
     else:
         views += [found._repr_html_(), found.html()]
         assert found.html().count("<script") == 2

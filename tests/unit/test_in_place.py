@@ -92,7 +92,7 @@ def test_what_is_still_read_is_not_overwritten(name: str, elide: str) -> None:
     "name", ["conv", "matmul", "quantized_conv", "a row added to all", "a tensor and its reverse", "the data is a view"]
 )
 def test_the_checker_refuses_a_plan_that_overwrites_what_it_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner is told that every kernel may overwrite anything."""
+    """The planner assumes that every kernel may overwrite anything."""
     monkeypatch.setattr(
         in_place,
         "overwritable_reads",

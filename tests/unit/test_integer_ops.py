@@ -1,4 +1,4 @@
-"""Operators on grids of bytes run natively, and give what their own rules give, bit for bit."""
+"""Operators on quantized tensors run natively, and give what their own rules give, bit for bit."""
 
 from __future__ import annotations
 

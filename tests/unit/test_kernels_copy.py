@@ -1,4 +1,4 @@
-"""Movement in the compiled core against numpy, over layouts, element sizes, empty axes, past the cache, and instruction sets."""
+"""Movement in the compiled core compared with numpy: layouts, element sizes, empty axes, non-temporal stores, instruction sets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def split(x: Array, parts: Sequence[Array], axis: int) -> None:
 
 
 def check_copies(count: int, seed: int) -> None:
-    """Copies between arrays laid out at random: numpy's assignment is the reference."""
+    """Copies between arrays of random layouts: numpy's assignment is the reference."""
     choice = np.random.default_rng(seed)
     for _ in range(count):
         width = int(choice.choice(WIDTHS))

@@ -14,7 +14,7 @@ from kernel_runner import LAYOUTS, check, random, run
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 
 ACCURACY = 5e-6
-"""The largest error, relative to the largest result: that of a sum of so many products in f32."""
+"""The largest error, relative to the largest result: that of a sum of that number of products in f32."""
 
 
 class Case(NamedTuple):

@@ -41,7 +41,7 @@ def test_it_is_the_interpreters(name: str, more: str, batch: int) -> None:
     bias_size = op.bias_count * hidden
     order = {"b": batch, "s": moments, "i": inputs, "d": directions, "h": hidden}
     with Builder() as b:
-        # The number of moments is known only when the model runs.
+        # The number of time steps is known only when the model runs.
         x = b.input("x", "f32", [order[axis] if axis != "s" else "moments" for axis in X_AXES[op.layout]])
         weights = [
             b.constant(random(shape) * np.float32(0.2)) for shape in ((directions, rows, inputs), (directions, rows, hidden))

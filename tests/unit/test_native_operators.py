@@ -1,4 +1,4 @@
-"""The operators that run natively: for each, some case whose every step is the core's own, in f32 and in floats of 16 bits."""
+"""The operators that run natively: for each, some case whose every step is the core's own, in f32 and in half precision."""
 
 from __future__ import annotations
 

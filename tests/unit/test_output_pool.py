@@ -70,7 +70,7 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
     "a view": lambda array: array[3:],
     "a view of a view": lambda array: array[3:].reshape(-1, 1)[::2],
     "a memoryview": lambda array: memoryview(array),
-    "what asks for the interface": lambda array: np.asarray(array).view(np.int8),
+    "a view through the interface": lambda array: np.asarray(array).view(np.int8),
     "DLPack": lambda array: np.from_dlpack(array),
     "an iterator": lambda array: array.flat,
 }

@@ -86,7 +86,7 @@ def half_rows_of_itself(b: Builder, x: Any, y: Any) -> Any:
 
 
 def view_that_would_be_uneven(b: Builder, x: Any, y: Any) -> Any:
-    """Return a part of a row and a third, which would lie unevenly if the whole were made inside the wider tensor."""
+    """Return a part of a row and a third, which would lie unevenly if the whole were written in place into the wider tensor."""
     whole = soft(b, x)
     part = b.Slice(b.Reshape(whole, [2, 6]), [0], [4], [1])
     return [soft(b, b.Concat(whole, y, axis=1)), soft(b, part)]

@@ -25,7 +25,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def joining() -> dovetail.Model:
-    """Two results laid side by side, and read as one: f32[2, 8] of 64 bytes."""
+    """Two results concatenated, and read as one: f32[2, 8] of 64 bytes."""
     with Builder("joining") as b:
         x, z = b.input("x", "f32", (2, 4)), b.input("z", "f32", (2, 4))
         joined = b.Concat(b.Sqrt(b.Abs(x)), b.Exp(z), axis=1)
@@ -34,7 +34,7 @@ def joining() -> dovetail.Model:
 
 
 def doubling() -> dovetail.Model:
-    """Return a result laid beside itself: 32 bytes are in place, 32 are copied."""
+    """Return a result concatenated with itself: 32 bytes are in place, 32 are copied."""
     with Builder("doubling") as b:
         twice = b.Exp(b.input("x", "f32", (2, 4)))
         b.output("y", b.Softmax(b.Concat(twice, twice, axis=1), axis=1))

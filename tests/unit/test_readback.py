@@ -1,4 +1,4 @@
-"""A writer's fault does not leave the house: what would be written is imported again and held against the model."""
+"""A writer's fault does not leave the house: what would be written is imported again and compared with the model."""
 
 from __future__ import annotations
 

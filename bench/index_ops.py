@@ -1,6 +1,6 @@
 """Operators that choose, order, count and transform: models of one operator each, beside onnxruntime and the operator's own rule.
 
-    python bench/indexed.py [--threads N] [--rounds N] [TEXT ...]
+    python bench/index_ops.py [--threads N] [--rounds N] [TEXT ...]
 
 Medians of interleaved calls in microseconds, the results made anew by each; `step` is the compiled step alone.
 TEXT takes the cases whose name holds one of the texts. Before a case is measured, the three have to agree.
