@@ -34,7 +34,7 @@ TOLD_ELSEWHERE = {
     ("GRU", 1, "direction"): "forward",
     **{("RNN", version, "activations"): "left out" for version in (1, 7, 14, 22)},
 }
-"""Defaults that are not the schema's: in its text alone; demanded, as the meaning of leaving it out cannot be written; or an input
+"""Defaults that are not the schema's: in its text alone; demanded, as its absence cannot be written; or an input
 of ours that means the same where it is left out. The schema of GRU-1 says "foward"; that of RNN lists a function for each of two
 directions, whatever the direction."""
 

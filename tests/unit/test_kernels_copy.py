@@ -1,4 +1,4 @@
-"""Movement in the compiled core compared with numpy: layouts, element sizes, empty axes, non-temporal stores, instruction sets."""
+"""Movement in the compiled core against numpy: layouts, element sizes, empty axes, non-temporal stores, instruction sets."""
 
 from __future__ import annotations
 
