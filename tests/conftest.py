@@ -122,7 +122,7 @@ def _commit_seed() -> int:
         return 0
 
 
-SHORT_COUNT = 4
+SHORT_COUNT = 3
 """The most items of a parametrized function in the short suite."""
 
 

@@ -1,7 +1,7 @@
 """Words that the project does not use, and where they stand: ``python tests/vocabulary.py [PATH...]`` lists them.
 
 docs/glossary.md has the words to use. Identifiers, docstrings, comments and texts of src and native are searched, and the
-documents; code in documents is not.
+documents; code in documents is not. Of tests, bench and fuzz the names of modules, docstrings, comments and texts are searched.
 """
 
 from __future__ import annotations
@@ -237,22 +237,30 @@ def check_document(path: Path, source: str) -> Iterator[Violation]:
 
 
 CHECKS = {".py": check_python, ".pyi": check_python, ".cpp": check_cpp, ".h": check_cpp, ".md": check_document}
-GENERATED = ("operators.md", "corpus.md", "zoo.md", "conformance.md", "glossary.md", "schemas.json")
-"""Documents that a program writes, and the glossary, which lists the words."""
+NOT_SEARCHED = ("operators.md", "corpus.md", "zoo.md", "conformance.md", "glossary.md", "vocabulary.py", "test_vocabulary.py")
+"""Documents that a program writes, and the files that list the words."""
+SCRIPTS = ("tests", "bench", "fuzz")
+"""Folders whose functions and variables have names of any words."""
 
 
 def files(paths: Iterable[Path] = ()) -> list[Path]:
     """Return the files that are searched."""
-    roots = list(paths) or [ROOT / "src", ROOT / "native", ROOT / "docs", ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    folders = ("src", "native", "docs", "README.md", "CONTRIBUTING.md", *SCRIPTS)
+    roots = list(paths) or [ROOT / name for name in folders]
     every = (path for root in roots for path in ([root] if root.is_file() else root.rglob("*")))
     return sorted(
-        path for path in every if path.suffix in CHECKS and path.name not in GENERATED and "__pycache__" not in path.parts
+        path for path in every if path.suffix in CHECKS and path.name not in NOT_SEARCHED and "__pycache__" not in path.parts
     )
 
 
 def all_violations(paths: Iterable[Path] = ()) -> list[Violation]:
     """Every violation, exceptions included."""
-    return [found for path in files(paths) for found in CHECKS[path.suffix](path, path.read_text(encoding="utf-8"))]
+    found = (item for path in files(paths) for item in CHECKS[path.suffix](path, path.read_text(encoding="utf-8")))
+    return [item for item in found if not (item.rule in ("identifier", "function name") and _is_script(item.path))]
+
+
+def _is_script(path: Path) -> bool:
+    return path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in SCRIPTS
 
 
 def violations(paths: Iterable[Path] = ()) -> list[Violation]:
