@@ -34,6 +34,7 @@ from dovetail.formats import import_foreign
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.legalize import Legalizer
+from dovetail.formats.mapping_selection import MappingSelector
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
@@ -69,7 +70,9 @@ class Onnx(NamedTuple):
         return sound(import_foreign(onnx_codec.read(file)))
 
     def legalizer(self) -> Legalizer:
-        return Legalizer(ONNX, lambda domain, kind: since_version(domain, kind, self.opset), ExportErrors(None))
+        return Legalizer(
+            ONNX, MappingSelector(ONNX, lambda domain, kind: since_version(domain, kind, self.opset)), ExportErrors(None)
+        )
 
 
 class OpenVino(NamedTuple):
@@ -87,7 +90,7 @@ class OpenVino(NamedTuple):
             return sound(import_foreign(openvino_codec.read(os.path.join(folder, "model.xml"))))
 
     def legalizer(self) -> Legalizer:
-        return Legalizer(OPENVINO, openvino_write.version_of, ExportErrors(None))
+        return Legalizer(OPENVINO, MappingSelector(OPENVINO, openvino_write.version_of), ExportErrors(None))
 
 
 @lru_cache(maxsize=64)

@@ -414,6 +414,23 @@ def test_a_list_of_tensors_of_unknown_size_is_compared() -> None:
     assert dovetail.diff(model, model).is_same
 
 
+@pytest.mark.parametrize("wrong", ["element type", "size"])
+def test_readers_of_an_output_are_inferred_from_its_declared_type(wrong: str, tmp_path: Path) -> None:
+    """A contradiction is found when the file is read, so that the text form of the model loads again."""
+    unknown = node("Unknown", ["x"], ["y"], domain="private")
+    reader = node("ReduceMax", ["x", "y"], ["z"]) if wrong == "element type" else node("Add", ["y", "seven"], ["z"])
+    y = declared("y", [3] if wrong == "size" else [1])
+    model = model_of([unknown, reader], [declared("x", [1, 3])], [y, declared("z", None)], [integers("unused", 1)])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(7, np.float32), "seven"))
+    model.opset_import.append(onnx.helper.make_opsetid("private", 1))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    loaded = dovetail.load(tmp_path / "model.onnx")
+    assert {item.code for item in loaded.warnings} == {"type.class" if wrong == "element type" else "shape.broadcast"}
+    dovetail.save(loaded, tmp_path / "model.dt")
+    again = dovetail.load(tmp_path / "model.dt")
+    assert [value.type for value in again.graph.outputs] == [value.type for value in loaded.graph.outputs]
+
+
 def test_a_rule_that_fails_is_our_error_and_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = File(".onnx", relus(2).SerializeToString())
     relu = type(next(iter(dovetail.load(file.write(tmp_path)).graph.nodes)).op)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.format_traits import FormatTraits, VersionOf
+from dovetail.formats.format_traits import FormatTraits
 from dovetail.formats.mapping_selection import (
     MappingSelector,
     NoFit,
@@ -44,10 +44,10 @@ class ExportContext:
     being written.
     """
 
-    def __init__(self, format: FormatTraits, version_of: VersionOf, writer: NodeExporter) -> None:
+    def __init__(self, format: FormatTraits, selector: MappingSelector, writer: NodeExporter) -> None:
         self.format = format
-        self.version_of = version_of
-        self.selector = MappingSelector(format, version_of)
+        self.selector = selector
+        self.version_of = selector.version_of
         self.foreign = ForeignGraph()
         self.keys: dict[int, str] = {}
         self.typed: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.legalize import Legalizer
+from dovetail.formats.mapping_selection import MappingSelector
 from dovetail.formats.raw_subgraphs import rename_captures
 from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_graph
@@ -31,9 +32,10 @@ def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_
     graph = copy_graph(model.graph)
     if model.format != dialect.name:
         strip_metadata(graph)
-    Legalizer(dialect, version_of, errors).legalize(graph)
+    selector = MappingSelector(dialect, version_of)
+    Legalizer(dialect, selector, errors).legalize(graph)
     states = frozenset(name for state in model.states for name in (state.input, *state.outputs))
-    exporter = GraphExporter(dialect, version_of, errors, drop_identities=drop_identities, states=states)
+    exporter = GraphExporter(dialect, selector, errors, drop_identities=drop_identities, states=states)
     foreign = exporter.export_graph(graph, {})
     raise_all(errors.list(), f"nodes that {dialect.name} cannot express")
     return ForeignModel(dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc)
@@ -45,7 +47,7 @@ class GraphExporter:
     def __init__(
         self,
         dialect: Dialect,
-        version_of: VersionOf,
+        selector: MappingSelector,
         errors: ExportErrors,
         *,
         drop_identities: bool,
@@ -53,7 +55,7 @@ class GraphExporter:
     ) -> None:
         self.dialect = dialect
         self.errors = errors
-        self.context = ExportContext(dialect, version_of, self)
+        self.context = ExportContext(dialect, selector, self)
         self._drop_identities = drop_identities
         self._merged_names: dict[str, dict[str, None]] = {}
         self._states = states
@@ -76,7 +78,8 @@ class GraphExporter:
             self._border_keys = {item.key for value, item in pairs if value.name not in self._states}
         outputs = {id(value) for value in graph.outputs}
         borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
-        for node in graph.nodes:
+        # Constants first, as an import places them: the order of a file read back is then its own.
+        for node in sorted(graph.nodes, key=lambda node: not isinstance(node.op, Constant | DefaultInput)):
             self._export_or_report(node, outputs)
             if borders:
                 self._border_keys.update(context.keys[id(y)] for y in node.outputs if id(y) in borders and id(y) in context.keys)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignModel
+from dovetail.ir.graph import Model
 from dovetail.storage.weights_file import Label
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -61,21 +62,25 @@ class Snapshot(NamedTuple):
 
 
 def find_fixpoint(
-    foreign: ForeignModel, snapshot_of: Callable[[ForeignModel], Snapshot], reread: Callable[[Snapshot], ForeignModel]
-) -> ForeignModel:
-    """Return ``foreign``, or the result of importing and exporting it until it no longer changes.
+    foreign: ForeignModel,
+    snapshot_of: Callable[[ForeignModel], Snapshot],
+    import_snapshot: Callable[[Snapshot], Model],
+    export: Callable[[Model], ForeignModel],
+) -> tuple[ForeignModel, Model | None]:
+    """Import and export ``foreign`` until it no longer changes; return the result, and the model that was read back from it.
 
-    ``reread`` imports a snapshot and exports the model. ``foreign`` itself is returned where that fails.
+    Where that fails, ``foreign`` itself is returned, and no model.
     """
     first = foreign
     try:
         before = snapshot_of(foreign)
         seen = {before.data}
         for _ in range(ROUNDS):
-            again = reread(before)
+            model = import_snapshot(before)
+            again = export(model)
             after = snapshot_of(again)
             if after.equals(before):
-                return foreign if _has_same_names(first, foreign) else first
+                return (foreign, model) if _has_same_names(first, foreign) else (first, None)
             if after.data in seen:
                 # The rounds would repeat.
                 break
@@ -84,7 +89,7 @@ def find_fixpoint(
     except DovetailError:
         # The caller writes the model as it is, or refuses it.
         pass
-    return first
+    return first, None
 
 
 def _has_same_names(first: ForeignModel, second: ForeignModel) -> bool:

@@ -292,6 +292,9 @@ class GraphImporter:
             if item is not None:
                 scope.describe(y, item)
                 scope.apply_declared_type(y, item)
+            output = scope.declared_outputs.pop(key, None)
+            if output is not None and (item is None or item.type != output.type):
+                scope.apply_declared_type(y, output)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
         """Return the number of outputs. Absent ones after the operator's last output are a deviation, and not counted."""
@@ -424,7 +427,8 @@ def _import_outputs(scope: ImportScope) -> None:
         elif item.names and item.names[0] != value.name and item.names[0] in value.names:
             rename(scope.graph, value, item.names[0])
         inner_item = scope.foreign.values.get(item.key)
-        if inner_item is None or inner_item.type != item.type:
+        is_pending = scope.declared_outputs.get(item.key) is item or value is not scope.values.get(item.key)
+        if is_pending and (inner_item is None or inner_item.type != item.type):
             type = value.type
             scope.apply_declared_type(value, item)
             if value.node is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dovetail.errors import DovetailError, RuleError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_errors import ExportErrors
-from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.mapping_selection import MappingSelector, NoFit, RewriteResult
 from dovetail.formats.readback import check_replacement
 from dovetail.ir import symbolic
@@ -28,11 +27,11 @@ time, and runtimes fold that when they load the file."""
 class Legalizer:
     """Legalizes the graphs of one model for one target."""
 
-    def __init__(self, dialect: Dialect, version_of: VersionOf, errors: ExportErrors) -> None:
+    def __init__(self, dialect: Dialect, selector: MappingSelector, errors: ExportErrors) -> None:
         self.dialect = dialect
-        self.version_of = version_of
+        self.version_of = selector.version_of
         self.errors = errors
-        self._selector = MappingSelector(dialect, version_of)
+        self._selector = selector
         self._new_names: dict[Value, str] = {}
 
     def legalize(self, graph: Graph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, NamedTuple
 
 from dovetail.errors import FormatError, RuleError, UnsupportedError
@@ -14,6 +15,7 @@ from dovetail.ir.arrays import Array
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
 from dovetail.ir.op_mapping import OpMapping, ParamMapping
+from dovetail.ir.types import Type
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 RewriteResult = Value | Sequence[Value | None] | None
@@ -41,12 +43,23 @@ class MappingSelector:
     def __init__(self, format: FormatTraits, version_of: VersionOf) -> None:
         self.format = format
         self.version_of = version_of
+        self._selected: dict[Node, tuple[Op, list[Value | None], list[Type], SelectedMapping]] = {}
 
     def select(self, node: Node) -> SelectedMapping:
         """Return the mapping to use. Raises NoFit.
 
-        The operator is tried as it is, in its canonical form, and without the attributes that a mapping lacks or fixes.
+        The operator is tried as it is, in its canonical form, and without the attributes that a mapping lacks or fixes. The last
+        selection for a node holds as long as its operator, inputs and types are the same objects.
         """
+        types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
+        op, inputs, old_types, selected = self._selected.get(node, (None, None, None, None))
+        if selected is not None and op is node.op and inputs == node.inputs and all(map(is_, types, old_types or ())):
+            return selected
+        selected = self._select(node)
+        self._selected[node] = node.op, list(node.inputs), types, selected
+        return selected
+
+    def _select(self, node: Node) -> SelectedMapping:
         reason: NoFit | None = None
         inner, runtime_names = (node.op.op, node.op.names) if isinstance(node.op, RuntimeAttributes) else (node.op, ())
         mappings = self.format.export_mappings(type(inner))

@@ -137,12 +137,11 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
         foreign.metadata["metadata_props"] = properties
 
 
-def _export_again(snapshot: Snapshot) -> ForeignModel:
-    return to_foreign(_import_again(snapshot))
-
-
 def _import_again(snapshot: Snapshot) -> Model:
-    return import_onnx(codec.read_snapshot(snapshot), Deviations())
+    deviations = Deviations()
+    model = import_onnx(codec.read_snapshot(snapshot), deviations)
+    model.warnings += deviations.warnings()
+    return model
 
 
 def reload(model: Model, opset: int | None = None) -> Model:
@@ -173,11 +172,11 @@ def save(
         external = _location_of(weights, path, external)
     foreign = to_foreign(model, opset)
     if types:
-        foreign = find_fixpoint(foreign, codec.snapshot_of, _export_again)
-        check_readback(model, foreign, ONNX)
+        foreign, read_back = find_fixpoint(foreign, codec.snapshot_of, _import_again, to_foreign)
+        check_readback(model, foreign, ONNX, read_back)
     else:
         check_readback(model, foreign, ONNX)
-        foreign = find_fixpoint(_shorten(foreign), codec.snapshot_of, lambda x: _shorten(_export_again(x)))
+        foreign, _ = find_fixpoint(_shorten(foreign), codec.snapshot_of, _import_again, lambda new: _shorten(to_foreign(new)))
     return codec.write(foreign, path, external=external, threshold=threshold)
 
 

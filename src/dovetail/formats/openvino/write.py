@@ -59,14 +59,13 @@ def to_foreign(model: Model) -> ForeignModel:
     return foreign
 
 
-def _export_again(snapshot: Snapshot) -> ForeignModel:
-    return to_foreign(_import_again(snapshot))
-
-
 def _import_again(snapshot: Snapshot) -> Model:
     foreign = codec.read_snapshot(snapshot)
     roundtrip_metadata.restore_onnx(foreign)
-    return import_openvino(foreign, Deviations())
+    deviations = Deviations()
+    model = import_openvino(foreign, deviations)
+    model.warnings += deviations.warnings()
+    return model
 
 
 def reload(model: Model) -> Model:
@@ -93,8 +92,8 @@ def save(
             os.fspath(path) if isinstance(path, str | PathLike) else "",
             WRITING,
         )
-    foreign = find_fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
-    check_readback(model, foreign, OPENVINO)
+    foreign, read_back = find_fixpoint(to_foreign(model), codec.snapshot_of, _import_again, to_foreign)
+    check_readback(model, foreign, OPENVINO, read_back)
     if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):
         codec.write(foreign, path, weights_path=weights)
     elif isinstance(path, str | PathLike) or weights is None or isinstance(weights, str | PathLike):
