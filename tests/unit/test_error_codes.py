@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "errors.md"
 CODE = re.compile(r"[A-Za-z]\w*\.[A-Za-z][\w-]*")
 SPELLING = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*")
 ENTRY = re.compile(r"\| `([^`]+)` \| (.+) \| (.+) \|")
-RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported_error|properties|element_type)$")
+RAISING = re.compile(r"(\w*Error|Diagnostic|warn|_?fault|unsupported_error|properties|element_type)$")
 MOST_CODES = 200
 # Words with a dot that are no codes: names of domains and kernels.
 OTHER_WORDS = {"ai.onnx", "cast.f32", "dovetail.openvino", "recurrent.cells", "recurrent.dynamic_quantize_lstm"}

@@ -443,13 +443,16 @@ def test_tensors_that_contradict_themselves_are_refused(code: str, proto: Tensor
         sparse([1.0], [[0, 4]], [2, 3]),
         sparse([1.0], [[0, 0, 0]], [2, 3]),
         sparse([1.0, 2.0], [1], [4]),
-        sparse([1.0], [0], [10**6, 10**6]),
         sparse([], [0], [4]),
     ],
 )
 def test_sparse_tensors_that_contradict_themselves_are_refused(proto: SparseTensorProto) -> None:
     proto.values.name = "s"
     refuse(model_of(relu(), sparse_initializer=[proto]), "data.value")
+
+
+def test_a_sparse_tensor_of_too_many_elements_is_refused() -> None:
+    refuse(model_of(relu(), sparse_initializer=[sparse([1.0], [0], [10**6, 10**6], "s")]), "limits.exceeded")
 
 
 def test_sparse_tensors_mean_what_their_indices_say() -> None:
