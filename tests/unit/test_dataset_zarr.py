@@ -97,7 +97,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "rows": ({"shape": [1 << 62]}, "file.size"),
     "chunk": ({"chunks": [1 << 40]}, "file.size"),
     "negative": ({"shape": [-3]}, "dataset."),
-    "no chunk": ({"chunks": [0]}, "dataset."),
+    "no chunk": ({"chunks": [0]}, "file.size"),
     "scalar": ({"shape": [], "chunks": []}, "dataset.unreadable"),
     "type": ({"dtype": "<M8[s]", "fill_value": 0}, "dataset.type"),
     "compressor": ({"compressor": {"id": "nothing"}}, "dataset.unreadable"),
