@@ -62,7 +62,8 @@ def make_folder(folder: Path) -> None:
     for name in ("model.onnx", "copy.onnx"):
         dovetail.save(b.model, folder / name)
     np.save(folder / "rows.npy", np.ones((40, 4), np.float32))
-    dovetail.map_rows(folder / "model.onnx", folder / "rows.npy", folder / "job", workers=1, batch=4, part_rows=8)
+    mapper, options = dovetail.Mapper(folder / "model.onnx", batch=4), dovetail.MapOptions(part_rows=8)
+    dovetail.map_rows(mapper, folder / "rows.npy", folder / "job", workers=1, options=options)
     (folder / "tensors").mkdir()
     for name in ("q", "k", "v"):
         np.save(folder / "tensors" / f"{name}.npy", np.ones((4, 4), np.float32))

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import dovetail
-from dovetail import Builder, cli
+from dovetail import Builder, Inputs, cli
 from dovetail.engine.plan_report import PlanReport
 from dovetail.ir.host import native_core
 from dovetail.runtime.compilation import plan
@@ -130,12 +130,13 @@ def test_without_a_core_every_step_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_shapes_and_sizes_say_what_the_plan_is_for() -> None:
     with Builder() as b:
         b.output("y", b.Exp(b.input("x", "f32", ("n", 4))))
-    assert facts(b.model, shapes={"x": [7, 4]}).shapes == facts(b.model, sizes={"n": 7}).shapes == {"x": [7, 4]}
+    for inputs in (Inputs(shapes={"x": [7, 4]}), Inputs(sizes={"n": 7})):
+        assert facts(b.model, inputs=inputs).shapes == {"x": [7, 4]}
     with pytest.raises(dovetail.EngineError, match="input 'x' has the shape") as caught:
-        facts(b.model, shapes={"x": [7, 5]})
+        facts(b.model, inputs=Inputs(shapes={"x": [7, 5]}))
     assert caught.value.code == "input.shape"
     with pytest.raises(dovetail.EngineError) as caught:
-        facts(b.model, shapes={"z": [7, 5]})
+        facts(b.model, inputs=Inputs(shapes={"z": [7, 5]}))
     assert caught.value.code == "input.unknown"
 
 
