@@ -97,12 +97,12 @@ def test_the_command_line_prints_proposal_and_collectives(tmp_path: Path) -> Non
 def test_a_mesh_belongs_to_jax() -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Relu(b.input("x", "f32", (2,))))
-    for options in (
-        {"backend": "torch", "mesh": {"data": 1}},
-        {"mesh": {"data": 1}},
-        {"backend": "jax", "shardings": {"x": None}},
+    for engine, device in (
+        ("torch", dovetail.DeviceOptions(mesh={"data": 1})),
+        ("auto", dovetail.DeviceOptions(mesh={"data": 1})),
+        ("jax", dovetail.DeviceOptions(shardings={"x": None})),
     ):
         with pytest.raises(EngineError, match=r"argument\.conflict"):
-            dovetail.compile(b.model, **options)
+            dovetail.compile(b.model, engine, device=device)
     program = dovetail.compile(b.model, "jax", device=dovetail.DeviceOptions(mesh={"data": 1}))
     assert program.shardings["x"] == () and repr(program.collectives(np.ones(2, np.float32))) == "no collectives"
