@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -63,7 +64,10 @@ def run_everywhere(model: Model, x: F32Array) -> None:
         np.testing.assert_array_equal(outputs["y"], expected)
     for results in program.map([x, x], streams=2):
         np.testing.assert_array_equal(results["y"], expected)
-    print(dovetail.plan(model))
+    print(dovetail.plan(model, dovetail.Inputs(sizes={"batch": len(x)})))
+    with contextlib.suppress(dovetail.DovetailError):
+        # The device engines need JAX or torch.
+        print(dovetail.compile(model, "jax", device=dovetail.DeviceOptions(results="device"))(x))
     profile: dovetail.ModelProfile = dovetail.profile(model, {"x": x}, runs=1)
     report: dovetail.ModelReport = dovetail.model_report(model, {"x": x}, runs=1)
     print(profile, report)
@@ -76,7 +80,9 @@ def map_rows(model: Model, x: F32Array, folder: Path) -> None:
     print(mapper({"pixels": x})["y"].shape, mapper.run_rows({"pixels": [*x, None]}, len(x) + 1).faults)
     dovetail.save(dovetail.extract(model, outputs="y"), folder / "y.onnx")
     np.save(folder / "x.npy", x)
-    report: dovetail.MapReport = dovetail.map_rows(folder / "y.onnx", folder / "x.npy", folder / "mapped", workers=1)
+    options = dovetail.MapOptions(part_rows=2)
+    files = folder / "y.onnx", folder / "x.npy", folder / "mapped"
+    report: dovetail.MapReport = dovetail.map_rows(*files, workers=1, options=options)
     print(report.rows, report.rows_per_second)
 
 
@@ -84,6 +90,8 @@ def transform(model: Model) -> None:
     """Fix the batch, simplify, cut a part out and put two copies of it side by side."""
     fixed = dovetail.rebatch(model, {"batch": 2})
     simplified = dovetail.simplify(fixed)
+    report: dovetail.SimplifyReport = simplified.report
+    print(report)
     part = dovetail.extract(simplified, outputs="y")
     print(dovetail.merge(part, part, connect={}, prefix_second="second/"))
 
@@ -99,7 +107,8 @@ def compare_models(folder: Path, x: F32Array) -> None:
     wrong: dovetail.BisectResult = dovetail.bisect(files[0], inputs={"x": x})
     print(values, wrong)
     smallest = dovetail.reduce(files[0], lambda path: " = Concat(" in str(dovetail.load(path)))
-    print(smallest.report)
+    report: dovetail.ReduceReport = smallest.report
+    print(report)
 
 
 def reshard_tensors(folder: Path, x: F32Array) -> None:
