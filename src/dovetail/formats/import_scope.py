@@ -40,8 +40,9 @@ class ImportScope:
         self.b = Builder(graph=self.graph, fold=True, strict=False)
         self.values: dict[str, Value] = {}
         self.captures: list[Value] = []
-        # The outputs of the file whose declared types are not yet merged: nodes that read them are inferred from those too.
+        # The nodes that read an output are inferred from its declared type too, which is merged where the output is produced.
         self.declared_outputs = {item.key: item for item in reversed(foreign.outputs)}
+        self.merged_outputs: set[str] = set()
         self.constants = ImportedConstants(self.b)
         self.variables = ImportedVariables(self.graph, is_subgraph=outer is not None)
         self.errors: list[DovetailError] = [] if outer is None else outer.errors

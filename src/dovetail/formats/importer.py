@@ -292,9 +292,10 @@ class GraphImporter:
             if item is not None:
                 scope.describe(y, item)
                 scope.apply_declared_type(y, item)
-            output = scope.declared_outputs.pop(key, None)
+            output = scope.declared_outputs.get(key)
             if output is not None and (item is None or item.type != output.type):
                 scope.apply_declared_type(y, output)
+                scope.merged_outputs.add(key)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
         """Return the number of outputs. Absent ones after the operator's last output are a deviation, and not counted."""
@@ -427,8 +428,9 @@ def _import_outputs(scope: ImportScope) -> None:
         elif item.names and item.names[0] != value.name and item.names[0] in value.names:
             rename(scope.graph, value, item.names[0])
         inner_item = scope.foreign.values.get(item.key)
-        is_pending = scope.declared_outputs.get(item.key) is item or value is not scope.values.get(item.key)
-        if is_pending and (inner_item is None or inner_item.type != item.type):
+        is_first = scope.declared_outputs[item.key] is item and value is scope.values.get(item.key)
+        is_merged = is_first and item.key in scope.merged_outputs
+        if not is_merged and (inner_item is None or inner_item.type != item.type):
             type = value.type
             scope.apply_declared_type(value, item)
             if value.node is None:
