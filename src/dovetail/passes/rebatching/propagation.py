@@ -22,7 +22,7 @@ from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.rebatching.axes import FreedSize, carries, has_symbol
 from dovetail.passes.rebatching.bodies import SubgraphBlocker, repair_bodies
 from dovetail.passes.rebatching.operands import repair_operands
-from dovetail.passes.rebatching.repairs import COORDINATES, NO_REPAIRS, REPAIRS, force_random
+from dovetail.passes.rebatching.repairs import COORDINATES, NO_REPAIRS, REPAIRS, Repairs, force_random
 from dovetail.passes.rebatching.requests import substitute_type
 from dovetail.passes.rebatching.sizes import carries_size
 from dovetail.passes.rebatching.state import RepairState
@@ -91,20 +91,20 @@ def _visit(state: RepairState, node: Node) -> list[SubgraphBlocker]:
 
 def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[FreedSize]) -> str:
     """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
-    repairs = REPAIRS.get(type(node.op), NO_REPAIRS)
     is_sized = any(x is not None and carries_size(state, x) for x in node.inputs)
-    if is_sized and (repair := repairs.of_sizes) is not None:
+    if is_sized and (repair := _repairs(node).of_sizes) is not None:
         _try(state, node, lambda state, node, _: repair(state, node), state.freed[0])
     for freed in carrying:
         if is_sized and isinstance(node.op, Reshape):
             continue
-        if repairs.of_meaning is not None:
-            _try(state, node, repairs.of_meaning, freed)
+        if (rule := _repairs(node).of_meaning) is not None:
+            _try(state, node, rule, freed)
     outcome = _infer(state, node, node.inputs)
     for freed in state.freed:
         if not outcome.fault:
             break
-        if repairs.of_fault is not None and freed in carrying and _try(state, node, repairs.of_fault, freed):
+        rule = _repairs(node).of_fault
+        if rule is not None and freed in carrying and _try(state, node, rule, freed):
             outcome = _infer(state, node, node.inputs)
         if (
             outcome.fault
@@ -120,6 +120,11 @@ def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[Freed
     _propagate_nesting(state, node)
     _propagate_factors(state, node)
     return ""
+
+
+def _repairs(node: Node) -> Repairs:
+    """Return the repairs of the operator that a node has now: a repair may replace it."""
+    return REPAIRS.get(type(node.op), NO_REPAIRS)
 
 
 def _is_sound(state: RepairState, node: Node, freed: FreedSize, inputs: Sequence[View | None]) -> bool:
