@@ -187,7 +187,7 @@ def save(
 ) -> None:
     """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
-    Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``. ``path`` may
+    Without ``opset`` an ONNX model keeps its own opset; any other model gets opset 21. ``path`` may
     be a binary object, which takes ONNX, or two of them, which take the XML and the weights of IR; ``format`` ("onnx", "xml")
     says so too, with ``weights`` as the second object. ``weights``: the file for weights in the folder of ``path``;
     ``"safetensors"`` is one of that format with the name of the model.

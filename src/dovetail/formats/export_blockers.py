@@ -67,7 +67,7 @@ def _export(model: Model, opset: int | None) -> None:
 
         to_foreign(model)
         return
-    from dovetail.formats.onnx.write import export_at
+    from dovetail.formats.onnx.opset_conversion import export_at
 
     export_at(model, opset)
 

@@ -1,117 +1,36 @@
-"""Export of a model to ONNX: the choice of the opset, the metadata, the file."""
+"""Export of a model to ONNX: the metadata, the checks, the file."""
 
 from __future__ import annotations
 
 import os
-from functools import partial
 from os import PathLike
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from dovetail.errors import Diagnostic, FormatError, UnsupportedError
+from dovetail.errors import FormatError
 from dovetail.formats import roundtrip_metadata
-from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignValue
-from dovetail.formats.onnx import codec, min_opset
+from dovetail.formats.onnx import codec
 from dovetail.formats.onnx.converters import ONNX
-from dovetail.formats.onnx.dialect import since_version
+from dovetail.formats.onnx.opset_conversion import LEARNING, convert_opset
 from dovetail.formats.onnx.read import import_onnx
-from dovetail.formats.onnx.reader import plain_domain
-from dovetail.formats.onnx.schemas import newest_opset, schema
+from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.writer import FLOAT, kind_of
 from dovetail.formats.readback import check_readback
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
 from dovetail.ir.types import is_unnamed, sizes_in
-from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
-from dovetail.storage.deviations import WRITING, Deviations, log
-
-CONTRIB = "com.microsoft"
-"""The domain of the operators that onnxruntime adds, all of version 1."""
-LEARNING = "ai.onnx.ml"
-LEARNING_VERSION = 5
-COLUMNS_VERSION = 4
-"""The newest version of ai.onnx.ml in which TreeEnsembleRegressor and TreeEnsembleClassifier are not deprecated; runtimes refuse
-deprecated operators."""
-NEWEST = 2**31 - 1
-OPSET = 21
-"""The opset for a model that does not come from ONNX: all current runtimes read it."""
+from dovetail.storage.deviations import Deviations
 
 
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
-    """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
-
-    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it
-    that can is used, with a record in the log.
-
-    Raises UnsupportedError [opset.version] for it or for the version of another domain, and [op.unsayable], [type.version] or
-    another with every node that cannot be exported, and with the first opset that can express the model.
-    """
-    target = OPSET if opset is None else opset
-    if opset is None and model.versions.get(""):
-        target = model.versions[""]
-    newest = _check_version("", target)
-    for domain, version in _other_domains(model).items():
-        _check_version(domain, version)
-    try:
-        foreign = export_at(model, target)
-    except UnsupportedError as error:
-        write = partial(export_at, model)
-        lowest = None if opset is not None else min_opset.first_that_expresses(write, target, newest)
-        if lowest is None:
-            raise min_opset.with_min_opset(error, target, newest, write) from None
-        reason = error.diagnostics[0].message
-        message = f"opset {target} cannot express the model, and opset {lowest} is the lowest that can: {reason}"
-        log([Diagnostic("opset.raised", message, severity="warning")], model.file or "the model", WRITING)
-        foreign = write(lowest)
+    """Export ``model`` to ONNX, with the metadata that the file gets; see :func:`convert_opset`."""
+    foreign = convert_opset(model, opset)
     _describe(model, foreign)
     return foreign
-
-
-def export_at(model: Model, target: int) -> ForeignModel:
-    """Export ``model`` to ONNX at an opset. Raises UnsupportedError with every node that cannot be exported."""
-    versions = _other_domains(model)
-    imports = {LEARNING: _learning_version(model), **versions, "": target}
-
-    def version_of(domain: str, kind: str) -> int | None:
-        if domain == CONTRIB:
-            # A model without onnxruntime's own operators gets none in place of ONNX's.
-            return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
-        if not domain and ONNX.first_version(domain, kind) is None:
-            # No opset defines it: it is the custom operator of a model without a domain for it, and means what its file means.
-            return target
-        return since_version(domain, kind, imports.get(domain, 1))
-
-    foreign = export_model(model, ONNX, version_of)
-    used = {node.domain for node in foreign.graph.nodes}
-    foreign.versions = {
-        "": target,
-        **{domain: imports.get(domain, 1) for domain in sorted(used | set(versions)) if domain},
-    }
-    return foreign
-
-
-def _learning_version(model: Model) -> int:
-    """Return the version of ai.onnx.ml for a model that imports none."""
-    columns = any(isinstance(node.op, TreeEnsembleRegressor | TreeEnsembleClassifier) for node in model.graph.nodes)
-    return COLUMNS_VERSION if columns else LEARNING_VERSION
-
-
-def _other_domains(model: Model) -> dict[str, int]:
-    """Return the versions of the imported domains, ONNX's own excepted."""
-    return {domain: version for domain, version in model.versions.items() if domain != "ir" and plain_domain(domain)}
-
-
-def _check_version(domain: str, version: int) -> int:
-    """Return the newest version of a domain. Raises UnsupportedError [opset.version] for one that no reader takes."""
-    last = newest_opset(domain, version) or NEWEST
-    if not 1 <= version <= last:
-        subject = f"version {version} of the domain {domain!r}" if domain else f"opset {version}"
-        raise UnsupportedError("opset.version", f"{subject} is not in [1, {last}]")
-    return last
 
 
 def _describe(model: Model, foreign: ForeignModel) -> None:

@@ -1,0 +1,162 @@
+"""Opset conversion: a model exported at an opset, and the first opset that can express what an older one cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from dovetail.errors import Diagnostic, UnsupportedError
+from dovetail.formats.exporter import export_model
+from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.onnx.converters import ONNX
+from dovetail.formats.onnx.dialect import since_version
+from dovetail.formats.onnx.reader import plain_domain
+from dovetail.formats.onnx.schemas import newest_opset
+from dovetail.ir.graph import Model
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.storage.deviations import WRITING, log
+
+CONTRIB = "com.microsoft"
+"""The domain of the operators that onnxruntime adds, all of version 1."""
+LEARNING = "ai.onnx.ml"
+LEARNING_VERSION = 5
+COLUMNS_VERSION = 4
+"""The newest version of ai.onnx.ml in which TreeEnsembleRegressor and TreeEnsembleClassifier are not deprecated; runtimes refuse
+deprecated operators."""
+NEWEST = 2**31 - 1
+OPSET = 21
+"""The opset for a model that does not come from ONNX: all current runtimes read it."""
+
+
+def convert_opset(model: Model, opset: int | None = None) -> ForeignModel:
+    """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
+
+    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it
+    that can is used, with a record in the log.
+
+    Raises UnsupportedError [opset.version] for it or for the version of another domain, and [op.unsayable], [type.version] or
+    another with every node that cannot be exported, and with the first opset that can express the model.
+    """
+    target = OPSET if opset is None else opset
+    if opset is None and model.versions.get(""):
+        target = model.versions[""]
+    newest = _check_version("", target)
+    for domain, version in _other_domains(model).items():
+        _check_version(domain, version)
+    try:
+        return export_at(model, target)
+    except UnsupportedError as error:
+        write = partial(export_at, model)
+        lowest = None if opset is not None else _first_expressing(write, target, newest)
+        if lowest is None:
+            raise _with_first_opset(error, target, newest, write) from None
+        reason = error.diagnostics[0].message
+        message = f"opset {target} cannot express the model, and opset {lowest} is the lowest that can: {reason}"
+        log([Diagnostic("opset.raised", message, severity="warning")], model.file or "the model", WRITING)
+        return write(lowest)
+
+
+def export_at(model: Model, target: int) -> ForeignModel:
+    """Export ``model`` to ONNX at an opset. Raises UnsupportedError with every node that cannot be exported."""
+    versions = _other_domains(model)
+    imports = {LEARNING: _learning_version(model), **versions, "": target}
+
+    def version_of(domain: str, kind: str) -> int | None:
+        if domain == CONTRIB:
+            # A model without onnxruntime's own operators gets none in place of ONNX's.
+            return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
+        if not domain and ONNX.first_version(domain, kind) is None:
+            # No opset defines it: it is the custom operator of a model without a domain for it, and means what its file means.
+            return target
+        return since_version(domain, kind, imports.get(domain, 1))
+
+    foreign = export_model(model, ONNX, version_of)
+    used = {node.domain for node in foreign.graph.nodes}
+    foreign.versions = {
+        "": target,
+        **{domain: imports.get(domain, 1) for domain in sorted(used | set(versions)) if domain},
+    }
+    return foreign
+
+
+def _learning_version(model: Model) -> int:
+    """Return the version of ai.onnx.ml for a model that imports none."""
+    columns = any(isinstance(node.op, TreeEnsembleRegressor | TreeEnsembleClassifier) for node in model.graph.nodes)
+    return COLUMNS_VERSION if columns else LEARNING_VERSION
+
+
+def _other_domains(model: Model) -> dict[str, int]:
+    """Return the versions of the imported domains, ONNX's own excepted."""
+    return {domain: version for domain, version in model.versions.items() if domain != "ir" and plain_domain(domain)}
+
+
+def _check_version(domain: str, version: int) -> int:
+    """Return the newest version of a domain. Raises UnsupportedError [opset.version] for one that no reader takes."""
+    last = newest_opset(domain, version) or NEWEST
+    if not 1 <= version <= last:
+        subject = f"version {version} of the domain {domain!r}" if domain else f"opset {version}"
+        raise UnsupportedError("opset.version", f"{subject} is not in [1, {last}]")
+    return last
+
+
+def _with_first_opset(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
+    """Add to each fault of ``error``, raised for the opset ``target``, the first opset at which ``write`` accepts the node."""
+
+    @cache
+    def nodes_refused_at(opset: int) -> frozenset[str | None]:
+        try:
+            write(opset)
+        except UnsupportedError as other:
+            return frozenset(item.node for item in other.diagnostics)
+        return frozenset()
+
+    firsts = [_first_accepting(item, target, newest, nodes_refused_at) for item in error.diagnostics]
+    items = [_with_opset(item, first, target, newest) for item, first in zip(error.diagnostics, firsts, strict=True)]
+    message = items[0].message
+    if len(items) > 1:
+        message = f"{len(items)} nodes that onnx cannot express at opset {target}"
+        known = [first for first in firsts if first is not None]
+        if len(known) == len(firsts) and not nodes_refused_at(max(known)):
+            message += f"; opset {max(known)} can"
+    first = items[0]
+    return UnsupportedError(first.code, message, node=first.node, op=first.op, file=first.file, diagnostics=items)
+
+
+def _first_expressing(write: Callable[[int], Any], target: int, newest: int) -> int | None:
+    """Return the lowest opset after ``target`` at which ``write`` accepts the whole model; None where the newest does not."""
+
+    def is_accepted(opset: int) -> bool:
+        try:
+            write(opset)
+        except UnsupportedError:
+            return False
+        return True
+
+    if target == newest or not is_accepted(newest):
+        return None
+    low, high = target, newest
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_accepted(middle) else (middle, high)
+    return high
+
+
+def _first_accepting(
+    item: Diagnostic, target: int, newest: int, nodes_refused_at: Callable[[int], frozenset[str | None]]
+) -> int | None:
+    """Return the first opset after ``target`` that accepts the node; None where the newest does not."""
+    if target == newest or item.node in nodes_refused_at(newest):
+        return None
+    low, high = target, newest
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if item.node in nodes_refused_at(middle) else (low, middle)
+    return high
+
+
+def _with_opset(item: Diagnostic, first: int | None, target: int, newest: int) -> Diagnostic:
+    if first is not None:
+        return replace(item, message=f"{item.message}; opset {first} can")
+    return item if target == newest else replace(item, message=f"{item.message}; opset {newest} cannot either")
