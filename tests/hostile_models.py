@@ -1,4 +1,4 @@
-"""Small ONNX models that cost much to readers without limits: one maker for each class."""
+"""Small ONNX models that cost much to readers without limits, one maker for each class; damaged .npy files."""
 
 from __future__ import annotations
 
@@ -160,3 +160,28 @@ def square(count: int, constant: bool = False) -> onnx.ModelProto:
     nodes.append(node("Reshape", ["x", f"s{count}"], ["y"]))
     constants = [integers("one", 1)] + [integers("s0", 3)] * constant
     return model_of(nodes, [declared("x", ["n"])], [declared("y")], constants)
+
+
+def npy_header(text: str, version: bytes = b"\x01\x00") -> bytes:
+    """Return a .npy file with this header and no elements."""
+    data = text.encode("latin1")
+    return b"\x93NUMPY" + version + len(data).to_bytes(2, "little") + data
+
+
+NPY_FILES = {
+    "empty": (b"", "array.file"),
+    "text": (b"a,b,c\n1,2,3\n", "array.file"),
+    "scalar": (npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': ()}\n") + b"1234", "dataset.unreadable"),
+    "negative": (npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4)}\n"), "file.size"),
+    "too short": (npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,)}\n") + b"1234", "dataset.unreadable"),
+    "absurd": (npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4)}\n"), "file.size"),
+    "absurd, empty": (
+        npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 0)}\n"),
+        "file.size",
+    ),
+    "fields": (npy_header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n") + b"1234", "dataset.type"),
+    "code": (npy_header("{'descr': __import__('os'), 'fortran_order': False, 'shape': (1,)}\n"), "array.file"),
+    "nested": (npy_header("(" * 9000), "array.file"),
+    "version": (npy_header("{}", b"\x09\x00"), "array.file"),
+}
+"""Damaged .npy files, and the code that a dataset of each raises."""

@@ -75,7 +75,7 @@ def check_rounding_before_or_after(case: Case) -> None:
     assert_same_bits(before, after, "rounded before and after")
 
 
-test_cases = hold(check_commutative_inputs, check_moved_elements, check_rounding_before_or_after)
+test_case = hold(check_commutative_inputs, check_moved_elements, check_rounding_before_or_after)
 
 
 def test_an_operator_that_commutes_in_all_its_cases_claims_it() -> None:

@@ -16,6 +16,7 @@ from dovetail.data.rows.rows import RowFault
 from dovetail.data.rows.sinks import open_sink
 from dovetail.data.rows.sources import open_source
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
+from hostile_models import NPY_FILES
 
 REUSED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 ARRAYS = {
@@ -80,29 +81,9 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
     assert caught.value.code == "dataset.type" and not (tmp_path / "executed").exists()
 
 
-def header(text: str, version: bytes = b"\x01\x00") -> bytes:
-    data = text.encode("latin1")
-    return b"\x93NUMPY" + version + len(data).to_bytes(2, "little") + data
-
-
-HOSTILE = {
-    "empty": (b"", "dataset.unreadable"),
-    "text": (b"a,b,c\n1,2,3\n", "dataset.unreadable"),
-    "scalar": (header("{'descr': '<f4', 'fortran_order': False, 'shape': ()}\n") + b"1234", "dataset.unreadable"),
-    "negative": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4)}\n"), "file.size"),
-    "too short": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,)}\n") + b"1234", "dataset.unreadable"),
-    "absurd": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4)}\n"), "file.size"),
-    "absurd, no bytes": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 0)}\n"), "file.size"),
-    "fields": (header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n") + b"1234", "dataset.type"),
-    "code": (header("{'descr': __import__('os'), 'fortran_order': False, 'shape': (1,)}\n"), "dataset.unreadable"),
-    "nested": (header("(" * 9000), "dataset.unreadable"),
-    "version": (header("{}", b"\x09\x00"), "dataset.unreadable"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", NPY_FILES)
 def test_a_hostile_header_is_refused(tmp_path: Path, name: str) -> None:
-    data, code = HOSTILE[name]
+    data, code = NPY_FILES[name]
     (tmp_path / "x.npy").write_bytes(data)
     with pytest.raises(DovetailError) as caught:
         open_source(tmp_path)

@@ -22,6 +22,7 @@ import dovetail
 from dovetail import Builder, DovetailError, EngineError, Model, UnsupportedError
 from dovetail.data.tensors import copy_worker, reshard as module
 from dovetail.data.tensors.copy_tasks import Budget
+from hostile_models import NPY_FILES
 
 RNG = np.random.default_rng(7)
 
@@ -243,6 +244,16 @@ def test_headers_that_contradict_the_file_are_refused(source: Path, name: str) -
     header = json.dumps({key: {"dtype": "F32", "shape": [4, 6], "data_offsets": ends} for key, ends in ranges.items()}).encode()
     (source / "m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
     assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "array.file"
+
+
+@pytest.mark.parametrize("name", NPY_FILES)
+def test_a_hostile_npy_header_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "w.npy").write_bytes(NPY_FILES[name][0])
+    # A scalar is a tensor, of another shape than the input; the size of an absurd array is refused before its bytes are counted.
+    expected = {"scalar": "input.shape", "negative": "file.size", "absurd": "file.size", "absurd, empty": "file.size"}
+    assert code_of(dovetail.reshard, transposing(), tmp_path / "in", tmp_path / "out") == expected.get(name, "array.file")
+    assert not (tmp_path / "out").exists()
 
 
 def test_headers_of_any_length_are_refused_without_reading_them(source: Path) -> None:

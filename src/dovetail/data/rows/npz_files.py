@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from dovetail.data.rows.dataset import ReaderSource
 from dovetail.data.rows.dataset_files import DataFile, DataFolder
 from dovetail.data.rows.numpy_files import (
-    ArrayHeader,
+    check_elements,
     check_types,
     native_array,
     plain_array,
-    read_header,
     read_rows,
     row_type_of,
     write_array,
@@ -34,6 +33,7 @@ from dovetail.data.rows.part_files import OneFileSink
 from dovetail.data.rows.rows import RowBlock, RowValues
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
 from dovetail.storage.files import StrPath
+from dovetail.storage.npy_file import ArrayHeader, read_npy_header
 
 SUFFIX = ".npz"
 _MEMBER = ".npy"
@@ -145,7 +145,8 @@ class _Archive:
 
     def _any_header(self, name: str) -> ArrayHeader:
         with self.open(name) as member:
-            header = read_header(member, f"{self._file.name}/{name}")
+            file = f"{self._file.name}/{name}"
+            header = check_elements(read_npy_header(member, file), file)
         size = self._info(name).file_size
         if header.size > size:
             message = f"{header.dtype} of shape {header.shape} needs {header.size} bytes, and the array {name!r} has {size}"

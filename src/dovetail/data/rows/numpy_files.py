@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dovetail.data.rows.part_files import Sink, column_of, file_name_of, part_na
 from dovetail.data.rows.rows import RowBlock, RowValues
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, raise_all
 from dovetail.storage.files import StrPath
+from dovetail.storage.npy_file import ArrayHeader, read_npy_header
 
 SUFFIX = ".npy"
 ARRAY = "array"
@@ -27,49 +28,12 @@ _MAX_TEXT_BYTES = 1 << 30
 """Bytes of a column of strings in one part; numpy stores each with the length of the longest."""
 
 
-class ArrayHeader(NamedTuple):
-    """The header of a .npy file: type, shape, order, and the offset of the first element in bytes."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    is_fortran: bool
-    offset: int
-
-    @property
-    def rows(self) -> int:
-        return self.shape[0] if self.shape else 1
-
-    @property
-    def row_bytes(self) -> int:
-        return prod(self.shape[1:]) * self.dtype.itemsize
-
-    @property
-    def size(self) -> int:
-        """The bytes of the file, header and elements."""
-        return self.offset + self.rows * self.row_bytes
-
-
-def read_header(stream: Any, file: str) -> ArrayHeader:
-    """Read the header of a .npy file. Raises FormatError [dataset.unreadable]; UnsupportedError [dataset.type] for objects."""
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        elif version in ((2, 0), (3, 0)):
-            # Version 3 differs in the encoding of field names, and an array with fields is refused.
-            shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-        else:
-            raise ValueError(f"version {version} of the format is unknown")
-        offset = stream.tell()
-    except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
-        message = (str(error) or type(error).__name__).splitlines()[0]
-        raise FormatError("dataset.unreadable", f"no .npy file: {message}", file=file) from None
-    if dtype.kind not in "biufcU":
-        reason = "pickled objects are never loaded" if dtype.hasobject else "a model reads numbers, booleans and strings"
-        raise UnsupportedError("dataset.type", f"the array has elements of {dtype}: {reason}", file=file)
-    if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
-        raise FormatError("file.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
-    return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)
+def check_elements(header: ArrayHeader, file: str) -> ArrayHeader:
+    """Return a header of elements that rows may have. Raises UnsupportedError [dataset.type] for objects."""
+    if header.dtype.kind not in "biufcU":
+        reason = "pickled objects are never loaded" if header.dtype.hasobject else "a model reads numbers, booleans and strings"
+        raise UnsupportedError("dataset.type", f"the array has elements of {header.dtype}: {reason}", file=file)
+    return header
 
 
 def row_type_of(headers: Sequence[ArrayHeader]) -> RowType:
@@ -176,7 +140,7 @@ def _columns_of(folder: DataFolder) -> dict[str, list[DataFile]]:
 
 
 def _whole_header(stream: BinaryIO, file: DataFile) -> ArrayHeader:
-    header = read_header(stream, file.name)
+    header = check_elements(read_npy_header(stream, file.name), file.name)
     if not header.shape:
         raise FormatError("dataset.unreadable", "the array must have an axis of rows, got a scalar", file=file.name)
     if header.size > file.size:

@@ -16,13 +16,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dovetail.data.tensors.blocks import row_major
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.storage.files import StrPath, open_beside
+from dovetail.storage.npy_file import read_npy_header
 from dovetail.storage.safetensors_file import read_header
 
 INDEX = "model.safetensors.index.json"
@@ -204,22 +203,16 @@ def _read_safetensors(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
 def _read_npy(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
     with os.fdopen(os.dup(file.descriptor), "rb") as stream:
         stream.seek(0)
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, is_fortran, numpy_dtype = read(stream)
-        except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
-            message = (str(error) or type(error).__name__).splitlines()[0]
-            raise FormatError("array.file", f"not a .npy file: {message}", file=file.path) from None
-        offset = stream.tell()
+        header = read_npy_header(stream, file.path)
+    numpy_dtype, shape = header.dtype, header.shape
     if numpy_dtype.hasobject or numpy_dtype.names or numpy_dtype != numpy_dtype.newbyteorder("="):
         raise FormatError("array.file", f"elements must be plain numbers of native byte order, got {numpy_dtype}", file=file.path)
     element = dtypes.dtype(numpy_dtype)
-    size = file.status.st_size - offset
-    if min(shape, default=0) < 0 or element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
+    size = file.status.st_size - header.offset
+    if element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
         raise FormatError("array.file", f"{numpy_dtype}{list(shape)} does not have {size} bytes", file=file.path)
-    strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if is_fortran else row_major(shape)
-    yield StoredTensor(stem, element, tuple(shape), file, offset, strides)
+    strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if header.is_fortran else row_major(shape)
+    yield StoredTensor(stem, element, shape, file, header.offset, strides)
 
 
 _READERS: dict[str, Callable[[TensorFile, str], Iterator[StoredTensor]]] = {

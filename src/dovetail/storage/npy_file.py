@@ -1,0 +1,52 @@
+"""The header of a .npy file: element type, shape and order of an array, and where its elements lie."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.errors import FormatError
+
+
+class ArrayHeader(NamedTuple):
+    """The header of a .npy file: type, shape, order, and the offset of the first element in bytes."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    is_fortran: bool
+    offset: int
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file, header and elements."""
+        return self.offset + self.rows * self.row_bytes
+
+
+def read_npy_header(stream: Any, file: str) -> ArrayHeader:
+    """Read the header at the position of ``stream``. Raises FormatError [array.file], [file.size]."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        elif version in ((2, 0), (3, 0)):
+            # Version 3 differs in the encoding of field names, and an array with fields is refused.
+            shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise ValueError(f"version {version} of the format is unknown")
+        offset = stream.tell()
+    except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
+        message = (str(error) or type(error).__name__).splitlines()[0]
+        raise FormatError("array.file", f"no .npy file: {message}", file=file) from None
+    if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
+        raise FormatError("file.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
+    return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)
