@@ -78,7 +78,7 @@ class GraphExporter:
             self._border_keys = {item.key for value, item in pairs if value.name not in self._states}
         outputs = {id(value) for value in graph.outputs}
         borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
-        # Constants first, as an import places them: the order of a file read back is then its own.
+        # An import places constants first too: the export of a file that is read back has the order of the file.
         for node in sorted(graph.nodes, key=lambda node: not isinstance(node.op, Constant | DefaultInput)):
             self._export_or_report(node, outputs)
             if borders:

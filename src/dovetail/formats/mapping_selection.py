@@ -15,7 +15,6 @@ from dovetail.ir.arrays import Array
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
 from dovetail.ir.op_mapping import OpMapping, ParamMapping
-from dovetail.ir.types import Type
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 RewriteResult = Value | Sequence[Value | None] | None
@@ -43,7 +42,7 @@ class MappingSelector:
     def __init__(self, format: FormatTraits, version_of: VersionOf) -> None:
         self.format = format
         self.version_of = version_of
-        self._selected: dict[Node, tuple[Op, list[Value | None], list[Type], SelectedMapping]] = {}
+        self._selected: dict[Node, tuple[list[object], SelectedMapping]] = {}
 
     def select(self, node: Node) -> SelectedMapping:
         """Return the mapping to use. Raises NoFit.
@@ -51,12 +50,12 @@ class MappingSelector:
         The operator is tried as it is, in its canonical form, and without the attributes that a mapping lacks or fixes. The last
         selection for a node holds as long as its operator, inputs and types are the same objects.
         """
-        types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
-        op, inputs, old_types, selected = self._selected.get(node, (None, None, None, None))
-        if selected is not None and op is node.op and inputs == node.inputs and all(map(is_, types, old_types or ())):
-            return selected
-        selected = self._select(node)
-        self._selected[node] = node.op, list(node.inputs), types, selected
+        types = (value.type for value in (*node.inputs, *node.outputs) if value is not None)
+        state: list[object] = [node.op, *node.inputs, *types]
+        old_state, selected = self._selected.get(node, ((), None))
+        if selected is None or len(state) != len(old_state) or not all(map(is_, state, old_state)):
+            selected = self._select(node)
+            self._selected[node] = state, selected
         return selected
 
     def _select(self, node: Node) -> SelectedMapping:
