@@ -45,6 +45,29 @@ def test_a_wrong_attribute_is_not_written(name: str, axis: int, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", FORMATS)
+def test_a_wrong_type_inside_a_model_with_right_outputs_is_not_written(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IR has no names of sizes, and a second export declares the type that the first one has in the file."""
+    dialect, version = FORMATS[name]
+
+    def wrong(ctx: Any, node: Any) -> Any:
+        keys = [ctx.key(x) for x in node.inputs][:1]
+        return [ctx.add_node(node, "", "Concat", version, keys, {"axis": 0 if name == "m.onnx" else "0"})]
+
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 3))
+        b.output("y", b.ReduceSum(b.Concat(x, np.ones((1, 3), np.float32), axis=0), [0]))
+    monkeypatch.setitem(dialect.exporters, "Concat", wrong)
+    with pytest.raises(UnsupportedError, match=r"f32\[n \+ 1, 3\], and would be f32\[n, 3\]") as caught:
+        dovetail.save(b.model, tmp_path / name)
+    assert {item.code for item in caught.value.diagnostics} == {"write.mismatch"}
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    dovetail.save(b.model, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_rewriting_that_changes_a_type_is_not_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dialect, _ = FORMATS[name]
     monkeypatch.setitem(

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence as Seq
 
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
-from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.importer import GraphImporter
 from dovetail.ir import symbolic
-from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.limits import counting
 from dovetail.ir.state import own_outputs
 from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed
@@ -20,16 +20,15 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_b
     """Import ``foreign``, the export of ``model``: no rule may be violated, and no output or declared type may contradict.
 
     Constants are shared, not read. Nodes that ``model`` itself preserves, and operators that the importer does not support, are
-    not verified. ``read_back``: a model that was imported from the bytes of ``foreign``, and whose export gives the same bytes.
-    Its types are then those that ``foreign`` declares, and only the outputs are left to compare. Raises UnsupportedError
-    [write.mismatch] with every fault.
+    not verified. ``read_back``: a model that was imported from the bytes of ``foreign``. Where it has no warnings and every
+    value, its types are compared, and nothing is imported. Raises UnsupportedError [write.mismatch] with every fault.
     """
     # In ONNX, states are outputs; in IR they are variables.
     outputs = model.outputs if foreign.format == "onnx" else own_outputs(model)
     if read_back is not None and not read_back.warnings:
         read_outputs = read_back.outputs if foreign.format == "onnx" else own_outputs(read_back)
-        pairs = zip(outputs, read_outputs, strict=False)
-        if len(outputs) == len(read_outputs) and not any(contradicts(y.type, imported.type) for y, imported in pairs):
+        types = _types_by_key(foreign.graph, read_back)
+        if types.keys() >= foreign.graph.values.keys() and not any(_contradictions(outputs, foreign, read_outputs, types)):
             return
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file)
     scope = importer.scope
@@ -45,7 +44,8 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_b
     errors = [error for error in found if not isinstance(error, UnsupportedError)]
     faults = [_mismatch(model.file, error.node, f"[{error.code}] {error.message}") for error in errors]
     if not found:
-        faults += [_mismatch(model.file, name, text) for name, text in _contradictions(outputs, foreign, graph, scope.values)]
+        types = {key: value.type for key, value in scope.values.items()}
+        faults += [_mismatch(model.file, name, text) for name, text in _contradictions(outputs, foreign, graph.outputs, types)]
     raise_all(faults, f"faults in the {dialect.name} file that would be written")
 
 
@@ -61,16 +61,25 @@ def _mismatch(file: str | None, node: str | None, text: str) -> UnsupportedError
     return UnsupportedError("write.mismatch", f"the file would not mean the same as the model: {text}", node=node, file=file)
 
 
+def _types_by_key(foreign: ForeignGraph, read_back: Model) -> dict[str, Type]:
+    """Return the types in ``read_back`` of the values of ``foreign`` that it has. A constant may be an attribute there."""
+    values = read_back.values
+    types: dict[str, Type] = {key: values[item.name].type for key, item in foreign.values.items() if item.name in values}
+    types.update((key, Tensor(tensor.dtype, tensor.data.shape)) for key, tensor in foreign.constants.items())
+    return types
+
+
 def _contradictions(
-    outputs: Seq[Value], foreign: ForeignModel, graph: Graph, values: Mapping[str, Value]
+    outputs: Seq[Value], foreign: ForeignModel, read_outputs: Seq[Value], read_types: Mapping[str, Type]
 ) -> Iterator[tuple[str, str]]:
-    if len(outputs) != len(graph.outputs):
-        yield "outputs", f"the model has {len(outputs)} outputs, and the file would have {len(graph.outputs)}"
+    """Yield the name and the message of each output, and of each declared value, whose type in the file contradicts."""
+    if len(outputs) != len(read_outputs):
+        yield "outputs", f"the model has {len(outputs)} outputs, and the file would have {len(read_outputs)}"
         return
-    types = [(y.name, y.type, imported.type) for y, imported in zip(outputs, graph.outputs, strict=True)]
+    types = [(y.name, y.type, imported.type) for y, imported in zip(outputs, read_outputs, strict=True)]
     for key, item in foreign.graph.values.items():
-        if key in values and item.type is not None:
-            types.append((key, item.type, values[key].type))
+        if key in read_types and item.type is not None:
+            types.append((key, item.type, read_types[key]))
     for name, expected, actual in types:
         if contradicts(expected, actual):
             yield name, f"{name} is {expected}, and would be {actual}"

@@ -91,8 +91,11 @@ def save(
         external = _location_of(weights, path, external)
     foreign = to_foreign(model, opset)
     if types:
-        foreign, read_back = find_fixpoint(foreign, codec.snapshot_of, _import_again, to_foreign)
+        first = foreign
+        foreign, read_back = find_fixpoint(first, codec.snapshot_of, _import_again, to_foreign)
         check_readback(model, foreign, ONNX, read_back)
+        if foreign is not first:
+            check_readback(model, first, ONNX)
     else:
         check_readback(model, foreign, ONNX)
         foreign, _ = find_fixpoint(_shorten(foreign), codec.snapshot_of, _import_again, lambda new: _shorten(to_foreign(new)))

@@ -92,8 +92,11 @@ def save(
             os.fspath(path) if isinstance(path, str | PathLike) else "",
             WRITING,
         )
-    foreign, read_back = find_fixpoint(to_foreign(model), codec.snapshot_of, _import_again, to_foreign)
+    first = to_foreign(model)
+    foreign, read_back = find_fixpoint(first, codec.snapshot_of, _import_again, to_foreign)
     check_readback(model, foreign, OPENVINO, read_back)
+    if foreign is not first:
+        check_readback(model, first, OPENVINO)
     if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):
         codec.write(foreign, path, weights_path=weights)
     elif isinstance(path, str | PathLike) or weights is None or isinstance(weights, str | PathLike):
