@@ -24,13 +24,14 @@ from dovetail.runtime.random_inputs import random_inputs
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 LOOP = """<ir_version: 8, opset_import: ["" : 14]>
-g (float[1] x) => (float[1] y) <float[1] one = {1.0}, float[1] limit = {4.0}> {
+g (float[1] x) => (float[1] y) <float[1] one = {1.0}, float[1] limit = {4.0}, int64 most = {8}> {
     c0 = Less (x, limit)
-    y = Loop (, c0, x) <body = b (int64 i, bool{OUTER} c, float[1] s) => (bool[1] c2, float[1] s2) {
+    y = Loop (most, c0, x) <body = b (int64 i, bool{OUTER} c, float[1] s) => (bool[1] c2, float[1] s2) {
         s2 = Add (s, one)
         c2 = Less (s2, limit)
     }>
 }"""
+"""Adding 1 to a special value such as the least float never reaches the limit: the loop has a trip count too."""
 
 
 def model(build: Callable[[dovetail.Builder, Any], Any], kind: str = "f32", shape: Any = ("n", 3)) -> Model:
