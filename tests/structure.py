@@ -10,7 +10,7 @@ import ast
 import importlib
 import json
 import pkgutil
-import sys
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -18,10 +18,16 @@ from typing import Any
 
 import click
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "unit")]
+import dovetail
+from dovetail.ir.host.gc_pause import pause_gc
 
-PACKAGE = Path(__file__).parents[1] / "src" / "dovetail"
+PACKAGE = Path(dovetail.__file__).parent
 NOT_ENTRIES = {"__init__.py", "__main__.py", "_native.pyi", "py.typed", "__pycache__"}
+CODE = re.compile(r"[A-Za-z]\w*\.[A-Za-z][\w-]*")
+"""A text that could be meant as a code of an error."""
+RAISING = re.compile(r"(\w*Error|Diagnostic|warn|_?fault|unsupported_error|properties|element_type)$")
+# Words with a dot that are no codes: names of domains and kernels.
+OTHER_WORDS = {"ai.onnx", "cast.f32", "dovetail.openvino", "recurrent.cells", "recurrent.dynamic_quantize_lstm"}
 TABLE = 4
 """The number of operators from which on a module-level value counts as a table of operators."""
 
@@ -29,7 +35,8 @@ TABLE = 4
 @cache
 def trees() -> dict[str, ast.Module]:
     """Return the syntax tree of each module by its path in the package."""
-    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    with pause_gc():
+        return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 @cache
@@ -73,9 +80,39 @@ def _operators_in(value: ast.expr) -> set[str]:
 
 def error_codes() -> Iterator[str]:
     """Codes of errors."""
-    from test_error_codes import raised
-
     yield from (f"{code}, in {len(places)} modules" for code, places in sorted(raised().items()))
+
+
+@cache
+def raised() -> dict[str, set[str]]:
+    """Every code in the source with its modules: arguments of errors, and words of the same areas anywhere else."""
+    found: dict[str, set[str]] = {}
+    words: dict[str, set[str]] = {}
+    for path, tree in trees().items():
+        # The names in the package's __init__ are modules.
+        for item in ast.walk(tree) if path != "__init__.py" else ():
+            if isinstance(item, ast.Call) and RAISING.search(_called_name(item)):
+                for code in _codes(item):
+                    found.setdefault(code, set()).add(path)
+            elif isinstance(item, ast.Constant) and isinstance(item.value, str) and CODE.fullmatch(item.value):
+                words.setdefault(item.value, set()).add(path)
+    areas = {code.partition(".")[0] for code in found}
+    for word in words.keys() - OTHER_WORDS:
+        if word.partition(".")[0] in areas:
+            found.setdefault(word, set()).update(words[word])
+    return found
+
+
+def _codes(call: ast.Call) -> Iterator[str]:
+    """Yield the code that a call gives, or the two that it chooses from."""
+    for argument in (each for each in call.args if isinstance(each, ast.Constant | ast.IfExp)):
+        for item in ast.walk(argument):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str) and CODE.fullmatch(item.value):
+                yield item.value
+
+
+def _called_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def option_declarations() -> Iterator[str]:
@@ -166,8 +203,6 @@ def lines_of_code() -> Iterator[str]:
 
 def public_functions_without_example() -> Iterator[str]:
     """Public functions whose docstring has no example."""
-    import dovetail
-
     for name in dovetail.__all__:
         item: Any = getattr(dovetail, name)
         if callable(item) and not isinstance(item, type) and ">>>" not in (item.__doc__ or ""):

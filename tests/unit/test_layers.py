@@ -16,9 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import dovetail
-from structure import reached
-
-PACKAGE = Path(dovetail.__file__).parent
+from structure import PACKAGE, reached, trees
 
 LAYERS = (
     "errors",
@@ -70,9 +68,8 @@ def room(path: Path) -> str:
     return room_of(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
 
 
-@cache
 def syntax_tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return trees()[str(path.relative_to(PACKAGE))]
 
 
 def import_statements(node: ast.AST, is_late: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
@@ -84,15 +81,20 @@ def import_statements(node: ast.AST, is_late: bool = False) -> Iterator[tuple[as
             yield from import_statements(child, is_late or isinstance(node, ast.FunctionDef))
 
 
+@cache
+def imports_of(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
+    return list(import_statements(syntax_tree(path)))
+
+
 def imports(path: Path) -> Iterator[Import]:
-    for node, is_late in import_statements(syntax_tree(path)):
+    for node, is_late in imports_of(path):
         for target in targets(node):
             if target != room(path):
                 yield Import(room(path), target, path, node.lineno, is_late)
 
 
 def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
@@ -153,7 +155,7 @@ def _packages_of(name: str) -> set[str]:
 
 def _imported_modules(path: Path, deferred: bool | None = None) -> Iterator[str]:
     """Yield the modules that a module imports, for types alone not: all, or those of its functions, or those of its top."""
-    for node, is_late in import_statements(syntax_tree(path)):
+    for node, is_late in imports_of(path):
         if isinstance(node, ast.ImportFrom) and deferred in (None, is_late):
             package = (node.module or "").removeprefix("dovetail").removeprefix(".")
             for alias in node.names:
