@@ -119,7 +119,7 @@ def run(name: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
             environment.pop(variable, None)
             if value is not None:
                 environment[variable] = value
-        pytest = [sys.executable, "-m", "pytest", "-q", "--quick", "-p", "no:cacheprovider", *arguments]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         return subprocess.run(
             [*command, *pytest], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors="replace",
