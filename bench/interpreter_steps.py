@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def files_of(path: Path) -> Iterator[File]:
-    """Return the model files of a folder with an index.json, or the one file."""
+    """Yield the model files of a folder with an index.json, or the one file."""
     if path.is_file():
         yield File(path.name, path, path.with_suffix(".in.npz"))
         return

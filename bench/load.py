@@ -34,7 +34,7 @@ WIDTH = 8  # of the tensors in the built graphs
 
 
 def seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the time of ``work``, without that of taking apart what was made before or is made now."""
+    """Return the seconds of ``work``, without those of freeing earlier objects and its result."""
     gc.collect()
     begin = clock()
     made = work()

@@ -46,7 +46,7 @@ def read_graph(path: str) -> tuple[list[str], list[tuple[int, int]]]:
 
 
 def has_pattern(path: str, kind: str, pattern: list[str]) -> bool:
-    """Return the fault: the file has the pattern (and its runtime loads it, for ``runs``)."""
+    """Return whether the file has the fault: the pattern (and its runtime loads it, for ``runs``)."""
     kinds, edges = read_graph(path)
     if kind in ("one", "pair", "runs"):
         found = all(kinds.count(name) >= pattern.count(name) for name in pattern)

@@ -15,7 +15,7 @@ from dovetail.errors import ArgumentTypeError, DovetailError
 from dovetail.ir import suggestions
 
 UNDOCUMENTED: list[str] = []
-"""What the running test has shown: a public function, and a code that its docstring does not name."""
+"""A public function and a code that its docstring does not name, for each such error in the running test."""
 _check_keywords = suggestions.check_keywords
 
 

@@ -89,7 +89,7 @@ def _chosen(law: Law) -> Sequence[tuple[str, Case]]:
 
 
 def sample(cases: Iterable[tuple[str, Case]], seed: int) -> list[tuple[str, Case]]:
-    """One case of each operator; laws over different cases of an operator choose the same one where all of them have it."""
+    """Choose one case of each operator; laws over different cases of an operator choose the same one where all have it."""
     ranks = _ranks(seed)
     first: dict[type, tuple[str, Case]] = {}
     for row in sorted(cases, key=lambda row: ranks[id(row[1])]):

@@ -20,13 +20,13 @@ FILES = ("laws", "unit/test_kernels_elementwise.py")
 
 
 def files() -> Iterator[Path]:
-    """Every file of laws over cases."""
+    """Return the files of laws over cases."""
     paths = [path for name in FILES for path in (sorted((TESTS / name).glob("test_*.py")) or [TESTS / name])]
     return (path for path in paths if "case_laws" in path.read_text("utf-8"))
 
 
 def laws() -> Iterator[Law]:
-    """Every law over cases of the suite."""
+    """Yield every law over cases of the suite."""
     for path in files():
         module = importlib.import_module(".".join(path.relative_to(TESTS).with_suffix("").parts))
         yield from module.test_case.laws

@@ -262,7 +262,7 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _is_store(node: ast.AST) -> bool:
-    """Return an assignment whose target was there before."""
+    """Return whether a node is an assignment whose target existed before."""
     if isinstance(node, ast.AugAssign):
         return True
     return isinstance(node, ast.Assign) and all(isinstance(target, ast.Subscript | ast.Attribute) for target in node.targets)
@@ -705,7 +705,7 @@ class Runner:
 
 
 def _fitting(module: str) -> Callable[[Any], bool]:
-    """Return whether a test is one of a module's, by the expression in TESTS."""
+    """Return a predicate of the tests of a module, by the expression in TESTS."""
     files, words = tests_of(module)
     texts = [word.strip() for word in words.split(" or ")]
     return lambda item: any(item.nodeid.startswith(name) for name in files) and any(text in item.nodeid for text in texts)

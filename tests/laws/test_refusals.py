@@ -19,7 +19,7 @@ Write = Callable[[Builder, Callable[..., Any]], Any]
 
 
 def refused(write: Write) -> str:
-    """Return the code with which it is refused."""
+    """Return the code of the error that refuses the operator."""
     b = Builder()
 
     def given(kind: str, *sizes: Any) -> Any:
@@ -173,7 +173,7 @@ def _binned(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
 
 
 def _deformed_bins(b: Builder, x: Callable[..., Any], offsets: int = 4, **changes: Any) -> Any:
-    """Return the same that are moved."""
+    """DeformablePSROIPooling of two channels of two by two bins, moved by offsets."""
     inputs = x("f32", 1, 8, 5, 5), x("f32", 3, 5), x("f32", 3, offsets, 1, 1)
     return b.DeformablePSROIPooling(*inputs, **{"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, **changes})
 

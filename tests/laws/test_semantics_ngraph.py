@@ -56,7 +56,7 @@ def holds(make: Make, xs: Sequence[Any], *expected: Any, is_late: bool = False) 
 
 
 def trips(function: Function) -> list[dovetail.Model]:
-    """Return the function out through either format."""
+    """Return the function as saved in each format and loaded again."""
     import tempfile
 
     found = []

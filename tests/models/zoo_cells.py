@@ -98,10 +98,10 @@ class Record:
         return peer(engine, self.path, self.model)(inputs)
 
     def judge(self, found: Arrays, engine: str, size: str = "", of: str = "") -> str | None:
-        """Return a note, or nothing, where ``found`` is what ``engine`` makes of the file or no further than that from an f64
-        run.
+        """Judge ``found``: within the tolerance of the results of ``engine``, or no further than these from an f64 run.
 
-        ``found`` is ours, or that of the engine ``of``, run on what we wrote. Raises Unfilled.
+        ``found`` are our results, or those of the engine ``of`` on the file that we wrote. Returns a note, None where no output
+        needs one. Raises Unfilled.
         """
         reference = self.results(engine, size)
         if len(reference) != len(found):
@@ -266,7 +266,7 @@ def is_peers(record: Record, engine: str, size: str = "") -> str | None:
 
 
 def runs_at_other_sizes(record: Record) -> bool | str | None:
-    """Return the three above at sizes that the exporter did not see."""
+    """Compare the native results with the interpreter and onnxruntime, at sizes that the exporter did not see."""
     if not record.has("2"):
         return False
     notes = [native_is_interpreter(record, "2"), is_peers(record, "onnxruntime", "2")]
@@ -346,7 +346,7 @@ def changes_opset(record: Record, steps: tuple[int, ...]) -> bool | str | None:
 
 
 def plans(record: Record) -> str:
-    """Plan it natively; return the bytes copied and the number of steps in Python."""
+    """Plan the model natively; return the bytes copied and the number of steps in Python."""
     facts = dovetail.plan(
         record.path, dovetail.Inputs(shapes={name: np.shape(x) for name, x in record.inputs().items()}), rounds=0
     )

@@ -165,7 +165,7 @@ def _native(
 
 
 def _fast_call(engine: Engine, shot: Shot) -> str:
-    """Return whether the core alone, where it serves the call, gives the bits that the engine gave."""
+    """Return the fault of a call by the core alone, where it serves the call: other bits than the engine's; empty without one."""
     if engine.fast_calls is None or engine.fast_calls.call is None:
         return ""
     dense = {key: np.array(array, order="C") for key, array in shot.items()}

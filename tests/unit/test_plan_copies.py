@@ -79,7 +79,7 @@ def half_rows(b: Builder, x: Any, y: Any, z: Any) -> Any:
 
 
 def half_rows_of_itself(b: Builder, x: Any, y: Any) -> Any:
-    """Return the same, and the parts lie in what they go into already, at another place."""
+    """Parts of one and a half rows of a tensor in which they already lie, at another offset."""
     x, y = soft(b, x), soft(b, y)
     joined = b.Concat(b.Reshape(x, [2, 3]), b.Reshape(y, [2, 3]), axis=1)
     return soft(b, b.Concat(b.Reshape(joined, [3, 4]), x, y, axis=1))
@@ -93,7 +93,7 @@ def view_that_would_be_uneven(b: Builder, x: Any, y: Any) -> Any:
 
 
 def view_of_a_part(b: Builder, x: Any, y: Any) -> Any:
-    """Return the same, of what lies inside a wider tensor that itself is to lie inside another one."""
+    """Return a part of a row and a third of a concatenation, which is to be written in place into a wider tensor."""
     whole = b.Concat(soft(b, x), soft(b, y), axis=0)
     part = b.Slice(b.Reshape(whole, [4, 6]), [0], [4], [1])
     return [soft(b, b.Concat(whole, b.Exp(whole), axis=1)), soft(b, part)]

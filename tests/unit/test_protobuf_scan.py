@@ -61,7 +61,7 @@ def outcome(source: bytes | ModelProto) -> object:
 
 
 def whole(stored: bytes) -> object:
-    """Return protobuf's reading of it."""
+    """Return the outcome of the message as protobuf parses it."""
     try:
         model = ModelProto.FromString(stored)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""A writer's fault does not leave the house: what would be written is imported again and compared with the model."""
+"""A fault of an exporter writes no file: the bytes to write are imported again, and their types compared with the model's."""
 
 from __future__ import annotations
 

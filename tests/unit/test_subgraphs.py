@@ -48,7 +48,7 @@ def scan(weights: Any = WEIGHTS) -> dovetail.Model:
 
 
 def choice() -> dovetail.Model:
-    """Return the input itself, or its half twice."""
+    """Return an If with two outputs: the input twice, or its half twice."""
     branches = []
     for half in (False, True):
         inner = dovetail.Builder()
