@@ -66,23 +66,25 @@ def test_sizes_are_unified_by_substitution() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "connect", "codes"),
+    ("second", "connect", "faults"),
     [
-        (SECOND, {"hh": "h", "h": "xx"}, ["name.unknown", "merge.connection"]),
-        (SECOND, [("h", "x"), ("y", "x")], ["merge.connection"]),
-        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.connection"]),
-        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", {"r": "x"}, ["merge.connection"]),
+        (SECOND, {"hh": "h", "h": "xx"}, ["name.unknown: 'hh'", "merge.connection: no input"]),
+        (SECOND, [("h", "x"), ("y", "x")], ["merge.connection: connected once"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.connection: no output of the first"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", {"r": "x"}, ["merge.connection: from the first model to the second"]),
         (
             "s (double[m, 4] h, float[m, 5] y, float[m] x) => (double[m, 4] r) { r = Exp (h) }",
             {"h": "h", "y": "y", "x": "x"},
-            ["merge.connection"] * 3,
+            [f"merge.connection: {subject} must be equal" for subject in ("element types", "shapes", "ranks")],
         ),
     ],
 )
-def test_faults(second: str, connect: dict[str, str] | list[tuple[str, str]] | None, codes: list[str]) -> None:
+def test_faults(second: str, connect: dict[str, str] | list[tuple[str, str]] | None, faults: list[str]) -> None:
     with pytest.raises(RuleError) as caught:
         dovetail.merge(model_of(FIRST), model_of(second), connect)
-    assert [item.code for item in caught.value.diagnostics] == codes
+    for item, fault in zip(caught.value.diagnostics, faults, strict=True):
+        code, _, words = fault.partition(": ")
+        assert item.code == code and words in item.message
 
 
 def accumulator(path: Path, sign: float) -> Path:
