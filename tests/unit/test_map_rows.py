@@ -300,20 +300,22 @@ def failure_of(job: Job, method: str, *arguments: Any) -> str:
 
 
 def test_a_worker_names_what_it_cannot_reach(job: Job, tmp_path: Path) -> None:
-    assert "[job.worker-path]" in failure_of(job, "start")
+    text = failure_of(job, "start")
+    assert "[job.worker-path]" in text and "is no folder" in text
     (tmp_path / "out").mkdir()
-    assert "[job.worker-path]" in failure_of(job, "start")
+    text = failure_of(job, "start")
+    assert "[job.worker-path]" in text and "is another folder" in text
     # A program of its own: the process keeps those of other tests.
     job.mapper.threads = 3
     with FolderLock(job.output, "token"):
         data = (tmp_path / "data.npy").rename(tmp_path / "moved.npy")
         text = failure_of(job, "start")
-        assert "[job.worker-path]" in text and "data.npy" in text
+        assert "[job.worker-path]" in text and "read the input" in text and "data.npy" in text
         data.rename(tmp_path / "data.npy")
         for change in (lambda path: path.write_bytes(b"other"), lambda path: path.unlink()):
             change(tmp_path / "model.onnx")
             text = failure_of(job, "start")
-            assert "[job.worker-path]" in text and "model.onnx" in text
+            assert "[job.worker-path]" in text and "open the model" in text and "model.onnx" in text
 
 
 def test_a_disk_that_refuses_ends_the_job_with_its_worker_and_part(job: Job, tmp_path: Path) -> None:
