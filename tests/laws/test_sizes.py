@@ -184,16 +184,20 @@ def test_a_pyramid_of_pictures_has_one_plan(caplog: pytest.LogCaptureFixture) ->
     assert served(b.model, sizes, caplog) == ["height=9..4088, width=9..4088"]
 
 
-def test_batches_of_pictures_of_sizes_that_strides_divide_have_one_plan(caplog: pytest.LogCaptureFixture) -> None:
-    """The skip connection refuses sizes that are no multiples of 32; three sizes with five digits each demand too many plans."""
+@pytest.mark.parametrize(("strides", "sizes"), [(1, "4..4094 in steps of 2"), (5, "64..4064 in steps of 32")])
+def test_batches_of_pictures_of_sizes_that_strides_divide_have_one_plan(
+    strides: int, sizes: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The skip connection refuses sizes that the strides do not divide; five digits of three sizes demand too many plans."""
     chance = np.random.default_rng(8)
+    period = 2**strides
     with dovetail.Builder("detector") as b:
         x = y = b.input("x", "f32", ("batch", 3, "height", "width"))
-        for _ in range(5):
+        for _ in range(strides):
             y = b.Relu(b.Conv(y, chance.standard_normal((3, 3, 3, 3)).astype("f4"), strides=(2, 2), pads=(1, 1, 1, 1)))
-        b.output("y", b.Add(x, b.Resize(y, None, b.constant(np.float32([32, 32])), axes=(2, 3), mode="nearest")))
-    sizes = [(int(n), 3, 32 * int(h), 32 * int(w)) for n, h, w in zip(*chance.integers(2, 7, (3, 14)), strict=True)]
-    assert served(b.model, sizes, caplog) == ["batch=2..7, height=64..4064 in steps of 32, width=64..4064 in steps of 32"]
+        b.output("y", b.Add(x, b.Resize(y, None, b.constant(np.float32([period, period])), axes=(2, 3), mode="nearest")))
+    shapes = [(int(n), 3, period * int(h), period * int(w)) for n, h, w in zip(*chance.integers(2, 7, (3, 14)), strict=True)]
+    assert served(b.model, shapes, caplog) == [f"batch=2..4095, height={sizes}, width={sizes}"]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])

@@ -299,8 +299,10 @@ class Engine:
         """Yield the different ranges of some sizes, the widest first."""
         pieces = self._shape_nodes.pieces
         of_sizes = {name: ranges_of(sizes[name], pieces.get(name, WHOLE)) for name in names}
-        for level in range(max(map(len, of_sizes.values()))):
-            yield {name: found[min(level, len(found) - 1)] for name, found in of_sizes.items()}
+        depth = max(map(len, of_sizes.values()))
+        for level in range(depth):
+            # A symbol with fewer ranges keeps each of them for longer: only one of width and digits changes at a time.
+            yield {name: found[level * len(found) // depth] for name, found in of_sizes.items()}
 
     def _is_due(self, key: RangeKey, ranges: dict[str, SizeRange]) -> bool:
         """Count a plan in some ranges; return whether a parametric plan is due, which costs as much as several or is refused."""

@@ -60,8 +60,8 @@ class NoCommonPlan(Exception):
 def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:
     """Return the ranges of sizes that may have one plan with ``size``, in decreasing width.
 
-    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast. Ranges whose sizes have
-    digits come before those of sizes a period apart.
+    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast. Of two ranges with the
+    same ends, that of sizes with digits comes before that of sizes a period apart.
     """
     power = 1 << (max(size, 2).bit_length() - 1)
     low, high = pieces.around(size)
@@ -70,9 +70,12 @@ def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:
     if 2 * pieces.period <= size < WIDE:
         ends.insert(0, (2 * pieces.period, WIDE - 1))
     ends = [(max(first, low), last if high is None else min(last, high)) for first, last in ends]
-    digital = [_digital_range(size, max(low, LOWEST), last, pieces) for _, last in ends] if pieces.radices else []
-    apart = [_range_around(size, first, last, pieces.period) for first, last in ends]
-    return [*(range for range in digital if range is not None), *apart]
+    found = []
+    for first, last in ends:
+        if pieces.radices and (digital := _digital_range(size, max(low, LOWEST), last, pieces)) is not None:
+            found.append(digital)
+        found.append(_range_around(size, first, last, pieces.period))
+    return found
 
 
 def _digital_range(size: int, first: int, last: int, pieces: Pieces) -> SizeRange | None:
