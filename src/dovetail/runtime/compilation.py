@@ -211,10 +211,6 @@ def plan(
 
     Bytes and seconds are the units of its numbers.
 
-    Bytes and seconds are the units of its numbers.
-
-    Bytes and seconds are the units of its numbers.
-
     Raises EngineError [argument.value], [input.*], [run.*], and the errors of :func:`compile` and of :func:`run`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Concat(b.input("x", "f32", (2,)), b.input("z", "f32", (3,)), axis=0))

@@ -77,8 +77,9 @@ class Program(ABC):
         """Plan for sets of sizes of the inputs' symbols, and for the ranges of the sizes that differ, before the first call.
 
         ``sizes`` is a list such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]`` (docs/howto/sizes.md). A program
-        that started from ``cache_dir`` keeps the plans of its entry. Raises EngineError [argument.conflict] for sizes that are no
-        sizes of the model, and for other engines than the native one.
+        that started from ``cache_dir`` keeps the plans of its entry.
+
+        Raises EngineError [argument.value] where a symbol has no size, [argument.conflict] for other engines than the native one.
         """
         raise EngineError("argument.conflict", f"the engine {self.engine!r} makes no plans for sizes")
 

@@ -50,12 +50,13 @@ def compare_layers(
 ) -> LayerComparison:
     """Compare every value of ``model`` in ``engines`` with that of the first of them, by depth.
 
-    ``engines``: "interpreter", "native", "onnxruntime", "openvino", the reference first; by default all that are installed. With
-    ``other`` the reference runs ``model``, and the engines after it that model; one engine alone, or by default all, run both.
-    Values are matched by name, else by their computation. ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without
-    an array are random. ``values``: names of the values to compare, by default all. With ``other`` the outputs of both are also
-    compared where the random inputs hold NaN, infinities, ties and extremes.
-    Floats within one rounding of the largest input of their node agree, with a note.
+    ``engines``: "interpreter", "native", "onnxruntime", "openvino", the reference first; by default all that are installed.
+    ``other``: a second model. The reference runs ``model``, and the engines after it run ``other``. A single engine runs both,
+    and without ``engines`` each installed one runs ``other``. Values are matched by name, else by their computation.
+
+    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. ``values``: names of the values
+    to compare, by default all. With ``other`` the outputs of both are also compared where the random inputs hold NaN,
+    infinities, ties and extremes. Floats within one rounding of the largest input of their node agree, with a note.
 
     Each engine computes on its own values, which are outputs of a part of the graph: it cannot fuse across them. With
     ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
