@@ -49,7 +49,7 @@ def _command_that_finds_it(
 @click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
 @click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
 @options.tolerance
-@options.inputs
+@options.input_option(help="Inputs for --verify; random ones for the rest.")
 @options.dims
 @options.seed
 @loading

@@ -25,7 +25,7 @@ from dovetail.ir.graph import Model
 
 @click.command()
 @options.source
-@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@options.target_option("-o", "target")
 @click.option("--constant", "constants", multiple=True, metavar="NAME=FILE|NUMBER", help="Other elements of a constant: .npy.")
 @click.option("--input-type", "types", multiple=True, metavar="NAME=TYPE", help="Another element type of an input, with a Cast.")
 @click.option("--output", "outputs", multiple=True, metavar="NAME", help="Make a value an output, after those there are.")

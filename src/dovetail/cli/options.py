@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
+
+target_option = partial(click.option, required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+input_option = partial(click.option, "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE")
+tolerance_option = partial(click.option, "--tolerance", type=click.FloatRange(min=0))
+SHARE = "as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp]."
 
 model = click.argument("model", type=click.Path())
 source = click.argument("source", type=click.Path())
-target = click.option(
-    "-o",
-    "--output",
-    "target",
-    required=True,
-    type=click.Path(),
-    help="The file to write; its suffix names the format.",
-)
+target = target_option("-o", "--output", "target")
 folder = click.option("-o", "--output", required=True, type=click.Path(), help="The folder of the results.")
 restart = click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-inputs = click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
+inputs = input_option(help="Inputs; random ones for the rest.")
 shapes = click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of a random input.")
 dims = click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
-tolerance = click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    help="Allowed difference as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp].",
-)
+tolerance = tolerance_option(help=f"Allowed difference {SHARE}")
 seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
 threads = click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
 engines = click.option(

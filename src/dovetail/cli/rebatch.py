@@ -26,7 +26,7 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 @click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZE,...", help="The whole shape of an input: x=1,3,224,W.")
 @saving
 @click.option("--verify/--no-verify", default=True, help="Compare each sample with the original at several batches [on].")
-@options.inputs
+@options.input_option(help="Inputs of SOURCE to make the samples of; else random.")
 @options.seed
 @loading
 @options.as_json
@@ -45,6 +45,7 @@ def rebatch(
 
     Fixed sizes become symbols, and symbols fixed or renamed. The result is run at batch 1, 3 and 8 (a fixed one at its own), and
     each sample is compared with the original. Exit code 4: a node combines samples, or cannot be repaired; all are listed.
+    - is stdin, or ONNX on stdout.
     """
     from dovetail.formats import save
     from dovetail.passes.rebatch import rebatch as change_sizes

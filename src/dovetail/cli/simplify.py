@@ -23,7 +23,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     is_flag=True,
     help="Prove the result equal for all inputs; run before and after each pass, and take back one that changes an answer.",
 )
-@options.tolerance
+@options.tolerance_option(help=f"Allowed difference for --prove {options.SHARE}")
 @options.seed
 @click.option("--types", is_flag=True, help="Write all types and default attributes into an ONNX file.")
 @saving
