@@ -593,3 +593,44 @@ def test_the_example_of_a_docstring_runs(name: str, tmp_path: Path, monkeypatch:
 def test_a_docstring_names_the_codes_of_its_errors(name: str) -> None:
     """Every test compares the codes that a public function raises with these (``call_codes``)."""
     assert call_codes.documented_codes(name)
+
+
+def test_an_undocumented_code_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorder sees the errors of public functions, also those that are called through the native core."""
+    monkeypatch.setattr(call_codes, "is_documented", lambda name, code: False)
+    with pytest.raises(DovetailError):
+        dovetail.load("missing.onnx")
+    with pytest.raises(DovetailError):
+        dovetail.concat([], 0)
+    recorded, call_codes.UNDOCUMENTED[:] = call_codes.UNDOCUMENTED[:], []
+    assert recorded == ["load [file.missing]", "concat [node.inputs]"]
+
+
+@pytest.mark.parametrize("function", [dovetail.plan, dovetail.profile, dovetail.bisect, dovetail.compare_layers])
+@pytest.mark.parametrize("inputs", [[X], X, 3])
+def test_inputs_that_are_not_by_name_are_refused(function: Callable[..., Any], inputs: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="inputs must be arrays by name, got"):
+        function(identity("f32"), inputs=inputs)
+    with pytest.raises(ArgumentTypeError, match="inputs must be arrays by name, got"):
+        dovetail.rebatch(identity("f32"), {"n": "m"}, inputs=inputs)
+
+
+def test_options_of_another_type_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"argument\.type.*options must be MapOptions"):
+        dovetail.map_rows("model.onnx", "rows.npy", tmp_path, options={"part_rows": 2})  # type: ignore[arg-type]
+
+
+def test_a_report_stays_with_the_model_that_a_function_returned(tmp_path: Path) -> None:
+    with Builder() as b:
+        b.output("y", b.Negative(b.Negative(b.input("x", "f32", ("n", 2)))))
+    model = dovetail.simplify(b.model)
+    assert isinstance(model.report, dovetail.SimplifyReport) and b.model.report is None
+    assert pickle.loads(pickle.dumps(model)).report == model.report
+    dovetail.save(model, tmp_path / "y.onnx")
+    others = [
+        copy.deepcopy(model), dovetail.load(tmp_path / "y.onnx"), dovetail.extract(model, outputs="y"), dovetail.infer(model),
+        dovetail.compile(model, limits=dovetail.Limits(nodes=5)).model,
+        dovetail.merge(model, model, connect={}, prefix_second="b/"),
+    ]  # fmt: skip
+    assert [other.report for other in others] == [None] * len(others)
+    assert dovetail.reduce(model, lambda path: True).report.nodes_after <= 1 and model.report.nodes_before == 2

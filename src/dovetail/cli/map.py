@@ -77,9 +77,10 @@ def map(
     if is_tensor_job(model, source):
         raise click.UsageError("tensors of safetensors files are not rows; did you mean dovetail reshard?")
 
-    files = MapOptions(
-        image_resize, image_scale, _numbers_of("--image-mean", image_mean), _numbers_of("--image-std", image_std), format,
-        part_rows, max_errors, restart,
+    options = MapOptions(
+        image_resize=image_resize, image_scale=image_scale, image_mean=_numbers_of("--image-mean", image_mean),
+        image_std=_numbers_of("--image-std", image_std), format=format, part_rows=part_rows, max_errors=max_errors,
+        restart=restart,
     )  # fmt: skip
     try:
         mapper = Mapper(
@@ -88,7 +89,7 @@ def map(
         )  # fmt: skip
         with _progress_bar(f"{model} on {source}") as show:
             report = map_rows(
-                mapper, source, output, engine=engine, workers=workers, address=address, options=files, on_progress=show
+                mapper, source, output, engine=engine, workers=workers, address=address, options=options, on_progress=show
             )
     except KeyboardInterrupt:
         narrate(f"interrupted; the same command resumes the job in {output}")

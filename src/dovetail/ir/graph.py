@@ -267,7 +267,7 @@ class Model:
     ``format``: the source format; ``versions``: ONNX opset imports by domain, or the IR version; ``metadata`` by name;
     ``producer``: name and version; ``states``: inputs and outputs kept between calls (see :mod:`dovetail.ir.state`); ``limits``:
     those of loading, which also hold for later operations on the model; ``report``: that of the function that made the model
-    (``simplify``, ``rebatch``, ``reduce``), else None. A copy has none.
+    (``simplify``, ``rebatch``, ``reduce``), else None. It is pickled, and neither copied by ``deepcopy`` nor saved.
     """
 
     __slots__ = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.compare.verification.conversion import compare, random_outputs
 from dovetail.compare.verification.engine import run_for_verification
-from dovetail.errors import DovetailError, UnsupportedError, raise_all
+from dovetail.errors import ArgumentTypeError, DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer_graph
@@ -51,6 +51,8 @@ def rebatch(
     >>> dovetail.rebatch(b.model, {"0": "batch"})
     <Model '': (x: f32[batch, 4]) -> (y: f32[batch, 2, 2]), 2 nodes>
     """
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise ArgumentTypeError("argument.type", f"inputs must be arrays by name, got {type(inputs).__name__}")
     dims, shapes = dims or {}, shapes or {}
     tried: list[list[FreedSize]] = []
     refusal: UnsupportedError | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import EngineError, RuleError
+from dovetail.errors import ArgumentTypeError, EngineError, RuleError
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Value
@@ -39,10 +39,14 @@ class Inputs:
     seed: int = 0
     varied: Collection[str] | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.arrays, Mapping):
+            raise ArgumentTypeError("argument.type", f"inputs must be arrays by name, got {type(self.arrays).__name__}")
+
     @classmethod
     def of(cls, inputs: Mapping[str, Any] | Inputs | None) -> Inputs:
-        """Return ``inputs``, or arrays by name as Inputs."""
-        return inputs if isinstance(inputs, Inputs) else cls(inputs or {})
+        """Return ``inputs``, or arrays by name as Inputs. Raises ArgumentTypeError [argument.type]."""
+        return inputs if isinstance(inputs, Inputs) else cls({} if inputs is None else inputs)
 
     def complete(self, model: Model) -> dict[str, Any]:
         """Return an array for each input of ``model``. Raises as :func:`random_inputs`."""

@@ -120,13 +120,15 @@ def map_rows(
     5
     """
     start = time.monotonic()
-    options = options or MapOptions()
-    pool = EngineOptions(engine, address, workers, model.threads if isinstance(model, Mapper) else None)
+    options = MapOptions() if options is None else options
+    if not isinstance(options, MapOptions):
+        raise EngineError("argument.type", f"options must be MapOptions(...), got {options!r}")
+    engine_options = EngineOptions(engine, address, workers, model.threads if isinstance(model, Mapper) else None)
     if options.part_rows is not None and options.part_rows < 1:
         raise EngineError("argument.value", f"part_rows must be at least 1, got {options.part_rows}")
     mapper = copy(model) if isinstance(model, Mapper) else Mapper(model)
     # A worker of Dask has threads of its own.
-    mapper.threads = pool.threads if engine == "dask" else pool.threads or 1
+    mapper.threads = engine_options.threads if engine == "dask" else engine_options.threads or 1
     mapper, source = open_rows(mapper, input, options)
     folder = os.path.abspath(os.fspath(output))
     check_folder(folder, os.fspath(input))
@@ -148,7 +150,7 @@ def map_rows(
             if on_progress is not None:
                 on_progress(progress)
 
-        progress, skipped = _run_parts(job, record is not None, pool, options.max_errors, show)
+        progress, skipped = _run_parts(job, record is not None, engine_options, options.max_errors, show)
     end = progress.end or time.monotonic()
     begin = progress.begin or end
     return MapReport(

@@ -210,7 +210,7 @@ def _plan(
         metadata=tensors.metadata,
         template=os.path.basename(tensors.files[0].path) if tensors.ranks else None,
         shards=None if isinstance(shards, str) else shards,
-        max_shard_size=parse_size(shards, "shards") if isinstance(shards, str) else None,
+        max_shard_size=parse_size(shards, "the size of a file") if isinstance(shards, str) else None,
     )
     return os.path.abspath(output), files
 
