@@ -65,8 +65,8 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     for results in program.map([x, x], streams=2):
         np.testing.assert_array_equal(results["y"], expected)
     print(dovetail.plan(model, dovetail.Inputs(sizes={"batch": len(x)})))
-    with contextlib.suppress(dovetail.DovetailError):
-        # The device engines need JAX or torch.
+    with contextlib.suppress(dovetail.UnsupportedError):
+        # [extra.missing] where JAX is not installed.
         print(dovetail.compile(model, "jax", device=dovetail.DeviceOptions(results="device"))(x))
     profile: dovetail.ModelProfile = dovetail.profile(model, {"x": x}, runs=1)
     report: dovetail.ModelReport = dovetail.model_report(model, {"x": x}, runs=1)
