@@ -1,15 +1,16 @@
 """Two checkouts of dovetail, each with its own virtual environment and native core: medians of interleaved calls, as ratios.
 
-    python bench/builds.py OTHER [--cells arrays|networks] [--only TEXT] [--rounds N] [--threads N ...]
+    python bench/builds.py OTHER [--cells arrays|networks|zoo] [--only TEXT] [--rounds N] [--threads N ...]
 
-OTHER is the folder of another checkout. Each checkout runs the cells of this one's bench/arrays.py or bench/networks.py in a
-process of its own, and the processes take turns call by call. A ratio below 1 means that this checkout is faster. DOVETAIL_ISA
-chooses the instruction set of both.
+OTHER is the folder of another checkout. Each checkout runs the cells of this one's bench/arrays.py or bench/networks.py, or the
+models of this one's build/zoo, which bench/zoo.py fills, in a process of its own, and the processes take turns call by call. A
+ratio below 1 means that this checkout is faster. DOVETAIL_ISA chooses the instruction set of both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import statistics
@@ -74,7 +75,29 @@ def network_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
             yield f"{name} batch {batch}", prepare
 
 
-CALLS = {"arrays": array_calls, "networks": network_calls}
+def _plain(array: Any) -> Any:
+    """Return strings as objects; numpy stores them with a length."""
+    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def zoo_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
+    import numpy as np
+
+    import dovetail
+
+    zoo = HERE / "build" / "zoo"
+    for facts in json.loads((zoo / "index.json").read_text(encoding="utf-8")):
+
+        def prepare(facts: dict[str, str] = facts) -> Callable[[], Any]:
+            with np.load(zoo / facts["inputs"].format("")) as stored:
+                feed = {name: _plain(stored[name]) for name in stored.files}
+            program = dovetail.compile(zoo / facts["file"])
+            return lambda: program(feed)
+
+        yield facts["id"], prepare
+
+
+CALLS = {"arrays": array_calls, "networks": network_calls, "zoo": zoo_calls}
 
 
 def work(cells: str) -> None:
@@ -89,8 +112,13 @@ def work(cells: str) -> None:
             name, prepare = next(remaining, ("", prepare))
             print(name, file=answers, flush=True)
         elif word == "prepare":
-            call = prepare()
-            call()
+            try:
+                call = prepare()
+                call()
+            except Exception as error:
+                # Each checkout has its own DovetailError.
+                print(f"failed: {error}".splitlines()[0], file=answers, flush=True)
+                continue
             count = max(1, int(REPEATED / seconds_of(call, 1)))
             print(file=answers, flush=True)
         elif word == "time":
@@ -128,8 +156,9 @@ def main() -> None:
             (name,) = names
             if options.only not in name:
                 continue
-            for checkout in checkouts:
-                checkout("prepare")
+            if failed := [answer for checkout in checkouts if (answer := checkout("prepare"))]:
+                print(f"{name:62} {'; '.join(failed)}", flush=True)
+                continue
             times: list[list[float]] = [[], []]
             for number in range(options.rounds):
                 # Either is the first one in every second round.

@@ -12,11 +12,15 @@ from case_laws import hold, law
 from case_runner import at_most, feeds, model_of
 from cases import Case
 from dovetail.compare.prove.model_terms import number_terms
+from dovetail.compare.prove.numbering import number_values
 from dovetail.compare.prove.real_terms import real_terms
 from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import DovetailError
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import draws
+from dovetail.laws.table import LAWS, PARTS
 from dovetail.laws.terms.terms import Terms
 
 
@@ -63,4 +67,24 @@ def check_real_terms(case: Case) -> None:
             assert_close(ours, theirs, 1e-3, "terms over the reals")
 
 
-test_case = hold(check_exact_terms, check_real_terms)
+@law(at_most(2))
+def check_parts_are_proved(case: Case) -> None:
+    """An operator that is written in parts over the real numbers is proved equal to its decomposition."""
+    if not any(rule.over_reals == PARTS and rule.is_about(type(case.op)) for rule in LAWS):
+        pytest.skip("no law writes the operator in parts")
+    model = model_of(case)
+    parts = copy_model(model)
+    node = parts.graph.nodes[-1]
+    results = case.op.decompose(Builder(graph=parts.graph), *node.inputs)
+    if results is None:
+        pytest.skip("the operator stays whole for these inputs")
+    if any(node.op.holds_graphs for node in parts.graph.nodes):
+        pytest.skip("the terms of a subgraph are those of one node")
+    by_output = dict(zip(node.outputs, results if isinstance(results, list | tuple) else [results], strict=True))
+    first, second = number_values([model, parts], real=True)
+    for y, other in zip(model.outputs, parts.outputs, strict=True):
+        part = by_output.get(other, other)
+        assert part is None or first[y] == second[part]
+
+
+test_case = hold(check_exact_terms, check_real_terms, check_parts_are_proved)

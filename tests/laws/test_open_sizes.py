@@ -36,7 +36,7 @@ NEEDS_SIZES = {
     "MatrixNms": ("type.unknown", "boxes are compared one by one"),
     "MulticlassNms": ("type.unknown", "boxes are compared one by one"),
     "GatherTree": ("type.unknown", "one step back for each time"),
-    "GroupQueryAttention": ("attention.heads", "the number of heads is a size of the data"),
+    "GroupQueryAttention": ("type.unknown", "the number of heads is a size of the data"),
     "PRelu": ("op.unsayable", "the axis of the slopes is known by its size"),
     "NonMaxSuppression": ("op.unsayable", "opset 11 gathers without a batch"),
     "Resize": ("type.unknown", "factors and sizes disagree for some sizes"),

@@ -245,6 +245,11 @@ class Op:
         parts = [f"{field.name}={_text(self.__dict__[field.name])}" for field in self.fields if not _is_default(self, field)]
         return f"{type(self).__name__}({', '.join(parts)})" if parts else type(self).__name__
 
+    @property
+    def fills_with_zeros(self) -> bool:
+        """Whether an operator that moves elements may put zeros where no element of its input goes."""
+        return False
+
     # The rules. A subclass overrides those that it has; `has` tests for one.
 
     def shape(self, *xs: RuleInput) -> Any:
@@ -357,8 +362,10 @@ def has(op: Op | type[Op], rule: str) -> bool:
 
 def moves_first_input(op: Op) -> bool:
     """Return whether each element of the outputs is one of the first input, and none is a fill value."""
+    if not op.moves_elements or op.fills_with_zeros:
+        return False
     result, (first, *rest) = op.signature.outputs[0].type, op.signature.inputs
-    return op.moves_elements and first.type == result and not first.repeated and all(port.type != result for port in rest)
+    return first.type == result and not first.repeated and all(port.type != result for port in rest)
 
 
 def bodies(op: Op) -> Iterator[tuple[str, Any]]:

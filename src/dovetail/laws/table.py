@@ -35,11 +35,11 @@ from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import Negative, Reciprocal
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn import pool
-from dovetail.ops.nn.conv import Convolution
+from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.dropout import Dropout
 from dovetail.ops.nn.normalization import BatchNormalization
 from dovetail.ops.nn.resize import Resize
-from dovetail.ops.recurrent.layers import RecurrentLayer
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, RecurrentLayer
 from dovetail.ops.reduction import reduce
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
@@ -63,9 +63,9 @@ NOP = "nop_elimination"
 ALGEBRA = "algebraic_simplification"
 
 
-def _of(kind: type[Op]) -> Callable[[type[Op]], bool]:
-    """Return the test for a class and its subclasses."""
-    return lambda other: issubclass(other, kind)
+def _of(*kinds: type[Op]) -> Callable[[type[Op]], bool]:
+    """Return the test for classes and their subclasses."""
+    return lambda other: issubclass(other, kinds)
 
 
 def _with(trait: str) -> Callable[[type[Op]], bool]:
@@ -75,8 +75,8 @@ def _with(trait: str) -> Callable[[type[Op]], bool]:
 
 LAWS = (
     # Composed operators over the real numbers
-    Law(decompositions.add_bias_after, _of(Convolution), over_reals="{} and bias"),
-    Law(decompositions.write_one_form, _of(RecurrentLayer), over_reals="{} in one form"),
+    Law(decompositions.add_bias_after, _of(Conv, ConvTranspose), over_reals="{} and bias"),
+    Law(decompositions.write_one_form, (GRU, LSTM, RNN), over_reals="{} in one form"),
     Law(decompositions.decompose, decompositions.is_composed, over_reals=PARTS),
     Law(
         decompositions.decompose,

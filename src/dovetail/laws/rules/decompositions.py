@@ -10,7 +10,7 @@ from dovetail.ir.op import Op, has
 from dovetail.ir.types import Type
 from dovetail.laws.law import Result
 from dovetail.laws.terms.terms import Terms
-from dovetail.ops.nn.conv import Conv, Convolution, ConvTranspose
+from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.recurrent.layers import RecurrentLayer
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs
 
@@ -64,6 +64,6 @@ def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 def is_composed(kind: type[Op]) -> bool:
     """Return whether an operator class is of one of the packages whose operators are written in parts."""
     module = kind.__module__.removeprefix("dovetail.ops.")
-    if issubclass(kind, Convolution) or not has(kind, "decompose"):
+    if issubclass(kind, Conv | ConvTranspose) or not has(kind, "decompose"):
         return False
     return any(module == package or module.startswith(f"{package}.") for package in _PACKAGES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.ir.op import Op
+from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise import activation, binary, bitwise, clip, logical, unary
 from dovetail.ops.elementwise.broadcast import BroadcastingOp, Elementwise
 from dovetail.ops.elementwise.cast import Cast
@@ -13,7 +13,7 @@ def _subclasses(kind: type[Op]) -> list[type[Op]]:
 
 
 _MODULES = {module.__name__ for module in (activation, binary, bitwise, clip, logical, unary)}
-_POINTWISE = [kind for kind in _subclasses(Elementwise) if kind.__module__ in _MODULES and not kind.__name__.startswith("_")]
+_POINTWISE = [kind for kind in _subclasses(Elementwise) if kind.__module__ in _MODULES and REGISTRY.is_loaded(kind.__name__)]
 SEVERAL_OPERANDS = frozenset(kind for kind in _POINTWISE if issubclass(kind, BroadcastingOp))
 """Operators whose operands broadcast to each other."""
 ONE_OPERAND = frozenset((*(kind for kind in _POINTWISE if kind not in SEVERAL_OPERANDS and kind is not activation.PRelu), Cast))

@@ -76,6 +76,10 @@ class Gather(
         if self.bounds not in ("error", "zero", "natural"):
             raise RuleError("attribute.value", f"bounds must be error, zero or natural, got {self.bounds!r}")
 
+    @property
+    def fills_with_zeros(self) -> bool:
+        return self.bounds == "zero"
+
     def shape(self, data: View, indices: View) -> Any:
         if data.shape is None:
             return None
