@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,8 @@ def test_a_model_with_states_is_refused() -> None:
 def test_equal_mappers_share_one_program_in_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dovetail.runtime.compilation
 
+    # Another test of this process may have compiled the same model.
+    monkeypatch.setattr(shared_program, "_programs", OrderedDict())
     path, x = classifier(tmp_path), rows_of(100)
     compiled: list[Any] = []
     compile = dovetail.runtime.compilation.compile
