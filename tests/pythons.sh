@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The short suite on every Python from 3.11 up that this machine has, beside the one of .venv: a native core with warnings as
-# errors, by g++ and, where it is installed, by clang++. Each Python has a copy of the tree in build/pythons.
+# The short suite on every Python from 3.11 up that this machine has, beside the one of .venv, where each runs a part of it: a
+# native core with warnings as errors, by g++ and, where it is installed, by clang++. Each Python has a copy of the tree in
+# build/pythons. The cores are compiled with -O1, which takes half of the time; .venv has that of a release.
 #
 #     tests/pythons.sh [3.13 ...]      the named versions alone
 set -euo pipefail
@@ -10,7 +11,7 @@ folder=$here/build/pythons
 own=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true)
 # These environments hold the engines alone; the other oracles are asked by the tests of .venv.
 unset DOVETAIL_REQUIRE_ORACLES
-export EXTRAS=test CMAKE_ARGS="${CMAKE_ARGS:-} -DCMAKE_COMPILE_WARNING_AS_ERROR=ON"
+export EXTRAS=test CMAKE_ARGS="${CMAKE_ARGS:-} -DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DCMAKE_CXX_FLAGS_RELEASE=-O1"
 
 # The newest executable of each version: in PATH, then pyenv's.
 declare -A pythons=()
@@ -25,9 +26,12 @@ fi
 
 compilers=(g++)
 if command -v clang++ >/dev/null; then compilers+=(clang++); fi
-number=0
+versions=()
 for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
-    if [ $# -gt 0 ] && [[ " $* " != *" $version "* ]]; then continue; fi
+    if [ $# -eq 0 ] || [[ " $* " == *" $version "* ]]; then versions+=("$version"); fi
+done
+number=0
+for version in "${versions[@]}"; do
     # The compilers in turn: each serves a version, and each version has the core of one.
     compiler=${compilers[$((number % ${#compilers[@]}))]}
     number=$((number + 1))
@@ -35,5 +39,6 @@ for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
     rm -rf "$copy" && mkdir -p "$copy"
     git ls-files -z | tar -c --null -T - | tar -x -C "$copy"
     echo "== Python $version, $compiler"
-    (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" && make test)
+    (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" &&
+        PYTEST_ADDOPTS="--sample $number/${#versions[@]}" make test)
 done

@@ -247,7 +247,7 @@ class Op:
 
     @property
     def fills_with_zeros(self) -> bool:
-        """Whether an operator that moves elements may put zeros where no element of its input goes."""
+        """Return whether an operator that moves elements may put zeros where no element of its input goes."""
         return False
 
     # The rules. A subclass overrides those that it has; `has` tests for one.
