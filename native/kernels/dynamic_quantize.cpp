@@ -104,7 +104,7 @@ private:
     void visit(const std::byte* from, std::byte* to, std::int64_t count, const F& compute) const {
         if (x_step_ == 4 && y_step_ == 1) return compute(reinterpret_cast<const float*>(from), to, count);
         float x[kStridedRun];
-        std::byte y[kStridedRun];
+        std::byte y[kStridedRun]{};
         for (std::int64_t i = 0; i < count; i += kStridedRun) {
             const std::int64_t n = std::min(kStridedRun, count - i);
             for (std::int64_t k = 0; k < n; ++k) x[k] = *reinterpret_cast<const float*>(from + (i + k) * x_step_);
