@@ -21,7 +21,7 @@ import dovetail.cli
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
-from case_runner import CASES  # noqa: E402
+from case_runner import CASES
 
 GROUP = next(value for value in vars(dovetail.cli).values() if isinstance(value, click.Group))
 

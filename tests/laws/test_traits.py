@@ -11,9 +11,11 @@ import pytest
 
 from assertions import assert_same_bits
 from case_laws import hold, law
-from case_runner import CASES, answer, views
+from case_runner import CASES, answer, feeds, model_of, views
 from cases import Case
+from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import DovetailError
+from dovetail.ir.builder import Builder
 from dovetail.ir.evaluate import apply
 from dovetail.ir.op import moves_first_input
 
@@ -81,7 +83,20 @@ def check_rounding_before_or_after(case: Case) -> None:
     assert_same_bits(before, after, "rounded before and after")
 
 
-test_case = hold(check_commutative_inputs, check_moved_elements, check_rounding_before_or_after)
+@law()
+def check_composite_parts(case: Case) -> None:
+    """An operator that the specification composes of others gives the bits of its decomposition."""
+    if not case.op.is_composite:
+        pytest.skip("the operator is not composite")
+    model, arrays = model_of(case), feeds(case)
+    node = model.graph.nodes[-1]
+    results = case.op.decompose(Builder(graph=model.graph), *node.inputs)
+    model.graph.outputs = results if isinstance(results, list) else [results]
+    for part, y in zip(run_row_major(model, arrays).values(), answer(case), strict=True):
+        assert_same_bits(part, y, "decomposition")
+
+
+test_case = hold(check_composite_parts, check_commutative_inputs, check_moved_elements, check_rounding_before_or_after)
 
 
 def test_an_operator_that_commutes_in_all_its_cases_claims_it() -> None:

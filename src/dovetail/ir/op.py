@@ -122,7 +122,7 @@ class Op:
     is_algebraic: ClassVar[bool] = False
     """Whether each element is a sum, product, quotient, power or root of elements of the inputs."""
     rounds_half_once: ClassVar[bool] = True
-    """Whether a half-precision result is that of f32, rounded once; False where elements move, or types have own rounding."""
+    """Whether half precision may be computed in f32 and rounded once; False where elements move, or types have own rounding."""
     decomposes_in_f32: ClassVar[bool] = False
     """Whether the parts of a decomposition of half precision are computed in f32."""
     is_composite: ClassVar[bool] = False
