@@ -97,6 +97,19 @@ TESTS: dict[str, tuple[list[str], str]] = {
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
+_PROOFS = [
+    *_files("laws", "equality", "operand_laws", "traits"),
+    *_files("unit", "equality", "simplify", "fusions"),
+    *_files("reports", "equality_proofs", "simplifications", "optional_inputs", "loop_conditions"),
+]
+_RESHARD = [*_files("unit", "reshard", "reshard_recipe", "chunked_arrays"), *_files("laws", "random_reshard")]
+FOLDERS: dict[str, list[str]] = {
+    **dict.fromkeys(("laws", "compare/prove", "passes/simplification"), _PROOFS),
+    "storage": [*_files("unit", "files", "weights_files", "mapped_weights", "damaged_datasets", "plan_cache"), *_RESHARD],
+    "data/rows": _files("unit", "mapper", "mapper_tables", "mapper_constants", "map_rows", "dataset_numpy", "dataset_npz"),
+    "data/tensors": _RESHARD,
+}
+"""The files of the tests of a folder's modules."""
 _SEQUENCES = ("test_sequences",)
 _SUBGRAPHS = ("test_loops", "test_control_gradients", "test_subgraphs")
 BESIDE: dict[str, tuple[str, ...]] = {
@@ -122,6 +135,8 @@ WAITS = 60
 def tests_of(module: str) -> tuple[list[str], str]:
     if module in TESTS:
         files, words = TESTS[module]
+    elif folder := next((folder for folder in FOLDERS if module.startswith(f"{folder}/")), None):
+        files, words = FOLDERS[folder], "test"
     else:
         shared = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if path.stem.endswith(_SHARED)]
         beside = BESIDE.get(module, ())
@@ -747,7 +762,10 @@ def equivalents() -> dict[tuple[str, str, str, str], str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--paths", nargs="+", type=Path, help="modules of src/dovetail; all of ops and formats/op_mapping.py when left out"
+        "--paths",
+        nargs="+",
+        type=Path,
+        help="modules or folders of src/dovetail; all of ops and formats/op_mapping.py when left out",
     )
     parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
     parser.add_argument("--scope", help="only mutants in this function or class")
@@ -762,9 +780,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     options = parser.parse_args(arguments)
-    paths = [
-        path.resolve() for path in options.paths or [*sorted((PACKAGE / "ops").rglob("*.py")), PACKAGE / "formats/op_mapping.py"]
-    ]
+    given = options.paths or [PACKAGE / "ops", PACKAGE / "formats/op_mapping.py"]
+    paths = [found.resolve() for path in given for found in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
     modules = [str(path.relative_to(PACKAGE)) for path in paths if path.name != "__init__.py"]
     low, _, high = (options.lines or "0-1000000000").partition("-")
     everything = [made for module in modules for made in mutants(module, (PACKAGE / module).read_text())]
