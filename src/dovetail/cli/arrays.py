@@ -250,7 +250,7 @@ def is_foreign_to_files(dtype: DType) -> bool:
     return dtype.numpy.kind == "V" or dtype.numpy.num > 255
 
 
-def savable(given: Any) -> Array:
+def savable(given: Array | list[Array]) -> Array:
     """Convert an array to a type of .npy files: strings to unicode, types that they lack to a wider one with the same values."""
     array: Array = np.asarray(given)
     if array.dtype == object:

@@ -10,6 +10,7 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.ir.graph import Model
 from dovetail.ir.symbolic import symbols
 from dovetail.ir.types import sizes_in
 
@@ -99,7 +100,7 @@ def bench(
     return 0 if agrees else 1
 
 
-def _open_sizes(model: Any) -> list[str]:
+def _open_sizes(model: Model) -> list[str]:
     """Return the names of the open dimensions of the inputs."""
     found = (str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbols(size))
     return list(dict.fromkeys(found))
@@ -107,7 +108,7 @@ def _open_sizes(model: Any) -> list[str]:
 
 def _sizes(
     file: str,
-    model: Any,
+    model: Model,
     peers: Sequence[str],
     threads: int,
     changing: tuple[Sequence[str], Sequence[str]],
@@ -162,7 +163,7 @@ def _sizes_row(row: Any) -> list[str]:
 
 def _throughput(
     file: str,
-    model: Any,
+    model: Model,
     arrays: Mapping[str, Any],
     peers: Sequence[str],
     threads: int,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 from dovetail.errors import EngineError
+
+if TYPE_CHECKING:
+    from dovetail.compare.values.layer_comparison import LayerComparison, ValueRow
+
 
 MAX_ROWS = 40
 """The most rows of the table on stdout without ``--all``."""
@@ -23,7 +27,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
     name = "bytes"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
@@ -151,7 +155,7 @@ def _write(path: str, text: str) -> None:
     narrate(f"wrote {path}")
 
 
-def _say(found: Any, is_all: bool) -> None:
+def _say(found: LayerComparison, is_all: bool) -> None:
     rows = found.rows if is_all else _selection(found)
     columns = ["depth", "value", "operator", "type"]
     for column in found.columns:
@@ -163,7 +167,7 @@ def _say(found: Any, is_all: bool) -> None:
     table(("error over depth", "from 1e-8 (.) to 1 (#)", "first value beyond the tolerance", "not compared"), _summary(found))
 
 
-def _summary(found: Any) -> list[list[Any]]:
+def _summary(found: LayerComparison) -> list[list[Any]]:
     rows = []
     for column in found.columns:
         first = found.first_difference(column.name)
@@ -175,14 +179,14 @@ def _summary(found: Any) -> list[list[Any]]:
     return rows
 
 
-def _selection(found: Any) -> list[Any]:
+def _selection(found: LayerComparison) -> list[Any]:
     """Return the first differing values and outputs, in order, at most MAX_ROWS."""
     differing = [row for row in found.rows if not row.agrees or any(cell.is_missing for cell in row.cells)]
     chosen = {id(row) for row in [*differing[: MAX_ROWS // 2], *[row for row in found.rows if row.is_output][: MAX_ROWS // 2]]}
     return [row for row in found.rows if id(row) in chosen]
 
 
-def _row(row: Any) -> list[Any]:
+def _row(row: ValueRow) -> list[Any]:
     shape = "" if row.shape is None else f"[{', '.join(map(str, row.shape))}]"
     cells: list[Any] = [row.depth, row.value, row.operator, f"{row.dtype}{shape}"]
     for cell in row.cells:

@@ -12,6 +12,7 @@ import click
 from dovetail.cli import options
 from dovetail.cli.output import load, loading, narrate, progress, say_json
 from dovetail.errors import FormatError
+from dovetail.ir.graph import Model
 
 SUFFIXES = (".svg", ".png", ".html")
 MEASURES = ("time", "copied", "error", "difference")
@@ -82,7 +83,7 @@ def draw(
 
 
 def _measure_options(
-    model: Any,
+    model: Model,
     color: str | None,
     path: str | None,
     shapes: tuple[str, ...],
@@ -103,7 +104,7 @@ def _measure_options(
     return {"colors": found, "measure": color, "unit": "s" if color == "time" else "B"}
 
 
-def _difference_options(model: Any, path: str) -> dict[str, Any]:
+def _difference_options(model: Model, path: str) -> dict[str, Any]:
     """Return the options of ``draw_model`` for what differs from the model of another file; say on stderr what is not drawn."""
     from dovetail.compare.diff.model_diff import diff
 

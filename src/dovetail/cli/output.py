@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -21,7 +21,7 @@ PROGRESS_SECONDS = 1.0
 """Work that takes less is not shown."""
 
 
-def say_json(kind: str, **data: Any) -> None:
+def say_json(kind: str, **data: object) -> None:
     """Print one JSON object that names what it is and in which version of its form.
 
     JSON has no NaN and no infinity: they are the texts "nan", "inf" and "-inf", which ``float`` reads.
@@ -29,7 +29,7 @@ def say_json(kind: str, **data: Any) -> None:
     click.echo(json.dumps(_plain({"dovetail": kind, "version": JSON_VERSION, **data}), allow_nan=False))
 
 
-def _plain(item: Any) -> Any:
+def _plain(item: object) -> Any:
     if isinstance(item, dict):
         return {str(name): _plain(each) for name, each in item.items()}
     if isinstance(item, list | tuple):
@@ -112,7 +112,7 @@ LIMIT = click.option(
 )
 
 
-def loading(command: Any) -> Any:
+def loading(command: Callable[..., Any]) -> Any:
     """Add the options of every subcommand that loads a model, ``--strict``, ``--freeze-defaults`` and ``--limit``.
 
     :func:`load` obeys them.

@@ -96,7 +96,7 @@ def _labels(labels: list[str]) -> str:
     return ", ".join(labels[:MAX_LABELS]) + more if labels else "none"
 
 
-def write_json(path: str, data: Any) -> None:
+def write_json(path: str, data: object) -> None:
     """Write JSON data to a file, as a whole or not at all."""
     from dovetail.storage.atomic_write import replace_file
 

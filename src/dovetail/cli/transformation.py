@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class FileOptions:
         return {"opset": self.opset, "external": self.external or None, **container} if is_onnx else container
 
 
-def saving(command: Any) -> Any:
+def saving(command: Callable[..., Any]) -> Any:
     """Add the options ``--opset``, ``--external`` and ``--weights``, which the command gets as ``file_options``."""
 
     @functools.wraps(command)
@@ -80,7 +80,7 @@ def split_pairs(texts: Sequence[str], option: str, *, at_first: bool = False) ->
     return pairs
 
 
-def verifying(command: Any) -> Any:
+def verifying(command: Callable[..., Any]) -> Any:
     """Add the options ``--verify`` and ``--seed``."""
     return _VERIFY(options.seed(command))
 

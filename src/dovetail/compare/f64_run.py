@@ -18,7 +18,7 @@ from dovetail.ir.op import bodies
 NARROW = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
-def wide(item: Any) -> Any:
+def wide(item: object) -> Any:
     """Return an array, or a list of them, with its floats as f64."""
     if isinstance(item, list):
         return [wide(each) for each in item]
@@ -54,7 +54,7 @@ def run_wide_with_magnitude(model: Model, inputs: Mapping[str, Any]) -> tuple[di
         return {value.name: found[id(inner)] for inner, value in zip(graph.outputs, model.outputs, strict=True)}, largest
 
 
-def magnitude_of(item: Any) -> float:
+def magnitude_of(item: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> float:
     """Return the largest finite magnitude of an array of floats; 0 for other values."""
     item = wide(item)
     if not isinstance(item, np.ndarray) or item.dtype != np.float64 or not item.size:
@@ -82,7 +82,7 @@ def _widen(graph: Graph) -> None:
                 y.type = type_of(y.constant)
 
 
-def _attribute(value: Any) -> Any:
+def _attribute(value: object) -> Any:
     return dtypes.f64 if isinstance(value, dtypes.DType) and value.name in ("f32", "f16", "bf16") else wide(value)
 
 

@@ -29,7 +29,7 @@ class Prepared(BackendRep):
         names = [value.name for value in program.model.outputs]
         self._outputs = namedtupledict("Outputs", names)
 
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
         """Run the model, and return the outputs in order (and by name).
 
         ``inputs`` are arrays in order, by name, or a single one. Raises EngineError where they do not fit the model,
@@ -48,7 +48,7 @@ class DovetailBackend(Backend):
     """The ONNX backend of dovetail, on the CPU. The option ``engine`` is that of :func:`dovetail.compile`."""
 
     @classmethod
-    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: object) -> bool:
         """Return whether ``prepare`` accepts the model."""
         try:
             cls.prepare(model, device, **kwargs)
@@ -75,7 +75,7 @@ class DovetailBackend(Backend):
     def run_node(
         cls,
         node: NodeProto,
-        inputs: Any,
+        inputs: Sequence[Any] | Mapping[str, Any],
         device: str = "CPU",
         outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
         **kwargs: Any,
@@ -105,7 +105,7 @@ def _array(item: Any) -> Any:
     return numpy_helper.to_array(item) if isinstance(item, TensorProto) else item
 
 
-def _onnx_dtype(array: Any) -> int:
+def _onnx_dtype(array: np.ndarray[Any, Any]) -> int:
     number = dtypes.dtype(array.dtype).onnx
     assert number is not None
     return number

@@ -18,6 +18,7 @@ import numpy as np
 
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Value
+from dovetail.ir.symbolic.algebra import Atom
 from dovetail.ir.types import Size, Tensor, sizes_in
 
 DEGREE = 3
@@ -214,14 +215,14 @@ def _atoms_within(atoms: Iterable[Any]) -> Iterator[Any]:
             yield from _atoms_within(inner for arg in atom.args for inner in symbolic.atoms(arg))
 
 
-def _period_of(atom: Any) -> int:
+def _period_of(atom: Atom) -> int:
     """Return a number of sizes after which an application grows by the same amount: that of its operands times the divisor."""
     operands = lcm(*(_period_of(inner) for arg in atom.args for inner in symbolic.atoms(arg))) if atom.kind != "symbol" else 1
     divides = atom.kind in ("//", "%") and isinstance(atom.args[1], int)
     return operands * (abs(atom.args[1]) or 1) if divides else operands
 
 
-def _starts_in(atom: Any, name: str) -> Iterator[int]:
+def _starts_in(atom: Atom, name: str) -> Iterator[int]:
     """Yield the sizes from which on a minimum or maximum, or one inside of it, has another operand."""
     if atom.kind == "symbol":
         return

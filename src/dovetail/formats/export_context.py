@@ -183,7 +183,7 @@ class ExportContext:
         type = declared if declared is not None and forget_element_sizes(declared) == value.type else value.type
         return ForeignValue(self.keys[id(value)], declarable_type(type), names, value.doc, metadata)
 
-    def add_attribute_constant(self, node: Node, name: str, value: Any, param: ParamMapping | None = None) -> str | None:
+    def add_attribute_constant(self, node: Node, name: str, value: object, param: ParamMapping | None = None) -> str | None:
         """Add a constant for an attribute value, and return its key; None for None."""
         if value is None:
             return None

@@ -61,7 +61,7 @@ class ImportContext:
             raise RuleError("shape.rank", f"{self.node.kind}: input {index} must have rank {rank}, got rank {len(x.dims)}")
         return x
 
-    def constant_input(self, index: int, annotation: str, default: Any = REQUIRED, conversion: str = "") -> Any:
+    def constant_input(self, index: int, annotation: str, default: object = REQUIRED, conversion: str = "") -> Any:
         """Return an input that must be a constant, as an attribute value."""
         x = self.optional_input(index)
         if x is None:
@@ -89,7 +89,7 @@ class ImportContext:
 
     # Attributes
 
-    def attribute(self, name: str, annotation: str, default: Any = REQUIRED) -> Any:
+    def attribute(self, name: str, annotation: str, default: object = REQUIRED) -> Any:
         """Return a foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
         self._read.add(name)
         if name not in self.node.attributes:
@@ -150,7 +150,7 @@ class ImportContext:
 
     # Other nodes and graphs
 
-    def apply_mapping(self, *inputs: Value | None, **attributes: Any) -> Reading:
+    def apply_mapping(self, *inputs: Value | None, **attributes: object) -> Reading:
         """Import the node by its op mappings, with these inputs and attributes in place of its own."""
         self._read.update(self.node.attributes)
         return self._reader.apply_mappings(replace(self.node, attributes=attributes), list(inputs))

@@ -143,7 +143,7 @@ def _add_constant_input(constants: ImportedConstants, mapping: OpMapping, name: 
         raise FormatError("attribute.value", f"{mapping.kind}: {name} must be a tensor, got {raw!r}") from None
 
 
-def _parse_tensor(mapping: OpMapping, name: str, raw: Any, xs: list[Value | None]) -> tuple[Array, DType]:
+def _parse_tensor(mapping: OpMapping, name: str, raw: object, xs: list[Value | None]) -> tuple[Array, DType]:
     port = next(port for port in mapping.op.signature.inputs if port.name == name)
     if isinstance(raw, str):
         text = raw.strip().removeprefix("[").removesuffix("]")

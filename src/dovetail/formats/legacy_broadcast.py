@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import symbolic
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.types import broadcast
 
 
-def align_second(b: Any, x: Value, y: Value, axis: int | None) -> Value:
+def align_second(b: Builder, x: Value, y: Value, axis: int | None) -> Value:
     """Reshape ``y`` so that it broadcasts to the shape of ``x`` by numpy's rules.
 
     The first axis of ``y`` is aligned with ``axis`` of ``x``; where that is None, the last axes are aligned. ``y``

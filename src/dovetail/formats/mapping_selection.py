@@ -135,12 +135,12 @@ def _check_inputs(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
             export_value(param, op.__dict__.get(param.name), mapping)
 
 
-def _has_less_than_one(x: Any) -> bool:
+def _has_less_than_one(x: Value | None) -> bool:
     data = None if x is None else constant_or_none(x)
     return data is not None and bool((data < 1).any())
 
 
-def _has_other_rank(x: Any, rank: int) -> bool:
+def _has_other_rank(x: Value | None, rank: int) -> bool:
     return x is not None and x.shape is not None and len(x.shape) != rank
 
 
@@ -172,7 +172,7 @@ def _check_runtime_attributes(names: Sequence[str], inputs: Arguments, mapping: 
             raise NoFit(error.message) from None
 
 
-def export_value(param: ParamMapping, value: Any, mapping: OpMapping) -> Any:
+def export_value(param: ParamMapping, value: object, mapping: OpMapping) -> Any:
     """Convert a core attribute value to the foreign one. Raises NoFit where the foreign operator has no such value."""
     if value is None:
         if not param.is_optional:

@@ -6,7 +6,7 @@ import io
 import os
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias
+from typing import BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import FormatError, MissingFileError, UnsupportedError
 
@@ -62,7 +62,7 @@ def resolve_source(source: Source) -> ModelSource:
     return ModelSource(content, file, format)
 
 
-def bytes_of(source: Any) -> bytes:
+def bytes_of(source: object) -> bytes:
     """Return the content of bytes, a binary file object or a message. Raises FormatError [argument.type]."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)

@@ -22,7 +22,7 @@ def captured_keys(attributes: Mapping[str, Any]) -> list[str]:
     return list(keys)
 
 
-def rename_captures(value: Any, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
+def rename_captures(value: object, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
     """Return an attribute value with its subgraphs' outer keys replaced by ``names``.
 
     ``claim`` returns a unique key for each key that a subgraph defines itself.
@@ -34,7 +34,7 @@ def rename_captures(value: Any, names: Mapping[str, str], claim: Callable[[str],
     return value
 
 
-def graphs_in(value: Any) -> Iterator[ForeignGraph]:
+def graphs_in(value: object) -> Iterator[ForeignGraph]:
     """Yield the subgraphs of an attribute value: itself, or the items of a list."""
     for item in value if isinstance(value, list | tuple) else (value,):
         if isinstance(item, ForeignGraph):

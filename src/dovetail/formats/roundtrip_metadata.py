@@ -16,7 +16,7 @@ from dovetail.formats.openvino import rt_info
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import PROPERTY as STATES
-from dovetail.ir.types import Tensor, is_unnamed
+from dovetail.ir.types import Size, Tensor, is_unnamed
 
 PATH = ("dovetail", "onnx")
 PROPERTY = "dovetail.openvino"
@@ -58,7 +58,7 @@ def _describe(value: Value) -> dict[str, Any]:
     return record
 
 
-def _is_named(size: Any) -> bool:
+def _is_named(size: Size) -> bool:
     return not isinstance(size, int) and not is_unnamed(size)
 
 
@@ -123,7 +123,7 @@ def _parse_record(text: str | None) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _string_items(entries: Any) -> dict[str, str]:
+def _string_items(entries: object) -> dict[str, str]:
     return {str(name): text for name, text in entries.items() if isinstance(text, str)} if isinstance(entries, dict) else {}
 
 
@@ -196,7 +196,7 @@ def openvino_metadata_of(model: Model) -> dict[str, Any]:
     return metadata
 
 
-def _are_items(items: Any, depth: int = 0) -> bool:
+def _are_items(items: object, depth: int = 0) -> bool:
     """Tell whether text from a file has the form of rt_info, so that nothing else reaches the writer."""
     if not isinstance(items, list) or depth > rt_info.DEPTH:
         return False

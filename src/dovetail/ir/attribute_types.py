@@ -36,7 +36,7 @@ class AttributeType(NamedTuple):
     convert: Callable[[Any], Any]
 
 
-def _to_bool(value: Any) -> bool:
+def _to_bool(value: object) -> bool:
     if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
         return bool(value)
     raise WrongType
@@ -49,26 +49,26 @@ def _to_int(value: Any) -> int:
         raise WrongType from None
 
 
-def _to_float(value: Any) -> float:
+def _to_float(value: object) -> float:
     if isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool):
         return float(value)
     raise WrongType
 
 
-def _to_str(value: Any) -> str:
+def _to_str(value: object) -> str:
     if isinstance(value, str):
         return str(value)
     raise WrongType
 
 
-def _to_dtype(value: Any) -> DType:
+def _to_dtype(value: object) -> DType:
     if isinstance(value, str | type | np.dtype):
         return dtypes.dtype(value)
     raise WrongType
 
 
 def _instance_of(*classes: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         if isinstance(value, classes):
             return value
         raise WrongType
@@ -127,7 +127,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _union(members: Sequence[AttributeType]) -> AttributeType:
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         for member in members:
             try:
                 return member.convert(value)
@@ -143,7 +143,7 @@ def _union(members: Sequence[AttributeType]) -> AttributeType:
 def _literal(annotation: str) -> AttributeType:
     words = literal_eval(f"({annotation.removeprefix('Literal[').removesuffix(']')},)")
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         if isinstance(value, str) and value in words:
             return str(value)
         raise WrongType
@@ -154,7 +154,7 @@ def _literal(annotation: str) -> AttributeType:
 def _list_of(annotation: str, item: AttributeType) -> AttributeType:
     classes, convert_item = item.classes, item.convert
 
-    def convert(value: Any) -> tuple[Any, ...]:
+    def convert(value: object) -> tuple[Any, ...]:
         if value.__class__ is tuple and classes.issuperset(map(type, value)):
             return value
         return tuple(part if part.__class__ in classes else convert_item(part) for part in _items(value))
@@ -163,7 +163,7 @@ def _list_of(annotation: str, item: AttributeType) -> AttributeType:
 
 
 def _row_of(items: Sequence[AttributeType]) -> AttributeType:
-    def convert(value: Any) -> tuple[Any, ...]:
+    def convert(value: object) -> tuple[Any, ...]:
         parts = _items(value)
         if len(parts) != len(items):
             raise WrongType
@@ -174,7 +174,7 @@ def _row_of(items: Sequence[AttributeType]) -> AttributeType:
     return AttributeType(f"({', '.join(item.text for item in items)})", frozenset(), convert)
 
 
-def _items(value: Any) -> Sequence[Any]:
+def _items(value: object) -> Sequence[Any]:
     if isinstance(value, tuple | list | range):
         return value
     if isinstance(value, np.ndarray) and value.ndim:

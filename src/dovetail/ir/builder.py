@@ -189,7 +189,7 @@ class Builder(OperatorMethods):
         graph.nodes.append(connect(Node(op, xs, outputs, name, self.location)))
         return outputs
 
-    def apply(self, kind: str, /, *inputs: Operand | None, **attributes: Any) -> Any:
+    def apply(self, kind: str, /, *inputs: Operand | None, **attributes: object) -> Any:
         """Write the operator named ``kind``. Returns one output alone, several as a list.
 
         Raises MissingAttributeError [name.unknown] for an unknown name, and RuleError [attribute.unknown],

@@ -188,7 +188,7 @@ def owner_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def _owners_in(item: Any) -> Iterator[np.ndarray[Any, Any]]:
+def _owners_in(item: object) -> Iterator[np.ndarray[Any, Any]]:
     if isinstance(item, np.ndarray):
         yield owner_of(item)
     elif isinstance(item, list):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from dovetail.ir.graph import Graph, Node
 
@@ -75,7 +74,7 @@ def _candidates(node: Node) -> Iterable[list[str]]:
             yield _path_before_last(x.name)
 
 
-def _from_metadata(properties: Any) -> list[str]:
+def _from_metadata(properties: object) -> list[str]:
     if not isinstance(properties, dict):
         return []
     scopes = properties.get(SCOPES)

@@ -145,7 +145,7 @@ class Op:
         onnx: str | tuple[str, ...] = (),
         openvino: str | tuple[str, ...] = (),
         is_registered: bool = True,
-        **rest: Any,
+        **rest: object,
     ) -> None:
         # Operators that only the engine writes are not registered: they have no builder method and no op mapping.
         super().__init_subclass__(**rest)
@@ -225,7 +225,7 @@ class Op:
     def validate(self) -> None:
         """Raise RuleError where the attributes contradict the specification, whatever the inputs are."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; use .with_({name}=...)")
 
     def with_(self, **changes: object) -> Op:

@@ -227,7 +227,7 @@ def _param_names(op: type[Op]) -> set[str]:
 # Values: strings or typed foreign values to core attributes, by the attribute's annotation.
 
 
-def _integer(raw: Any) -> int:
+def _integer(raw: object) -> int:
     if raw.__class__ is int and raw in _INT64:
         return raw
     if isinstance(raw, str):
@@ -240,7 +240,7 @@ def _integer(raw: Any) -> int:
     return int(raw)
 
 
-def _float(raw: Any) -> float:
+def _float(raw: object) -> float:
     if isinstance(raw, str):
         return float(raw)
     if isinstance(raw, bool) or not isinstance(raw, int | float | np.floating | np.integer):
@@ -248,7 +248,7 @@ def _float(raw: Any) -> float:
     return float(raw)
 
 
-def _boolean(raw: Any) -> bool:
+def _boolean(raw: object) -> bool:
     if isinstance(raw, str):
         # OpenVINO reads and writes true/false; older tools wrote 1/0 and True/False.
         value = {"true": True, "false": False, "1": True, "0": False}.get(raw.strip().lower())
@@ -260,13 +260,13 @@ def _boolean(raw: Any) -> bool:
     raise ValueError
 
 
-def _string(raw: Any) -> str:
+def _string(raw: object) -> str:
     if not isinstance(raw, str):
         raise ValueError
     return raw
 
 
-def _dtype(raw: Any) -> DType:
+def _dtype(raw: object) -> DType:
     if isinstance(raw, DType):
         return raw
     dtype = dtypes._BY_NAME.get(raw) if isinstance(raw, str) else dtypes.BY_ONNX.get(_integer(raw))
@@ -324,7 +324,7 @@ def refuse_strings(annotation: str, raws: Iterable[object]) -> None:
                 raise ValueError
 
 
-def coerce(annotation: str, raw: Any) -> Any:
+def coerce(annotation: str, raw: object) -> Any:
     """Convert a foreign value to the attribute type ``annotation``. Raises ValueError where it does not fit."""
     bare = annotation.removesuffix(" | None")
     if raw is None and bare != annotation:
@@ -342,7 +342,7 @@ def field_of(op: type[Op], name: str) -> Field | None:
     return op.fields_by_name.get(name)
 
 
-def import_value(param: ParamMapping, raw: Any) -> Any:
+def import_value(param: ParamMapping, raw: object) -> Any:
     """Apply the conversion of ``param`` to a foreign attribute value. Raises ValueError."""
     if not param.conversion:
         return raw

@@ -45,7 +45,7 @@ class Registry(dict[str, Class]):
         importlib.import_module(module)
         return super().__getitem__(name)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         try:
             return self[name]
         except KeyError:

@@ -25,7 +25,7 @@ def map_sizes(type: Type, function: Callable[[Size], Size]) -> Type:
     return Tensor(type.dtype, sizes)
 
 
-def map_elements(elements: Any, function: Callable[[Size], Size]) -> Any:
+def map_elements(elements: np.ndarray[Any, Any] | None, function: Callable[[Size], Size]) -> Any:
     """Return a shape value with ``function`` applied to every element; plain integers and None stay."""
     if elements is None or np.asarray(elements).dtype != object:
         return elements

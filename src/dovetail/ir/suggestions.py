@@ -94,7 +94,7 @@ def check_keywords(item: F) -> F:
         return item
 
     @wraps(item)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         try:
             return item(*arguments, **options)
         except TypeError as error:

@@ -176,7 +176,7 @@ def dims_of(type: Type) -> Shape:
     return shape
 
 
-def axes_of(axes: Any) -> list[int]:
+def axes_of(axes: int | Iterable[int]) -> list[int]:
     """Return one axis, a sequence or an array of axes as a list of integers."""
     return [int(axis) for axis in np.atleast_1d(np.asarray(axes)).tolist()]
 

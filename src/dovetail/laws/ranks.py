@@ -14,7 +14,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_op, remove_dead, rename
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.op import bodies
+from dovetail.ir.op import Op, bodies
 from dovetail.ir.types import Tensor, Type
 from dovetail.ops.control_flow.if_op import If, known_branch
 from dovetail.ops.tensor.reshape import Reshape
@@ -138,7 +138,7 @@ class _Specializer:
         changes = {name: self.body(body, [(x.type, x.value) for x in body.inputs]) for name, body in open_bodies}
         self._add(b, node, op.with_(**changes) if changes else op, xs, env)
 
-    def _add(self, b: Builder, node: Node, op: Any, xs: Sequence[Value | None], env: dict[int, Value]) -> None:
+    def _add(self, b: Builder, node: Node, op: Op, xs: Sequence[Value | None], env: dict[int, Value]) -> None:
         if (fault := getattr(op, "fault", None)) is not None:
             raise fault
         self.nodes_left -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -153,7 +153,7 @@ def output_of(argument: Node | Output) -> Output:
     return Output(argument, 0)
 
 
-def check_integers(numbers: Any, subject: str) -> tuple[int, ...]:
+def check_integers(numbers: Iterable[object], subject: str) -> tuple[int, ...]:
     """Check and return integers of 64 bits. Raises RuleError [argument.type]."""
     integers = []
     for number in numbers:
@@ -199,7 +199,7 @@ class Parameter(Node):
 class Constant(Node):
     """A tensor of ``shape`` from ``data`` in row-major order; a single element fills it. The data is copied."""
 
-    def __init__(self, dtype: Any, shape: Sizes, data: Any) -> None:
+    def __init__(self, dtype: Any, shape: Sizes, data: object) -> None:
         self.dtype = dtypes.dtype(dtype)
         sizes = check_integers(shape, "a size")
         if any(size < 0 for size in sizes):
@@ -231,7 +231,7 @@ class Constant(Node):
         return b.constant(self.data, self.dtype)
 
 
-def in_order(roots: Sequence[Node], is_done: Any) -> list[Node]:
+def in_order(roots: Sequence[Node], is_done: Callable[[Node], bool]) -> list[Node]:
     """Yield the nodes that ``roots`` need in topological order."""
     order: list[Node] = []
     state: dict[int, bool] = {}

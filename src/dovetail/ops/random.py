@@ -57,7 +57,7 @@ def _read_shape(shape: View) -> Any:
     return tuple(size if is_size(size) else None for size in sizes)
 
 
-def _check_bounds(*bounds: Any) -> None:
+def _check_bounds(*bounds: View) -> None:
     for x in bounds:
         if x.shape is not None and any(symbolic.equal(size, 1) is False for size in x.shape):
             raise RuleError("shape.single", f"bounds must be scalars, got shape {list(x.shape)}")

@@ -15,7 +15,7 @@ from dovetail.ir.evaluate import apply, type_of
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
 from dovetail.ir.signature import Signature, parse_signature
-from dovetail.ir.types import Bounded, Shape, Tensor, Type, Unknown, View
+from dovetail.ir.types import Bounded, Shape, Size, Tensor, Type, Unknown, View
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Choice(NamedTuple):
 class _InnerSignature:
     """The signature of an instance: that of the inner operator, and a host input for each of ``names``."""
 
-    def __get__(self, instance: Any, owner: type[Op]) -> Signature:
+    def __get__(self, instance: RuntimeAttributes | None, owner: type[Op]) -> Signature:
         if instance is None:
             return parse_signature(owner.sig)
         key = type(instance.op), instance.names
@@ -300,12 +300,12 @@ _NO_FORM = 2**31 - 1
 """Number for combinations that break a rule: an index out of range for Gather."""
 
 
-def _is_possible(element: Any, axis: int, rank: int) -> bool:
+def _is_possible(element: Size | None, axis: int, rank: int) -> bool:
     """Test whether an element of a shape value may be this axis, counted from either end."""
     return element is None or any(symbolic.equal(element, number) is not False for number in (axis, axis - rank))
 
 
-def _select_form(b: Builder, index: Any, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
+def _select_form(b: Builder, index: Value, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
     """Write the outputs of the form with the number ``index``, in [first, stop), by binary search with If."""
     middle = max((first + stop) // 2, first + 1)
     branches = [_branch(forms, own, index, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
@@ -322,7 +322,7 @@ def _select_form(b: Builder, index: Any, forms: list[Op], own: list[Any], first:
     return list(results)
 
 
-def _branch(forms: list[Op], own: list[Any], position: Any, first: int, stop: int) -> Graph:
+def _branch(forms: list[Op], own: list[Any], position: Value, first: int, stop: int) -> Graph:
     b = Builder(f"forms_{first}_{stop}")
     number = b.input_of("number", position.type)
     inputs = [None if x is None else b.input_of(f"x{index}", x.type) for index, x in enumerate(own)]

@@ -30,7 +30,7 @@ def elements_of(x: View | None) -> list[Any] | None:
     return [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(x.value).tolist()]
 
 
-def elements_over_sizes(value: Any) -> tuple[Size, ...] | None:
+def elements_over_sizes(value: np.ndarray[Any, Any]) -> tuple[Size, ...] | None:
     """Return integers as expressions over sizes alone; None where one depends on elements of a tensor.
 
     An element of a tensor may have any value of its type, and sums of elements wrap around; sizes are assumed to fit.

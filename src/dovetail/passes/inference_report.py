@@ -196,7 +196,7 @@ def annotate(model: Model) -> Model:
     return new
 
 
-def _array_text(array: Any) -> str:
+def _array_text(array: np.ndarray[Any, Any]) -> str:
     """Return an array of integers and expressions as nested lists."""
     items = np.asarray(array, dtype=object)
     return str(items.item()) if items.ndim == 0 else f"[{', '.join(_array_text(item) for item in items)}]"

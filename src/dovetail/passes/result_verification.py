@@ -128,7 +128,7 @@ def _sizes_of(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _contradiction(value: Value, array: Any, sizes: Mapping[str, int]) -> str:
+def _contradiction(value: Value, array: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> str:
     """Return how the result of a run contradicts an inferred type; empty where it does not."""
     assert isinstance(value.type, Tensor)
     shape = value.type.shape

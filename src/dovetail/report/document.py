@@ -7,7 +7,6 @@ from base64 import b64encode
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 from dovetail.errors import printable
 
@@ -38,12 +37,12 @@ def script_source(name: str) -> str:
     return files("dovetail.report").joinpath(f"{name}.js").read_text(encoding="utf-8")
 
 
-def text_of(item: Any) -> str:
+def text_of(item: object) -> str:
     """Return an item as the text of an element or attribute, with controls and markup escaped."""
     return escape(printable(str(item)))
 
 
-def json_of(data: Any, *, is_ascii: bool = True) -> str:
+def json_of(data: object, *, is_ascii: bool = True) -> str:
     """Return JSON for an element of the page. Characters that end a script or begin markup are escaped.
 
     ``is_ascii``: all characters beyond ASCII are escaped too.

@@ -99,7 +99,7 @@ def _kind(column: str) -> str:
     return ' class="number"' if column.startswith("#") else ""
 
 
-def _cell(item: Any) -> str:
+def _cell(item: object) -> str:
     if isinstance(item, Bar):
         return f'<svg class="bar" width="{(item.share or 0) * 120:.1f}" height="9"></svg> {percent(item.share)}'
     if isinstance(item, Indented):

@@ -134,7 +134,7 @@ def _array(item: Any) -> Array:
     return array
 
 
-def _import_dlpack(item: Any) -> Array:
+def _import_dlpack(item: object) -> Array:
     if not hasattr(item, "__dlpack__") or isinstance(item, np.ma.MaskedArray):
         raise EngineError("array.library", f"an array must be numpy's or support DLPack, got {type(item).__name__}")
     try:

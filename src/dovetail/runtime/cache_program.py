@@ -106,7 +106,7 @@ class CacheProgram(LoadedProgram):
             initial[cache.input] = zeros_of(value, [int(size) for size in shape])
         return initial
 
-    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         return self._extend(inputs, out, set(), {})
 
     def _extend(self, inputs: Any, out: Mapping[str, Any] | None, given: set[str], kept: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import EngineError
@@ -18,7 +18,7 @@ class InterpretedProgram(LoadedProgram):
     def __init__(self, model: Model) -> None:
         super().__init__(model, "interpreter", {})
 
-    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         from dovetail.ir.inputs_outputs import copy_shared_outputs
         from dovetail.runtime.interpreter.interpret import interpret
 

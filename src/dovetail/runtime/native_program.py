@@ -75,7 +75,7 @@ class NativeProgram(LoadedProgram):
         """The pool of the core for results; None without a core."""
         return None if self._engine is None else self._engine.output_pool
 
-    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         assert self._engine is not None
         return self._engine(inputs, out)
 
@@ -104,7 +104,7 @@ class _Stream:
         self._engine = engine
         self._call_fast = fast_call_of(engine)
 
-    def __call__(self, item: Any) -> Results:
+    def __call__(self, item: object) -> Results:
         program = self._program
         if program._is_closed:
             return program(item)

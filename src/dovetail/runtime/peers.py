@@ -164,7 +164,7 @@ def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
     return found
 
 
-def _is_numpy_type(array: Any) -> bool:
+def _is_numpy_type(array: object) -> bool:
     kind = np.asarray(array).dtype
     return kind.kind != "V" and kind.num <= LAST_OF_NUMPY
 
@@ -216,7 +216,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         check_port_names(compiled.inputs, inputs_, model)
         check_port_names(compiled.outputs, outputs, model)
 
-    def tensor(array: Any) -> Any:
+    def tensor(array: np.ndarray[Any, Any]) -> Any:
         array = np.asarray(array, order="C")
         if _is_numpy_type(array):
             return openvino.Tensor(array, shared_memory=array.flags.writeable)

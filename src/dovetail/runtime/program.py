@@ -18,6 +18,7 @@ from dovetail.ir.results import Results
 # What a program from the cache of plans does not need is imported in functions, for its start-up time.
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model, Value
+    from dovetail.ir.op import Op
     from dovetail.ir.state import State
     from dovetail.runtime.interpreter.session import Session
     from dovetail.runtime.streams import CallTime
@@ -263,7 +264,7 @@ class LoadedProgram(Program):
         return self._source is not None
 
     @abstractmethod
-    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the outputs for inputs by name or in order, written into the arrays of ``out``."""
 
     def _compile_like(self, model: Model) -> Program:
@@ -373,7 +374,7 @@ def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
     )
 
 
-def _has_subgraphs(op: Any) -> bool:
+def _has_subgraphs(op: Op) -> bool:
     from dovetail.ir.op import bodies
 
     return next(iter(bodies(op)), None) is not None

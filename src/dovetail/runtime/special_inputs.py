@@ -60,7 +60,7 @@ def empty_inputs(model: Model, sizes: Mapping[str, int] | None = None, seed: int
     return None
 
 
-def _with_special_floats(array: Any, dtype: DType, kind: str, generator: np.random.Generator) -> Any:
+def _with_special_floats(array: np.ndarray[Any, Any], dtype: DType, kind: str, generator: np.random.Generator) -> Any:
     import ml_dtypes
 
     wide = array.astype(np.float64)
@@ -80,7 +80,7 @@ def _extreme_integers(dtype: DType) -> list[Any]:
     return [low, high, *rounded, low + 1, high - 1]
 
 
-def _with_special(array: Any, special: list[Any], generator: np.random.Generator) -> Any:
+def _with_special(array: np.ndarray[Any, Any], special: list[Any], generator: np.random.Generator) -> Any:
     """Write ``special`` values, in turn, to some elements of ``array``."""
     flat = array.reshape(-1)
     first = int(generator.integers(len(special)))

@@ -11,11 +11,11 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import PureWindowsPath
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,7 +244,7 @@ class Folder:
         except (OSError, ValueError) as error:
             raise unreadable(error, name, self.file) from None
 
-    def _refuse_unless(self, is_right: Any, name: str, expected_kind: str) -> None:
+    def _refuse_unless(self, is_right: Callable[..., bool], name: str, expected_kind: str) -> None:
         info = self.look(name)
         if info is None:
             raise FormatError("path.missing", f"{self.path!r} has no file {name!r}", file=self.file)

@@ -92,7 +92,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def map_of(array: Any) -> mmap.mmap | None:
+def map_of(array: object) -> mmap.mmap | None:
     """Return the map that an array is a view of; None for any other memory."""
     while isinstance(array, np.ndarray | memoryview):
         array = array.base if isinstance(array, np.ndarray) else array.obj

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class ArrayHeader(NamedTuple):
         return self.offset + self.rows * self.row_bytes
 
 
-def read_npy_header(stream: Any, file: str) -> ArrayHeader:
+def read_npy_header(stream: IO[bytes], file: str) -> ArrayHeader:
     """Read the header at the position of ``stream``. Raises FormatError [array.file], [file.size]."""
     try:
         version = np.lib.format.read_magic(stream)

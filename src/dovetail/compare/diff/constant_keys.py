@@ -105,7 +105,7 @@ def op_key(op: Op) -> tuple[Hashable, ...]:
     return type(op).__name__, *((name, attribute_key(value)) for name, value in op.__dict__.items())
 
 
-def attribute_key(value: Any) -> Hashable:
+def attribute_key(value: object) -> Hashable:
     """Return the key of an attribute; subgraphs are compared on their own and have none."""
     if isinstance(value, Graph):
         return "graph"

@@ -15,7 +15,7 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
 from dovetail.ir.op import bodies, host_inputs
-from dovetail.ir.types import Tensor
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.constant import Constant
 from dovetail.runtime.interpreter.interpret import interpret
 from dovetail.runtime.random_inputs import random_inputs
@@ -92,7 +92,7 @@ def part_of(model: Model, nodes: Sequence[Node], records: ShapeRecords | None) -
     return part
 
 
-def _fix(graph: Graph, value: Value, array: Any) -> None:
+def _fix(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> None:
     """Replace an input of a graph by a constant."""
     if not value.uses or any(y is value for y in graph.outputs):
         return
@@ -182,13 +182,13 @@ def with_input_size(model: Model, index: int, axis: int, new: int) -> Model:
     return _infer(smaller)
 
 
-def _cut_type(type: Any, old: int, new: int) -> Any:
+def _cut_type(type: Type, old: int, new: int) -> Any:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     return Tensor(type.dtype, tuple(new if size == old else size for size in type.shape))
 
 
-def _set_data(node: Node, data: Any) -> None:
+def _set_data(node: Node, data: np.ndarray[Any, Any]) -> None:
     assert isinstance(node.op, Constant)
     array = np.array(data, order="C")
     array.flags.writeable = False
@@ -216,7 +216,7 @@ def weights_of(model: Model) -> list[str]:
     return [value.name for value in sorted(found, key=lambda value: -np.asarray(value.constant).size)]
 
 
-def _is_varied(data: Any) -> bool:
+def _is_varied(data: np.ndarray[Any, Any]) -> bool:
     return bool(data.size) and not bool(np.all(data == data.reshape(-1)[0]) and float(data.reshape(-1)[0]) in (0.0, 1.0))
 
 

@@ -46,7 +46,7 @@ def missing(why: str) -> Deviation:
 
 
 def deviation_of(
-    first: Any, second: Any, tolerance: float | None = None, *, types_may_differ: bool = False, minimum: float = 0.0
+    first: object, second: object, tolerance: float | None = None, *, types_may_differ: bool = False, minimum: float = 0.0
 ) -> Deviation:
     """Compare a value with its reference ``first``; sequences and maps element by element, of which the worst is returned.
 
@@ -89,7 +89,7 @@ def _is_quantized(dtype: DType) -> bool:
     return dtype.is_integer and dtype.bits <= QUANTIZED_BITS
 
 
-def _compare_lists(first: Any, second: Any, tolerance: float | None, types_may_differ: bool, minimum: float) -> Deviation:
+def _compare_lists(first: object, second: object, tolerance: float | None, types_may_differ: bool, minimum: float) -> Deviation:
     if first is None and second is None:
         return Deviation(0.0, 0.0, None, True)
     ones, others = flatten_outputs({"": first}), flatten_outputs({"": second})

@@ -206,7 +206,7 @@ def static_bytes(value: Value) -> int | None:
     return prod(int(size) for size in type.shape) * type.dtype.numpy.itemsize
 
 
-def cast_to(value: Value, array: Any) -> Any:
+def cast_to(value: Value, array: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> Any:
     """Return an array in the element type of a value, where that is known and another, and with its axes of size 1."""
     if not isinstance(value.type, Tensor) or value.type.dtype is None or not isinstance(array, np.ndarray):
         return array
@@ -221,18 +221,18 @@ def cast_to(value: Value, array: Any) -> Any:
         return array.astype(wanted)
 
 
-def _fix_type(value: Value, array: Any) -> None:
+def _fix_type(value: Value, array: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> None:
     if isinstance(value.type, Tensor) and isinstance(array, np.ndarray):
         value.type = Tensor(value.type.dtype, tuple(map(int, array.shape)))
 
 
-def _is_shape_value(value: Value, array: Any) -> bool:
+def _is_shape_value(value: Value, array: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> bool:
     """Return whether the elements follow from sizes alone, which are fixed."""
     known = value._value
     return isinstance(array, np.ndarray) and known is not None and all(isinstance(item, int) for item in np.ravel(known).tolist())
 
 
-def _fix_input(graph: Graph, value: Value, array: Any) -> None:
+def _fix_input(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> None:
     """Turn an input of a part into a Constant."""
     assert isinstance(value.type, Tensor) and value.type.dtype is not None
     dtype = value.type.dtype

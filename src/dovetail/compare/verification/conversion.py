@@ -147,7 +147,7 @@ def _random_row(name: str, first: Any, second: Any) -> Difference:
     return replace(row, absolute=np.nan, relative=np.nan, agrees=False, why=row.why or NOT_COMPARED)
 
 
-def _integer_distance(x: Any, y: Any) -> float:
+def _integer_distance(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
     return float(max((abs(int(a) - int(b)) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)), default=0))
 
 

@@ -95,7 +95,7 @@ class BatchRun:
                 groups.setdefault(tuple(data[row].shape for data in self._lists), []).append(row)
             yield from groups.values()
 
-    def _run_batch(self, batch: Any, results: Mapping[str, _Output]) -> None:
+    def _run_batch(self, batch: slice | list[int], results: Mapping[str, _Output]) -> None:
         count = batch.stop - batch.start if isinstance(batch, slice) else len(batch)
         try:
             outputs = self._call(batch, count, results)
@@ -114,7 +114,7 @@ class BatchRun:
         for name, result in results.items():
             result.store(batch, count, outputs[name])
 
-    def _call(self, batch: Any, count: int, results: Mapping[str, _Output]) -> Mapping[str, Any]:
+    def _call(self, batch: slice | list[int], count: int, results: Mapping[str, _Output]) -> Mapping[str, Any]:
         inputs = {name: _rows_of(data, batch) for name, data in self._rows.items()}
         size = self._size if self._is_filled else count
         if size > count:
@@ -145,7 +145,7 @@ class BatchRun:
                 raise EngineError("batch.axis", f"output {name!r} must have {size} rows, got {shape}; {OUTPUT_REMEDY}")
 
 
-def _part(batch: Any, half: slice) -> Any:
+def _part(batch: slice | list[int], half: slice) -> Any:
     rows = range(batch.start, batch.stop)[half] if isinstance(batch, slice) else batch[half]
     return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
 
@@ -175,7 +175,7 @@ class _Output:
         self._rows: list[np.ndarray[Any, Any]] = []
         self._numbers: list[np.ndarray[Any, Any]] = []
 
-    def store(self, batch: Any, count: int, result: np.ndarray[Any, Any]) -> None:
+    def store(self, batch: slice | list[int], count: int, result: np.ndarray[Any, Any]) -> None:
         """Store the first ``count`` rows of a result, unless they were written in place."""
         if self.memory is None and not self._rows and isinstance(batch, slice) and self._port.dtype != "string":
             self.memory = np.empty((self._count, *result.shape[1:]), result.dtype)
@@ -187,7 +187,7 @@ class _Output:
         elif not isinstance(batch, slice) or result.ctypes.data != self.memory[batch].ctypes.data:
             self.memory[batch] = result[:count]
 
-    def _collect(self, batch: Any, result: np.ndarray[Any, Any]) -> None:
+    def _collect(self, batch: slice | list[int], result: np.ndarray[Any, Any]) -> None:
         """Go over to rows of different shapes: those before ``batch`` are stored. Raises EngineError [batch.axis]."""
         assert self.memory is not None
         if self._port.sizes is not None:

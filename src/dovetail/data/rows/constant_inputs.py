@@ -31,7 +31,7 @@ def fit_constants(values: Mapping[str, Any], model: Model, cast: bool) -> Consta
     return Constants(arrays)
 
 
-def _fit_constant(item: Any, value: Value, cast: bool) -> np.ndarray[Any, Any]:
+def _fit_constant(item: object, value: Value, cast: bool) -> np.ndarray[Any, Any]:
     if not isinstance(value.type, Tensor) or value.type.dtype is None:
         raise EngineError("batch.constant", f"constant {value.name!r} must be a tensor of a known type, got {value.type}")
     shape = None if value.shape is None else tuple(size if isinstance(size, int) else str(size) for size in value.shape)
@@ -46,7 +46,7 @@ def _fit_constant(item: Any, value: Value, cast: bool) -> np.ndarray[Any, Any]:
     return np.array(array, order="C")
 
 
-def _kind_of(item: Any) -> str:
+def _kind_of(item: object) -> str:
     if isinstance(item, np.ndarray) and item.ndim:
         return f"{item.dtype}{list(item.shape)}"
     text = repr(item)

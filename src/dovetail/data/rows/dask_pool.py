@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
@@ -95,7 +95,7 @@ class DaskPool:
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         self._submit(str(worker), call, _call, (self._job.token, *call))
 
-    def _submit(self, worker: str, call: tuple[Any, ...], function: Any, arguments: tuple[Any, ...]) -> None:
+    def _submit(self, worker: str, call: tuple[Any, ...], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         assert self._client is not None
         future = self._client.submit(
             function, *arguments, workers=[worker], allow_other_workers=False, pure=False, retries=0, priority=_priority(call)

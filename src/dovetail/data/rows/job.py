@@ -174,7 +174,7 @@ def read_record(folder: str, *, for_removal: bool = False) -> dict[str, Any] | N
     return dict(record)
 
 
-def _is_record(record: Any) -> bool:
+def _is_record(record: object) -> bool:
     if not isinstance(record, dict) or record.get("version") != JOB_VERSION or not isinstance(record.get("options"), dict):
         return False
     sizes = [record.get(name) for name in ("rows", "part_rows", "block_rows")]

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, BinaryIO, ClassVar
+from typing import IO, Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,7 +254,7 @@ class _NpzReader:
         return values.T
 
 
-def _skip(stream: Any, count: int) -> None:
+def _skip(stream: IO[bytes], count: int) -> None:
     while count > 0:
         data = stream.read(min(count, _SKIPPED))
         if not data:
@@ -262,7 +262,7 @@ def _skip(stream: Any, count: int) -> None:
         count -= len(data)
 
 
-def _fill(stream: Any, values: NDArray[Any]) -> None:
+def _fill(stream: IO[bytes], values: NDArray[Any]) -> None:
     if not prod(values.shape) or not values.dtype.itemsize:
         return
     remaining: memoryview = values.reshape(-1).view(np.uint8).data

@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, BinaryIO, ClassVar
+from typing import IO, Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,7 +195,7 @@ def plain_array(name: str, values: RowValues) -> NDArray[Any]:
     return array
 
 
-def write_array(stream: Any, values: NDArray[Any]) -> None:
+def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
     """Write a .npy file. numpy.save writes past ``stream`` with C's stdio, and its error has no reason, such as a full disk."""
     plain = np.ascontiguousarray(values)
     np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(plain))

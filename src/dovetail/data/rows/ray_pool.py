@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Hashable
 from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 from dovetail.data.rows.job import Job
@@ -80,7 +81,7 @@ class RayPool:
             raise EngineError("job.worker", message)
         return events
 
-    def _event_of(self, reference: Any) -> list[Event]:
+    def _event_of(self, reference: object) -> list[Event]:
         worker, call = self._calls.pop(reference)
         try:
             result = self._ray.get(reference)
@@ -118,11 +119,11 @@ class _Worker:
     def __init__(self, job: Job) -> None:
         self._runner = PartRunner(job)
 
-    def call(self, method: str, *arguments: Any) -> Any:
+    def call(self, method: str, *arguments: object) -> Any:
         return call_runner(self._runner, method, *arguments)
 
 
-def _connect(ray: Any, address: str | None, processors: int) -> None:
+def _connect(ray: ModuleType, address: str | None, processors: int) -> None:
     """Join the cluster at ``address``, or start one on this host, without a dashboard and without usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

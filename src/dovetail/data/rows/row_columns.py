@@ -54,7 +54,7 @@ def fit_columns(
     return rows, [RowFault(row, fault.code, fault.message) for row, fault in sorted(faults.items())]
 
 
-def fit_column(data: Any, port: RowPort, name: str, count: int, cast: bool) -> tuple[Rows, RowFaults]:
+def fit_column(data: object, port: RowPort, name: str, count: int, cast: bool) -> tuple[Rows, RowFaults]:
     """Return the rows of a column for the input ``port``, and the faults of rows by number."""
     column = _as_column(data, name, count)
     if count == 0:
@@ -69,7 +69,7 @@ def fit_column(data: Any, port: RowPort, name: str, count: int, cast: bool) -> t
     return _fit_array(column, port, name, cast, faults)
 
 
-def _as_column(data: Any, name: str, count: int) -> Any:
+def _as_column(data: object, name: str, count: int) -> Any:
     if not isinstance(data, np.ndarray | list):
         data = list(data) if isinstance(data, tuple) else np.asarray(data)
     length = len(data) if isinstance(data, list) or data.ndim else None
@@ -133,7 +133,7 @@ def refuse_type(kind: RowType, port: RowPort, name: str) -> None:
         raise EngineError("batch.shape", f"column {name!r} must have rows of {port}, got rows of {kind.axes} axes")
 
 
-def fit_row(item: Any, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:
+def fit_row(item: object, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:
     """Return one row in the shape and type of ``port``. Raises UnfitRow."""
     if isinstance(item, UnfitRow):
         raise item
@@ -186,7 +186,7 @@ def _nested_row(row: np.ndarray[Any, Any], port: RowPort, name: str) -> np.ndarr
     return nested
 
 
-def _lists_of(item: Any) -> Any:
+def _lists_of(item: object) -> Any:
     if isinstance(item, np.ndarray) and item.dtype.hasobject:
         if item.ndim == 0:
             return item[()]

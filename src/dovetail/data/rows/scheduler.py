@@ -95,7 +95,7 @@ class Scheduler:
     _failed_starts: int = 0
     """Workers that were lost before they started, since the last one that did."""
 
-    def first_call(self, *call: Any) -> Any:
+    def first_call(self, *call: object) -> Any:
         """Return the result of a call on the first worker that starts; a lost worker is tried ATTEMPTS times."""
         losses = 0
         asked: Hashable | None = None

@@ -17,7 +17,7 @@ RowFunction = Callable[[Mapping[str, Any], int], dict[str, np.ndarray[Any, Any]]
 """A function of columns and a number of rows, which returns one array for each output."""
 
 
-def map_table(run: RowFunction, rows: Any, signature: RowSignature, columns: Mapping[str, str], keep: Sequence[str]) -> Any:
+def map_table(run: RowFunction, rows: object, signature: RowSignature, columns: Mapping[str, str], keep: Sequence[str]) -> Any:
     """Return ``run`` of a table as a table of the same kind: the columns ``keep``, and one for each output.
 
     Raises EngineError [batch.table] for anything that is no table, [batch.column] where a column of ``keep`` is absent.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from types import ModuleType
 
 from dovetail.ir.host.threads import thread_count
 
@@ -32,7 +32,7 @@ def _task_cores() -> int | None:
     return 1 if processes is not None and processes.parent_process() is not None else None
 
 
-def _ray_cores(ray: Any) -> int | None:
+def _ray_cores(ray: ModuleType) -> int | None:
     try:
         worker = ray._private.worker.global_worker
         if not worker.connected or worker.mode != ray.WORKER_MODE:
@@ -42,7 +42,7 @@ def _ray_cores(ray: Any) -> int | None:
         return None
 
 
-def _dask_cores(distributed: Any) -> int | None:
+def _dask_cores(distributed: ModuleType) -> int | None:
     try:
         distributed.get_worker()
     except (AttributeError, ValueError):
@@ -50,7 +50,7 @@ def _dask_cores(distributed: Any) -> int | None:
     return 1
 
 
-def _spark_cores(pyspark: Any) -> int | None:
+def _spark_cores(pyspark: ModuleType) -> int | None:
     try:
         context = pyspark.TaskContext.get()
         return None if context is None else max(1, context.cpus())

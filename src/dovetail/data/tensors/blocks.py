@@ -150,7 +150,7 @@ class _Composer:
         assert value is not None
         return self.blocks[id(value)]
 
-    def _move(self, node: Node, y: Value, windows: Sequence[Window], fill: Any) -> list[Block]:
+    def _move(self, node: Node, y: Value, windows: Sequence[Window], fill: float | None) -> list[Block]:
         count = prod(static(y.shape))
         blocks: list[Block] = []
         if fill is not None and count:

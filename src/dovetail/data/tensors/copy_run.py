@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from dovetail.data.tensors.blocks import Scratch, TensorBlocks, row_major
 from dovetail.data.tensors.copy_tasks import Budget, Task, tasks_of
@@ -56,7 +56,7 @@ class CopyRun:
         self._streams.close()
         self._workers.clear()
 
-    def _resolve(self, source: Any) -> StoredTensor:
+    def _resolve(self, source: StoredTensor | Scratch) -> StoredTensor:
         return self._scratch[source] if isinstance(source, Scratch) else source
 
     def write_scratch(self, scratch: Scratch, tensor: TensorBlocks) -> None:

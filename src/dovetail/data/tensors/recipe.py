@@ -136,7 +136,7 @@ def _rows(data: Mapping[str, Any], key: str) -> Sequence[Any]:
     return rows
 
 
-def _fusion_of(row: Any, keys: tuple[str, ...]) -> TensorFusion:
+def _fusion_of(row: object, keys: tuple[str, ...]) -> TensorFusion:
     """Check a row of fuse or unfuse; ``keys`` names the whole, the parts, the axis, and the sizes."""
     title = f"{'un' * (len(keys) > 3)}fuse"
     if not isinstance(row, Mapping) or row.keys() != set(keys):
@@ -292,7 +292,7 @@ class _RecipeGraph:
         self._matched |= {pattern for pattern in table if fnmatchcase(name, pattern)}
         return None if pattern is None else table[pattern]
 
-    def _add(self, rows: dict[str, Any], name: str, row: Any) -> None:
+    def _add(self, rows: dict[str, Any], name: str, row: object) -> None:
         if name in rows:
             raise RuleError("reshard.recipe", f"two tensors would be named {name!r}")
         rows[name] = row

@@ -16,7 +16,7 @@ from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.limits import MAX_AXES, refuse_array
 from dovetail.ir.op import Windows
-from dovetail.ir.types import Tensor, Type, View
+from dovetail.ir.types import Size, Tensor, Type, View
 
 MOVE, INTERPRET = "move", "interpret"
 
@@ -170,7 +170,7 @@ class TensorMap:
             refuse_array(shape, 16, "a tensor")  # type: ignore[arg-type]
         return shape  # type: ignore[return-value]
 
-    def _size_of(self, size: Any) -> int | None:
+    def _size_of(self, size: Size) -> int | None:
         try:
             number = symbolic.substitute(size, self._sizes)
         except (symbolic.Inexact, ArithmeticError):

@@ -68,7 +68,7 @@ def read(
     """
     path = _path_of(source, file)
 
-    def read_once(source: Any, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
+    def read_once(source: object, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
         proto, elements = _parse(source)
         pair.record = next((entry.value for entry in proto.metadata_props if entry.key == file_pair.PROPERTY), None)
 
@@ -182,7 +182,7 @@ def read_snapshot(snapshot: Snapshot) -> ForeignModel:
     )
 
 
-def _path_of(source: Any, file: files.StrPath | None) -> str | None:
+def _path_of(source: object, file: files.StrPath | None) -> str | None:
     if file is not None:
         return os.fspath(file)
     if isinstance(source, (str, os.PathLike)):
@@ -191,7 +191,7 @@ def _path_of(source: Any, file: files.StrPath | None) -> str | None:
     return name if isinstance(name, str) and os.path.isfile(name) else None
 
 
-def _parse(source: Any) -> tuple[ModelProto, Elements]:
+def _parse(source: object) -> tuple[ModelProto, Elements]:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if isinstance(source, message_classes().ModelProto):
@@ -415,5 +415,5 @@ def _total_bytes(graph: ForeignGraph) -> int:
     return total
 
 
-def _tensors_in(value: Any) -> list[ForeignTensor]:
+def _tensors_in(value: object) -> list[ForeignTensor]:
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ForeignTensor)]

@@ -141,7 +141,7 @@ def _find_fault(
     return None
 
 
-def encode_attribute(value: Any) -> Any:
+def encode_attribute(value: object) -> Any:
     """Convert a core attribute value to an ONNX attribute value."""
     if isinstance(value, bool):
         return int(value)

@@ -161,7 +161,7 @@ class GraphReader:
             self._declare(graph, value)
         return graph.values
 
-    def _constant(self, graph: ForeignGraph, proto: Any, notes: dict[str, Any], path_prefix: str, sparse: bool) -> None:
+    def _constant(self, graph: ForeignGraph, proto: TensorProto, notes: dict[str, Any], path_prefix: str, sparse: bool) -> None:
         name = ""
         try:
             name = _name_of(proto.values if sparse else proto)
@@ -404,7 +404,7 @@ _MANY = {"tensors": "t", "graphs": "g", "sparse_tensors": "sparse_tensor", "type
 _ONE = frozenset(_MANY.values())
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Tell whether an attribute's value can be compared: numbers, strings, and lists of them."""
     return all(isinstance(item, (int, float, str)) for item in (value if isinstance(value, list) else [value]))
 

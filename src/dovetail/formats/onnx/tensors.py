@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -313,7 +313,7 @@ def _notes(fields: dict[str, Any], accept: Callable[[DovetailError], None]) -> N
     return notes
 
 
-def _shape(dims: Any) -> tuple[int, ...]:
+def _shape(dims: Iterable[int]) -> tuple[int, ...]:
     shape = tuple(dims)
     if len(shape) > _MAX_RANK:
         raise UnsupportedError("data.size", f"the rank must be at most {_MAX_RANK}, got {len(shape)}")
@@ -349,7 +349,7 @@ def _from_bytes(dtype: DType, data: Codes, count: int) -> NDArray[Any]:
     return np.frombuffer(data, dtype.numpy, count) if data.size else np.empty(0, dtype.numpy)
 
 
-def _from_values(dtype: DType, values: Any, count: int) -> NDArray[Any]:
+def _from_values(dtype: DType, values: Sequence[Any], count: int) -> NDArray[Any]:
     expected = _value_count(dtype, count)
     if len(values) != expected:
         raise FormatError("data.size", f"{count} elements of {dtype} need {expected} stored values, got {len(values)}")
@@ -399,7 +399,7 @@ def _read_only(data: NDArray[Any]) -> NDArray[Any]:
     return data
 
 
-def _decode_strings(values: Any) -> NDArray[Any]:
+def _decode_strings(values: Sequence[bytes]) -> NDArray[Any]:
     data = np.empty(len(values), object)
     try:
         data[:] = [value.decode() for value in values]

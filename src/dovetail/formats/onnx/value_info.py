@@ -98,7 +98,7 @@ class TypeReader:
             raise FormatError("type.element", f"a {kind.replace('_', ' ')} must have an element type")
         return Sequence(element) if kind == "sequence_type" else Optional(element)
 
-    def _map(self, proto: Any, fresh: _SymbolNames, path: str, notes: Denotations, depth: int) -> Map:
+    def _map(self, proto: TypeProto.Map, fresh: _SymbolNames, path: str, notes: Denotations, depth: int) -> Map:
         parts = present(proto, "type")
         key = element_type(parts.get("key_type", 0), "type.element")
         element = self._type(parts["value_type"], fresh, f"{path}*", notes, depth + 1) if "value_type" in parts else None
@@ -217,7 +217,7 @@ def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "")
         write_type(inner.elem_type, type.element, notes, f"{path}*")
 
 
-def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> None:
+def _write_tensor(proto: TypeProto.Tensor, type: Tensor, notes: Denotations, path: str) -> None:
     if type.dtype is None:
         proto.elem_type = 0
     elif type.dtype.onnx is None:

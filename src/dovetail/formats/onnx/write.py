@@ -102,7 +102,7 @@ def save(
     return codec.write(foreign, path, external=external, threshold=threshold)
 
 
-def _location_of(weights: str | PathLike[str], path: Any, external: bool | str | None) -> str:
+def _location_of(weights: str | PathLike[str], path: object, external: bool | str | None) -> str:
     if not isinstance(path, str | PathLike) or external is not None:
         raise FormatError("argument.conflict", "weights= needs a path to write to, and excludes external=")
     return os.path.relpath(weights, os.path.dirname(os.fspath(path)) or os.curdir).replace(os.sep, "/")

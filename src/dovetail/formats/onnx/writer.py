@@ -171,7 +171,7 @@ class GraphWriter:
 _ONE_OF = {9: 4, 10: 5, 12: 11, 14: 13}
 
 
-def kind_of(value: Any) -> int | None:
+def kind_of(value: object) -> int | None:
     """Return the AttributeType of a value; None for an empty list. Raises UnsupportedError [attribute.value]."""
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return 2

@@ -54,7 +54,7 @@ def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def pack(data: Any, dtype: DType) -> bytes | memoryview:
+def pack(data: Array, dtype: DType) -> bytes | memoryview:
     """Pack elements into bytes: the inverse of unpack. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
     if dtype.openvino is None:
         raise UnsupportedError("dtype.unknown", f"OpenVINO IR has no element type {dtype}")

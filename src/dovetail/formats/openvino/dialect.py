@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
@@ -24,7 +23,7 @@ def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Valu
             raise RuleError("type.version", f"OpenVINO has no element type {value.type.dtype}")
 
 
-def encode_attribute(value: Any) -> str:
+def encode_attribute(value: object) -> str:
     """Convert a core attribute value to the text of an XML attribute."""
     if isinstance(value, bool):
         return "true" if value else "false"

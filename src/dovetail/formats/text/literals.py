@@ -20,6 +20,7 @@ from dovetail.ir import dtypes, symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ir.symbolic import Dim, parse_print
+from dovetail.ir.symbolic.algebra import Atom
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
 
 INLINE = 16
@@ -41,7 +42,7 @@ class Symbols:
         self._texts: dict[tuple[str, int | None, int | None], str] = {}
         self._taken: set[str] = set()
 
-    def text_of(self, atom: Any) -> str:
+    def text_of(self, atom: Atom) -> str:
         """Return the name of a symbol in an expression."""
         key = atom.args
         text = self._texts.get(key)
@@ -76,7 +77,7 @@ class LiteralWriter:
         self.faults: list[DovetailError] = []
         self._level = 0
 
-    def value(self, value: Any, name: str = "") -> str:
+    def value(self, value: object, name: str = "") -> str:
         """Return the text of a value; ``name`` is that of a tensor which is stored in the weights file."""
         self._level += 1
         try:
@@ -128,7 +129,7 @@ class LiteralWriter:
             return f"error({quote(base)}, {self.value(rows)})"
         return self._refuse(value)
 
-    def _refuse(self, value: Any) -> str:
+    def _refuse(self, value: object) -> str:
         subject = (
             f"values of {MAX_LEVELS} levels" if self._level > MAX_LEVELS else f"a value of Python's type {type(value).__name__}"
         )
@@ -190,7 +191,7 @@ def _decimal(number: Any) -> str:
     return text
 
 
-def _is_default(value: Any, default: Any) -> bool:
+def _is_default(value: object, default: object) -> bool:
     return value is default or (type(value) is type(default) and not isinstance(value, np.ndarray) and bool(value == default)
                                 and repr(value) == repr(default))  # fmt: skip
 
@@ -485,7 +486,7 @@ class LiteralReader:
         return np.frombuffer(data, dtype.numpy, count) if count else np.empty(0, dtype.numpy)
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     return isinstance(value, str | int) or (isinstance(value, tuple) and all(map(_is_key, value)))
 
 

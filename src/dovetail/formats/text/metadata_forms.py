@@ -12,19 +12,19 @@ Form: TypeAlias = Callable[[Any], bool]
 _INT64 = range(-(2**63), 2**63)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_bytes(value: Any) -> bool:
+def _is_bytes(value: object) -> bool:
     return isinstance(value, bytes)
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _is_int64(value: Any) -> bool:
+def _is_int64(value: object) -> bool:
     return type(value) is int and value in _INT64
 
 
@@ -32,7 +32,7 @@ def _is_version(value: Any) -> bool:
     return _is_int64(value) and value > 0
 
 
-def _is_type(value: Any) -> bool:
+def _is_type(value: object) -> bool:
     return isinstance(value, Tensor | Sequence | Optional | Map)
 
 
@@ -58,7 +58,7 @@ def _fields_of(forms: dict[str, Form]) -> Form:
     return lambda value: isinstance(value, dict) and all(name in forms and forms[name](item) for name, item in value.items())
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     """Return whether a value is the path of an unknown field, which is the key of a dict."""
     return isinstance(value, tuple) and all(
         isinstance(step, tuple) and len(step) == 2 and _is_text(step[0]) and (_is_text(step[1]) or _is_int64(step[1]))
@@ -66,7 +66,7 @@ def _is_path(value: Any) -> bool:
     )
 
 
-def _are_items(value: Any, depth: int = 0) -> bool:
+def _are_items(value: object, depth: int = 0) -> bool:
     """Return whether a value is a list of items of rt_info."""
     return (
         depth < MAX_LEVELS // 2

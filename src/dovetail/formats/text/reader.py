@@ -370,7 +370,7 @@ def _is_integer(text: str) -> bool:
     return len(text) < 80 and text.removeprefix("-").isdigit() and text.isascii()
 
 
-def _is_description(facts: Any) -> bool:
+def _is_description(facts: object) -> bool:
     return isinstance(facts, dict) and all(
         (key == "doc" and isinstance(fact, str))
         or (key == "metadata" and isinstance(fact, dict) and all(isinstance(name, str) for name in fact))
@@ -379,7 +379,7 @@ def _is_description(facts: Any) -> bool:
     )
 
 
-def _is_state_rows(value: Any) -> bool:
+def _is_state_rows(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(row, tuple) and len(row) == 4 and all(isinstance(item, str) for item in row[:3])
         and (row[3] is None or isinstance(row[3], str)) for row in value

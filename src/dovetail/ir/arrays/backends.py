@@ -150,7 +150,7 @@ def convert_dtype(xp: Namespace, x: Array, kind: Any) -> Array:
     return np.asarray(x).astype(kind, copy=False) if is_numpy(xp) else xp.astype(x, kind, copy=False)
 
 
-def full(xp: Namespace, shape: Ints, value: Any, like: Array) -> Array:
+def full(xp: Namespace, shape: Ints, value: complex | Array, like: Array) -> Array:
     """Return an array of the type and device of ``like`` filled with ``value``, a number or a scalar array."""
     if not hasattr(value, "dtype"):
         value = to_namespace(xp, np.asarray(value, dtype=element(like).numpy), like)

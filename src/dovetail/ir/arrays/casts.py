@@ -153,7 +153,7 @@ def _cast_text(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
     return _cast_number(values.reshape(x.shape), to, saturate, rounding)
 
 
-def _real(text: Any, to: DType) -> float:
+def _real(text: str, to: DType) -> float:
     try:
         if "_" not in str(text):
             return float(text)
@@ -162,7 +162,7 @@ def _real(text: Any, to: DType) -> float:
     raise EngineError("array.cast", f"{text!r} is no number to cast to {to}")
 
 
-def _whole(text: Any, to: DType) -> int:
+def _whole(text: str, to: DType) -> int:
     real = _real(text, to)
     plain = str(text).strip().lstrip("+-").isdigit()
     low, high = to.range()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def _forward(indices: range) -> slice:
     return slice(low, high + 1, abs(indices.step))
 
 
-def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "constant", value: Any = 0) -> Array:
+def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "constant", value: complex | Array = 0) -> Array:
     """Pad ``x`` with ``pads_begin[i]`` elements before and ``pads_end[i]`` after axis i; negative pads crop.
 
     ``mode``: "constant" (``value``, a number or an array of no dimensions), "edge", "reflect" (the border is not repeated),
@@ -78,7 +77,7 @@ def slice_axis(xp: Namespace, x: Array, axis: int, start: int, stop: int, step: 
     return x[(*(slice(None),) * axis, slice(start, stop, step))]
 
 
-def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, value: Any) -> Array:
+def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, value: complex | Array) -> Array:
     for axis, (size, begin, end) in enumerate(zip(x.shape, pads_begin, pads_end, strict=True)):
         start, stop = min(max(0, -begin), size), max(min(size, size + end), 0)
         # A crop of more than the axis also crops the padding of the other side.
@@ -93,7 +92,7 @@ def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, val
     return x
 
 
-def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: Any) -> Array:
+def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: complex | Array) -> Array:
     before, x, after = parts
     shape = x.shape
     blocks = [full(xp, (*shape[:axis], max(n, 0), *shape[axis + 1 :]), value, x) for n in (before, after)]

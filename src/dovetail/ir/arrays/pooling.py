@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,12 +111,12 @@ def _lowest(kind: DType) -> Any:
     return -math.inf if kind.is_float else kind.range()[0]
 
 
-def _pad_trailing(xp: Namespace, x: Array, axes: list[WindowAxis], value: Any) -> Array:
+def _pad_trailing(xp: Namespace, x: Array, axes: list[WindowAxis], value: float) -> Array:
     others = (0,) * (x.ndim - len(axes))
     return pad(xp, x, (*others, *(axis.begin for axis in axes)), (*others, *(axis.end for axis in axes)), "constant", value)
 
 
-def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: Any) -> Array:
+def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: Callable[[Array, Array], Array]) -> Array:
     """Reduce one axis after the other: a window of k by k costs 2k steps."""
     for number, axis in enumerate(axes, x.ndim - len(axes)):
         extent = max((axis.out - 1) * axis.stride + 1, 0)

@@ -189,16 +189,16 @@ class Dim:
             self._hash = hash((frozenset(self._terms.items()), self._constant))
         return self._hash
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: Dim | int) -> bool:
         return NotImplemented if operand(other) is None else demand_answer(compare.less(self, other), self, "<", other)
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: Dim | int) -> bool:
         return NotImplemented if operand(other) is None else demand_answer(compare.less_equal(self, other), self, "<=", other)
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: Dim | int) -> bool:
         return NotImplemented if operand(other) is None else demand_answer(compare.less(other, self), self, ">", other)
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: Dim | int) -> bool:
         return NotImplemented if operand(other) is None else demand_answer(compare.less_equal(other, self), self, ">=", other)
 
     def __bool__(self) -> bool:

@@ -35,7 +35,7 @@ class SymbolicArray(np.ndarray[Any, np.dtype[np.object_]]):
         out[0][...] = result
         return out[0]
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Iterable[type], args: Iterable[Any], kwargs: Any) -> Any:
         if func.__name__ not in _movements:
             raise Inexact(f"{func.__name__} of dimensions")
         return super().__array_function__(func, types, args, kwargs)

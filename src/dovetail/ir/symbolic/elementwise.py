@@ -186,7 +186,7 @@ def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
 def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
     """Adapt a numpy function that moves elements to one array of integers and Dims, or to a sequence of them."""
 
-    def apply(x: ArrayLike, /, *args: Any, **options: Any) -> Array:
+    def apply(x: ArrayLike, /, *args: object, **options: object) -> Array:
         operands = (
             [as_values(item).view(np.ndarray) for item in x] if isinstance(x, (list, tuple)) else as_values(x).view(np.ndarray)
         )

@@ -73,7 +73,7 @@ def move_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return _slice_concat(b, x, spans) or _try(_slice_operands, b, x, spans)
 
 
-def _try(function: Callable[..., Value | None], *arguments: Any) -> Value | None:
+def _try(function: Callable[..., Value | None], *arguments: object) -> Value | None:
     """Call a rule that may meet unknown sizes, which is then None."""
     try:
         return function(*arguments)

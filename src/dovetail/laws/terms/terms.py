@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
-from dovetail.ir.dtypes import DTypeLike
+from dovetail.ir.dtypes import DType, DTypeLike
 from dovetail.ir.edit import connect
 from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import VALUE_LIMIT, Node, Operand, Value
@@ -204,7 +204,7 @@ class Terms(Builder):
 
     # Integers that inference knows
 
-    def known_term(self, value: Any, type: Type) -> Value | None:
+    def known_term(self, value: np.ndarray[Any, Any] | None, type: Type) -> Value | None:
         """Return the term of integers that are known as expressions over sizes; None where they are not."""
         if value is None or not isinstance(type, Tensor) or type.dtype is None:
             return None
@@ -216,7 +216,7 @@ class Terms(Builder):
             return self.constant(np.array(elements, dtype=type.dtype.numpy).reshape(shape), type.dtype)
         return self.integers(elements, type.dtype, shape)
 
-    def integers(self, elements: tuple[Size, ...], dtype: Any, shape: tuple[int, ...]) -> Value:
+    def integers(self, elements: tuple[Size, ...], dtype: DType, shape: tuple[int, ...]) -> Value:
         """Return the term of integers as expressions over sizes."""
         op = KnownIntegers(elements=elements, dtype=dtype, extents=shape)
         return self.intern(op, [], op.types(), [op.value()])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence as Several
+from collections.abc import Callable, Iterable, Sequence as Several
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +184,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
 
         return self.evaluate_with(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 
-    def evaluate_with(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
+    def evaluate_with(self, call: Callable[..., Any], xp: Namespace, cond: Array, *captures: Array) -> Any:
         """Evaluate; ``call(branch, inputs)`` runs the chosen branch."""
         if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
             raise EngineError("shape.single", f"cond must have one element, got the shape {list(cond.shape)}")

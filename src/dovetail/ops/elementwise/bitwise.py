@@ -136,7 +136,7 @@ class BitShift(
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), scalar_like(b, -1, x), zero) if signed else zero, shifted)
 
-    def _shift_bits(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
+    def _shift_bits(self, b: Builder, x: Value, amount: Value, zero: Value) -> Any:
         """Shift as unsigned integers; to the right, ~(~x >> y) for negative ``x``."""
         kind = dtypes.dtype(f"u{x.dtype.bits}")
         minus_one, is_right = scalar_like(b, -1, x), self.direction == "right"

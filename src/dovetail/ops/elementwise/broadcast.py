@@ -86,7 +86,7 @@ class BroadcastingOp(Elementwise):
             result = agree_shapes(result, shape)
         return result
 
-    def check_equal_shapes(self, *arrays: Any) -> None:
+    def check_equal_shapes(self, *arrays: Array) -> None:
         """Check that shapes are equal where ``broadcast`` is off. Raises EngineError [shape.disagree]."""
         shapes = [tuple(array.shape) for array in arrays]
         if not self.broadcast and len(set(shapes)) > 1:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class _Adaptive(Op):
     """Pool n elements to m of ``output_shape``: window i is floor(i * n / m) to ceil((i + 1) * n / m)."""
 
-    def pooled_shape(self, x: View, size: Any) -> Any:
+    def pooled_shape(self, x: View, size: View) -> Any:
         count = length_of_vector(size, "size")
         if x.shape is None:
             return None
@@ -46,7 +46,7 @@ class _Adaptive(Op):
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a pool")
 
-    def targets(self, x: View, size: Any) -> list[int]:
+    def targets(self, x: View, size: View) -> list[int]:
         targets = integers_of(size)
         if targets is None:
             raise UnsupportedError("type.unknown", f"{type(self).__name__} needs output_shape before run time")

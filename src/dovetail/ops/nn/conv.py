@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, Sizes
-from dovetail.ir.types import Unknown, View, agree, static
+from dovetail.ir.types import Size, Unknown, View, agree, static
 from dovetail.ops.nn.sliding_window import (
     ONNX_PAD,
     PADS,
@@ -60,20 +61,20 @@ class Convolution(SlidingWindowOp):
             )
         return tuple(map(agree, self.kernel_shape, shape[2:]))
 
-    def _check_bias(self, bias: View | None, channels: Any) -> None:
+    def _check_bias(self, bias: View | None, channels: Size) -> None:
         if bias is None or bias.shape is None:
             return
         if len(bias.shape) != 1:
             raise RuleError("shape.rank", f"bias must be a vector, got rank {len(bias.shape)}")
         agree(bias.shape[0], channels)
 
-    def _with_bias(self, xp: Namespace, kind: Any, y: Array, bias: Array) -> Any:
+    def _with_bias(self, xp: Namespace, kind: DType, y: Array, bias: Array) -> Any:
         """Add the bias in the accumulation type, then round once."""
         if bias is not None:
             y = y + xp.reshape(arrays.widen(xp, bias), (1, -1, *(1,) * (y.ndim - 2)))
         return y if arrays.element(y) is kind else arrays.cast(xp, y, kind, saturate=False)
 
-    def decompose_bias(self, b: Builder, x: Value, w: Value, bias: Value, *rest: Any) -> Any:
+    def decompose_bias(self, b: Builder, x: Value, w: Value, bias: Value, *rest: Value | None) -> Any:
         """Convolve without the bias and add it afterwards."""
         return _add_bias(b, b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0], bias)
 
@@ -194,7 +195,7 @@ class ConvTranspose(
             return (x.shape[0], outputs, *(None,) * len(kernel))
         return (x.shape[0], outputs, *self.transposed_geometry(sizes, kernel, target).outs)
 
-    def _check_target(self, output_shape: Any) -> None:
+    def _check_target(self, output_shape: View | None) -> None:
         if output_shape is not None and output_shape.shape is not None and len(output_shape.shape) != 1:
             raise RuleError("shape.rank", f"output_shape must be a vector, got rank {len(output_shape.shape)}")
 
@@ -219,7 +220,7 @@ class ConvTranspose(
             outs.append(out)
         return Geometry(tuple(kernel), strides, dilations, tuple(begins), tuple(ends), tuple(outs))
 
-    def _check_surplus(self, surplus: Any, allowed: int) -> None:
+    def _check_surplus(self, surplus: Size, allowed: int) -> None:
         if isinstance(surplus, int) and -surplus >= allowed:
             text = f"output_shape must exceed the full output by less than {allowed} elements, got {-surplus}"
             raise UnsupportedError("op.unsupported", f"{text} with auto_pad {self.auto_pad}")
@@ -245,7 +246,7 @@ class ConvTranspose(
         dw = weights_gradient(b, padded, x, w, op)
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
 
-    def _gradient_convolution(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Any) -> tuple[Conv, Any]:
+    def _gradient_convolution(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Value | None) -> tuple[Conv, Any]:
         """Return the convolution that computes the gradient of ``x``, and its input."""
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
@@ -289,7 +290,7 @@ class ConvTranspose(
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
-    def resolve_output_shape(self, x: View, w: View, output_shape: Any) -> ConvTranspose | None:
+    def resolve_output_shape(self, x: View, w: View, output_shape: View | None) -> ConvTranspose | None:
         """Return the operator with explicit pads and ``output_padding`` and no output shape, where every size is known."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]

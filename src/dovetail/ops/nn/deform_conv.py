@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,7 @@ class DeformConv(
                 self._check_offsets(item, numbers, kernel, batch, outs)
         return (batch, w.dims[0], *outs)
 
-    def _check_offsets(self, item: View, numbers: int, kernel: Any, batch: Size | None, outs: Any) -> None:
+    def _check_offsets(self, item: View, numbers: int, kernel: Sequence[Size], batch: Size | None, outs: Any) -> None:
         """Check the shape of the offsets or of the mask."""
         if len(item.dims) != len(kernel) + 2:
             raise RuleError("shape.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
@@ -139,7 +140,7 @@ class DeformConv(
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
         return b.Add(shift, b.Add(steps, b.constant(index.astype(wide.numpy), wide)))
 
-    def _taps(self, b: Builder, position: Any, size: Any) -> list[tuple[Any, Any]]:
+    def _taps(self, b: Builder, position: Value, size: Value) -> list[tuple[Any, Any]]:
         """Return the two neighbouring elements of a position, each with its weight."""
         last = b.Subtract(size, 1.0)
         if not self.bilinear_interpolation_pad:
@@ -165,7 +166,7 @@ def _combine_taps(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> 
     return index, weight
 
 
-def with_explicit_pads(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
+def with_explicit_pads(op: Convolution, x: View, kernel: Sequence[Size]) -> dict[str, Any]:
     """Return the attributes with ``auto_pad`` resolved to explicit pads."""
     geometry = op.geometry(static(x.dims[2:]), list(kernel))
     return {"auto_pad": "explicit", "pads": (*geometry.begins, *geometry.ends)}

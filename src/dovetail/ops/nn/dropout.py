@@ -94,7 +94,7 @@ class Dropout(
         return self if self.outputs == 2 else self.with_(mask_like=False)
 
 
-def is_inference(training: Any) -> bool:
+def is_inference(training: Value | None) -> bool:
     """Test whether ``training_mode`` is known to be false."""
     if training is None:
         return True

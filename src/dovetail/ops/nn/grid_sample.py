@@ -10,6 +10,7 @@ import numpy as np
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
 from dovetail.ops.casts import as_type, wide_type
@@ -95,7 +96,7 @@ class GridSample(
             total = term if total is None else b.Add(total, term)
         return as_type(b, b.Transpose(total, [0, count + 1, *range(1, count + 1)]), x.dtype)
 
-    def _term(self, b: Builder, rows: Any, chosen: Any, wide: Any) -> Any:
+    def _term(self, b: Builder, rows: Value, chosen: Any, wide: Any) -> Any:
         indices = b.Concat(*(b.Unsqueeze(tap.index, [-1]) for tap in chosen), axis=-1)
         elements = b.GatherND(rows, indices, batch_dims=1)
         inside = [tap.inside for tap in chosen if tap.inside is not None]
@@ -111,13 +112,13 @@ class GridSample(
             weight = b.Multiply(weight, tap.weight)
         return b.Multiply(as_type(b, elements, wide), b.Unsqueeze(weight, [-1]))
 
-    def position_of(self, b: Builder, coordinate: Any, size: Any) -> Any:
+    def position_of(self, b: Builder, coordinate: Value, size: Value) -> Any:
         """Convert grid numbers to positions along an axis."""
         if self.align_corners:
             return b.Multiply(b.Divide(b.Add(coordinate, 1.0), 2.0), b.Subtract(size, 1.0))
         return b.Divide(b.Subtract(b.Multiply(b.Add(coordinate, 1.0), size), 1.0), 2.0)
 
-    def taps(self, b: Builder, position: Any) -> list[tuple[Any, Any]]:
+    def taps(self, b: Builder, position: Value) -> list[tuple[Any, Any]]:
         """Return the neighbours of positions, and the weight of each."""
         if self.mode == "nearest":
             return [(b.Round(position), None)]
@@ -141,7 +142,7 @@ class _Tap:
         self.index = b.Cast(b.Minimum(b.Maximum(position, 0.0), last), to=dtypes.i64)
 
 
-def _reflect(b: Builder, position: Any, low: float, high: Value) -> Any:
+def _reflect(b: Builder, position: Value, low: float, high: Value) -> Any:
     """Reflect positions at both ends until they are between them."""
     span = b.Subtract(high, low)
     # With align_corners an axis of one element spans 0.
@@ -162,7 +163,7 @@ def _keys_weight(b: Builder, share: Value, step: int) -> Any:
     return b.Add(polynomial, terms[-1])
 
 
-def size_of(b: Builder, x: Value, axis: int, kind: Any) -> Any:
+def size_of(b: Builder, x: Value, axis: int, kind: DType) -> Any:
     """Return the size of an axis as a scalar of type ``kind``."""
     size = shape_value(b, x, [axis])
     if isinstance(size, list):

@@ -10,7 +10,7 @@ from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Shape, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
+from dovetail.ir.types import Shape, Size, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.nn.sliding_window import spatial_sizes
@@ -31,7 +31,7 @@ class NormalizationOp(Op):
         return x.shape
 
 
-def check_parameter(shape: Shape, parameter: Any) -> None:
+def check_parameter(shape: Shape, parameter: View | Array | None) -> None:
     """Check that a scale or bias broadcasts to ``shape`` without extending it.
 
     Raises RuleError [shape.broadcast].
@@ -46,7 +46,7 @@ def check_parameter(shape: Shape, parameter: Any) -> None:
         raise RuleError("shape.broadcast", f"a scale or bias of shape {list(own)} must broadcast to {list(shape)}")
 
 
-def is_parameter(shape: Shape | None, parameter: Any) -> bool:
+def is_parameter(shape: Shape | None, parameter: View | Array | None) -> bool:
     """Test whether a scale or bias is known to broadcast to ``shape`` without extending it."""
     if shape is None or parameter is None or parameter.shape is None or len(parameter.shape) > len(shape):
         return False
@@ -73,7 +73,7 @@ def _channels_value(b: Builder, values: Value, rank: int) -> Any:
     return b.Reshape(values, [1, -1] + [1] * (rank - 2)) if rank > 1 else values
 
 
-def check_vector(values: View, size: Any, name: str) -> None:
+def check_vector(values: View, size: Size, name: str) -> None:
     if values is None or values.shape is None:
         return
     if len(values.shape) != 1:

@@ -327,7 +327,7 @@ class AveragePool(
         gradient = input_gradient(b, conv, planes, image, ones)
         return [b.Reshape(gradient, shape_value(b, x), special_zero=False)]
 
-    def _counts_value(self, b: Builder, conv: Conv, ones: Any, x: Value) -> Any:
+    def _counts_value(self, b: Builder, conv: Conv, ones: Value, x: Value) -> Any:
         try:
             sizes = static(x.dims[2:])
             refuse_table(self.geometry(sizes, self.kernel_shape).outs, 16, "the divisors of an AveragePool's gradient")

@@ -183,7 +183,7 @@ class Resize(
         narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
         return [ResizeAxis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
-    def _regions(self, roi: Any, count: int) -> list[tuple[float, float]] | None:
+    def _regions(self, roi: View | None, count: int) -> list[tuple[float, float]] | None:
         """Return the sampled part of each axis; None where it is not known."""
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             return [(0.0, 1.0)] * count

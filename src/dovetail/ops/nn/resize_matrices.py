@@ -312,7 +312,7 @@ def _half_pixel_symmetric(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     return b.Subtract(b.Add(_f32(b, offset), b.Divide(b.Add(y, HALF), axis.scale)), HALF)
 
 
-def _unless_one(b: Builder, axis: RunTimeAxis, positions: Value, otherwise: Any) -> Any:
+def _unless_one(b: Builder, axis: RunTimeAxis, positions: Value, otherwise: Value) -> Any:
     return b.Where(b.Less(1, axis.out), positions, otherwise)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.errors import RuleError
 from dovetail.ir import symbolic
-from dovetail.ir.types import View
+from dovetail.ir.types import Size, View
 
 
 def drop_empty(item: View | None) -> Any:
@@ -35,7 +35,7 @@ def known_scales(item: View | None) -> list[Any] | None:
     return scales
 
 
-def ratio_of(out: Any, size: Any) -> Any:
+def ratio_of(out: Size, size: Size) -> Any:
     if symbolic.equal(out, size) is True:
         return np.float32(1)
     if isinstance(out, int) and isinstance(size, int) and size:

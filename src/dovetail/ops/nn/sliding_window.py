@@ -129,7 +129,7 @@ class SlidingWindowOp(Op):
         return {"strides": strides, "dilations": dilations, "pads": pads}
 
 
-def refuse_small_input(rest: Any) -> None:
+def refuse_small_input(rest: Size) -> None:
     if isinstance(rest, int) and rest < 0:
         raise RuleError("shape.range", f"window must lie within the padded input, but extends {-rest} elements beyond it")
 

@@ -169,7 +169,7 @@ class MatMulNBits(
         parts = [b.Unsqueeze(b.Mod(b.Divide(wide, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
 
-    def _points_value(self, b: Builder, zero_points: Value | None, wide: Any) -> Any:
+    def _points_value(self, b: Builder, zero_points: Value | None, wide: DType) -> Any:
         if zero_points is None:
             return b.constant(2.0 ** (self.bits - 1), wide)
         if zero_points.dtype == "u8":

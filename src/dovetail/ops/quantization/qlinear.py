@@ -113,7 +113,7 @@ class QLinearAdd(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearAdd-1{
         return quantize_value(b, total, None, x.dtype)
 
 
-def _fused_multiply_add(xp: Namespace, x: Array, y: Array, z: Any) -> Any:
+def _fused_multiply_add(xp: Namespace, x: Array, y: Array, z: Array) -> Any:
     """Return x * y + z of f32, rounded once: f64 represents the product exactly."""
     wide = [arrays.cast(xp, xp.asarray(item), dtypes.f64) for item in (x, y, z)]
     return arrays.cast(xp, wide[0] * wide[1] + wide[2], dtypes.f32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-def is_single(shape: Any) -> bool | None:
+def is_single(shape: Shape | None) -> bool | None:
     """Return whether a scale of this shape has one element; None where it depends on an unknown size."""
     if shape is None:
         return None
@@ -65,7 +66,7 @@ def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
         agree(count, symbolic.ceil_divide(size, block) if index == position else size)
 
 
-def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | None, block: int) -> Any:
+def broadcast_parameter(xp: Namespace, values: Array, shape: Sequence[int], axis: int | None, block: int) -> Any:
     """Reshape or repeat a scale or zero point so that it broadcasts to ``shape``."""
     if block:
         position = axis_in(axis or 0, len(shape))
@@ -89,7 +90,7 @@ def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | N
     return b.Reshape(values, [-1, *(1,) * after], special_zero=False) if after else values
 
 
-def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
+def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Callable[..., Value]) -> Any:
     """Write ``compute(x, *parameters)`` with ``axis`` of ``x`` split into an axis of blocks and an axis within a block.
 
     The parameters then broadcast. Where the last block is partial, ``axis`` stays and each parameter is repeated.

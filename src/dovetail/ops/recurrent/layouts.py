@@ -35,7 +35,7 @@ def convert_form(
     layout: str = "",
     summed_bias: bool | None = None,
     weights_format: str = "",
-    **changes: Any,
+    **changes: object,
 ) -> list[Any]:
     """Write ``op`` in another layout, gate order or bias form, and return its outputs.
 

@@ -16,7 +16,7 @@ from dovetail.ir import dtypes, symbolic
 from dovetail.ir.arrays import element
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Sequence, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
+from dovetail.ir.types import Sequence, Size, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, integers_of, is_size, view_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 
@@ -310,7 +310,7 @@ class SplitToSequence(
         middle = () if split is None and not self.keepdims else (piece,)
         return [Sequence(Tensor(input.dtype, (*input.shape[:axis], *middle, *input.shape[axis + 1 :])), count)]
 
-    def _pieces(self, size: Any, split: View | None) -> list[Any] | None:
+    def _pieces(self, size: Size, split: View | None) -> list[Any] | None:
         """Return the lengths of the parts where their number is known, else None."""
         lengths = None if split is None else elements_of(split)
         if split is not None and (lengths is None or split.shape is None):
@@ -329,7 +329,7 @@ class SplitToSequence(
             return None
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
-    def _equal_parts(self, size: Any, split: View | None) -> tuple[Any, Any]:
+    def _equal_parts(self, size: Size, split: View | None) -> tuple[Any, Any]:
         """Return the number of parts of one length, and that length; None where unknown."""
         piece = 1 if split is None else (elements_of(split) or [None])[0] if split.shape is not None else None
         if not isinstance(piece, int):
@@ -440,7 +440,7 @@ class ConcatFromSequence(
             parts = [b.Unsqueeze(part, [axis]) for part in parts]
         return b.Concat(*parts, axis=axis)
 
-    def _join_split(self, b: Builder, whole: Any, axis: int, keeps: bool) -> Any:
+    def _join_split(self, b: Builder, whole: Value, axis: int, keeps: bool) -> Any:
         """Join the slices of length 1 of ``whole`` along ``axis``; None where this needs another order of elements.
 
         ``keeps``: whether the slices keep the axis.

@@ -234,7 +234,7 @@ def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
     return sizes if lengths.shape == () else b.Gather(sizes, b.constant(index), axis=0)
 
 
-def _frequency_counts(b: Builder, count: Any, like: Value, axis: int) -> Any:
+def _frequency_counts(b: Builder, count: Value, like: Value, axis: int) -> Any:
     """Return how often each one-sided frequency occurs among ``count``: 1 for the first and for count / 2, otherwise 2."""
     frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))

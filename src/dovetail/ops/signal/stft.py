@@ -46,7 +46,7 @@ class STFT(
 
     onesided: bool = True
 
-    def length_of(self, x: View, window: Any, length: Any) -> Any:
+    def length_of(self, x: View, window: View | None, length: View | None) -> Any:
         """Return the frame length; None where it is not known."""
         known_length = None if length is None else scalar_of(length, "length")
         size = None if window is None or window.shape is None else window.shape[0]
@@ -129,7 +129,7 @@ class ISTFT(
     center: bool = False
     normalized: bool = False
 
-    def sizes(self, x: View, length: Any, step: Any) -> tuple[Any, Any, Any]:
+    def sizes(self, x: View, length: View, step: View) -> tuple[Any, Any, Any]:
         """Return the frame size, the frame step and the number of elements that all frames cover; None where not known."""
         size, every = scalar_of(length, "length"), scalar_of(step, "step")
         for number, name in ((size, "frame"), (every, "step")):
@@ -192,7 +192,7 @@ class ISTFT(
         return b.Pad(y, b.constant([*[0] * (rank - 3), 0, *[0] * (rank - 3), padding])) if padding > 0 else y
 
 
-def _overlap_add(b: Builder, frames: Any, indices: np.ndarray[Any, Any], size: int) -> Any:
+def _overlap_add(b: Builder, frames: Value, indices: np.ndarray[Any, Any], size: int) -> Any:
     """Overlap-add frames (the last two axes) at ``indices`` of ``size`` elements."""
     batch = shape_value(b, frames, range(len(frames.dims) - 2))
     flat = b.Reshape(frames, join_sizes(b, [batch, indices.size]), special_zero=False)

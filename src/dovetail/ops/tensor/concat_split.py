@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import RuleError
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.arrays import element
+from dovetail.ir.graph import Operand
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, Bounded, View, agree, axis_in, static
+from dovetail.ir.types import INT64_MAX, Bounded, Size, View, agree, axis_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, is_size, view_of
 
@@ -142,7 +143,7 @@ class Split(
         if symbolic.equal(count, self.outputs) is False:
             raise RuleError("split.sizes", f"the number of lengths ({count}) must equal the number of outputs ({self.outputs})")
 
-    def _equal_parts(self, size: Any) -> list[Any]:
+    def _equal_parts(self, size: Size) -> list[Any]:
         count = self.outputs
         if not self.ragged:
             if not _may_divide(size, count):
@@ -171,7 +172,7 @@ class Split(
             raise RuleError("split.sizes", f"the sum of the lengths must be at most 2**63 - 1, got {_text(lengths)}")
         return lengths
 
-    def _explicit_parts(self, size: Any, lengths: list[Any] | None) -> list[Any]:
+    def _explicit_parts(self, size: Size, lengths: list[Any] | None) -> list[Any]:
         if lengths is None:
             return [None] * self.outputs
         rest = sum(length for length in lengths if length != -1)
@@ -217,12 +218,12 @@ class Split(
             lengths = self._ragged_lengths(b, size) if split is None else self._lengths_with_remainder(b, size, split)
         return b.Split(input, lengths, axis=self.axis, outputs=self.outputs)
 
-    def _ragged_lengths(self, b: Builder, size: Any) -> Any:
+    def _ragged_lengths(self, b: Builder, size: Operand) -> Any:
         last = self.outputs - 1
         piece = b.Divide(b.Add(size, last), self.outputs)
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
-    def _lengths_with_remainder(self, b: Builder, size: Any, split: Value) -> Any:
+    def _lengths_with_remainder(self, b: Builder, size: Operand, split: Value) -> Any:
         """Compute the lengths with the remainder for -1. Where -1 occurs twice it stays, so that the format refuses it."""
         lengths = as_i64(b, split)
         free = b.constant(-1, dtypes.i64)
@@ -246,7 +247,7 @@ class Split(
         )
 
 
-def _may_divide(size: Any, count: int) -> bool:
+def _may_divide(size: Size, count: int) -> bool:
     """Test whether a size may be a multiple of ``count``."""
     if isinstance(size, int):
         return not size % count

@@ -81,7 +81,7 @@ def _check_rank(shape: Sequence[Any]) -> int:
     return len(shape) - 2
 
 
-def _quotient(size: Any, divisor: int, name: str) -> Any:
+def _quotient(size: Size, divisor: int, name: str) -> Any:
     if isinstance(size, int) and size % divisor:
         raise RuleError("shape.multiple", f"{name} ({size}) must be a multiple of {divisor}")
     quotient = symbolic.exact_quotient(size, divisor)

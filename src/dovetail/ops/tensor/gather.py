@@ -10,7 +10,7 @@ from dovetail.errors import RuleError
 from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, View, agree, axis_in
+from dovetail.ir.types import Shape, Size, View, agree, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import elements_of, indices_of_axis, join_sizes
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-def check_indices(indices: View, size: Any, natural: bool = False) -> None:
+def check_indices(indices: View, size: Size | None, natural: bool = False) -> None:
     """Check known indices against the size of the axis. Raises RuleError [index.range]."""
     result = elements_of(indices)
     if result is None or not isinstance(size, int):
@@ -32,7 +32,7 @@ def check_indices(indices: View, size: Any, natural: bool = False) -> None:
             raise RuleError("index.range", f"indices must be in [{low}, {size - 1}], got {index}")
 
 
-def check_indices_shape(shape: Shape, indices: Any, axis: int) -> None:
+def check_indices_shape(shape: Shape, indices: Shape, axis: int) -> None:
     """Check that indices have the rank of the data and are no larger off ``axis``.
 
     Raises RuleError [shape.rank], [shape.disagree].
@@ -175,7 +175,7 @@ def _batch_permutations(rank: int, count: int, axis: int, batch: int) -> tuple[l
     return order, back
 
 
-def _mask_out_of_range(b: Builder, g: Any, x: Value, indices: Value, axis: int, batch: int) -> tuple[Any, Any]:
+def _mask_out_of_range(b: Builder, g: Value, x: Value, indices: Value, axis: int, batch: int) -> tuple[Any, Any]:
     """Return the gradient with 0 for indices out of range, and the indices with 0 for these."""
     size = b.Cast(b.Gather(b.Shape(x), b.constant(np.array(axis)), axis=0), to=indices.dtype)
     zero = b.constant(np.zeros((), dtype=indices.dtype.numpy), indices.dtype)

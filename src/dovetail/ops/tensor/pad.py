@@ -11,7 +11,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import INT64_MAX, View, axes_in, static
+from dovetail.ir.types import INT64_MAX, Size, View, axes_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import (
     elements_of,
@@ -77,7 +77,7 @@ class Pad(
             self._check_border(axis, data.shape[axis], before, after)
         return tuple(sizes)
 
-    def _check_border(self, axis: int, size: Any, before: Any, after: Any) -> None:
+    def _check_border(self, axis: int, size: Size | None, before: Size | None, after: Size | None) -> None:
         added = [pad for pad in (before, after) if isinstance(pad, int) and pad > 0]
         if self.mode != "constant" and added and isinstance(size, int) and size == 0:
             raise RuleError("shape.empty", f"mode {self.mode} needs elements along axis {axis}, whose size is 0")

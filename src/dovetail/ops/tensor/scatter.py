@@ -12,6 +12,7 @@ import numpy as np
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Operand
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, agree_shapes, axis_in
 from dovetail.ops.builders import zeros_like
@@ -63,7 +64,7 @@ class _ReducingScatter(ScatterOp):
     def gradients(
         self,
         b: Builder,
-        g: Any,
+        g: Value,
         y: Value,
         x: Value,
         updates: Value,
@@ -91,7 +92,7 @@ class _ReducingScatter(ScatterOp):
         return b.Multiply(share, x_mask), b.Multiply(gather(share), updates_mask)
 
     def _product_gradients(
-        self, b: Builder, g: Any, x: Value, updates: Value, scatter: ScatterFunction, gather: GatherFunction, initial: bool
+        self, b: Builder, g: Value, x: Value, updates: Value, scatter: ScatterFunction, gather: GatherFunction, initial: bool
     ) -> tuple[Any, Any]:
         """Return the gradients of a product: the product of the other factors.
 
@@ -327,7 +328,7 @@ class ScatterUpdate(
         return b.Transpose(result, inverse_of(data_order))
 
 
-def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
+def gradient_of_gather(b: Builder, g: Value, indices: Value, axis: int, size: Operand) -> Any:
     """Return the gradient of ``Gather(x, indices, axis)`` for ``x``: add the slices of ``g`` to their sources.
 
     ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.

@@ -12,8 +12,9 @@ import numpy as np
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Operand
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, View, agree, axes_in, axis_in, dtype_in, static
+from dovetail.ir.types import INT64_MAX, Size, View, agree, axes_in, axis_in, dtype_in, static
 from dovetail.ops.shape_values import (
     elements_of,
     host_view_of,
@@ -43,11 +44,11 @@ class Bounds(NamedTuple):
     step: Any
 
 
-def _is_natural(item: Any) -> bool | None:
+def _is_natural(item: Size | None) -> bool | None:
     return None if item is None else symbolic.less_equal(0, item)
 
 
-def first_index_of(size: Any, bounds: Bounds) -> Any:
+def first_index_of(size: Size, bounds: Bounds) -> Any:
     """Return the first index of a slice: counted from the end when negative, then clamped; None where unknown."""
     start, _, step = bounds
     natural = _is_natural(start)
@@ -66,7 +67,7 @@ def first_index_of(size: Any, bounds: Bounds) -> Any:
     return symbolic.maximum(start + size, symbolic.minimum(0, size - 1))
 
 
-def end_index_of(size: Any, bounds: Bounds) -> Any:
+def end_index_of(size: Size, bounds: Bounds) -> Any:
     """Return the index before which a slice ends; None where unknown.
 
     The greatest stop is the end of an axis of any size; the least stop is before its first index.
@@ -84,7 +85,7 @@ def end_index_of(size: Any, bounds: Bounds) -> Any:
     return stop if natural else symbolic.maximum(stop + size, -1)
 
 
-def length_of_slice(size: Any, bounds: Bounds) -> Any:
+def length_of_slice(size: Size, bounds: Bounds) -> Any:
     """Return the number of elements in a slice of an axis of ``size``."""
     first, end, step = first_index_of(size, bounds), end_index_of(size, bounds), bounds.step
     if first is None or end is None:
@@ -250,7 +251,7 @@ def _python_slice(size: int, bounds: Bounds) -> slice:
     return slice(first, end if end >= 0 else None, bounds.step)
 
 
-def _known_begin(size: Any, bounds: Bounds) -> int | None:
+def _known_begin(size: Size, bounds: Bounds) -> int | None:
     """Return the first index of a slice of step 1 where it is the same number for all values of the symbols."""
     if bounds.step != 1:
         return None
@@ -360,7 +361,7 @@ def _axis_size(b: Builder, x: Value, axis: int) -> Any:
     return b.constant([size]) if isinstance(size, int) else b.Gather(b.Shape(x), [axis], axis=0)
 
 
-def _rotate(b: Builder, x: Value, axis: int, cut: Any) -> Any:
+def _rotate(b: Builder, x: Value, axis: int, cut: Operand) -> Any:
     """Return the elements from index ``cut`` on, followed by those before it."""
     end = b.Slice(x, cut, [INT64_MAX], [axis])
     return b.Concat(end, b.Slice(x, [0], cut, [axis]), axis=axis)

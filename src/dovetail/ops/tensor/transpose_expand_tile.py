@@ -12,7 +12,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import View, broadcast_size, static
+from dovetail.ir.types import Size, View, broadcast_size, static
 from dovetail.ops.shape_values import (
     as_i64,
     elements_of,
@@ -153,7 +153,7 @@ class Expand(
         same = all(size is not None and symbolic.equal(size, wanted) is True for size, wanted in zip(result, sizes, strict=True))
         return Expand() if same else self
 
-    def _shape_without_input(self, shape: Any, length: Any) -> Any:
+    def _shape_without_input(self, shape: View, length: Size | None) -> Any:
         if self.bidirectional or not isinstance(length, int):
             return None
         wanted = elements_of(shape)
@@ -225,7 +225,7 @@ class Tile(
         rank = max(len(shape), len(counts))
         return tuple(map(self._size, with_leading_ones(shape, rank), with_leading_ones(counts, rank)))
 
-    def _size(self, size: Any, count: Any) -> Any:
+    def _size(self, size: Any, count: Size) -> Any:
         if isinstance(count, int) and count < 0:
             raise RuleError("attribute.range", f"repeats must not be negative, got {count}")
         return size * count if is_size(count) else None

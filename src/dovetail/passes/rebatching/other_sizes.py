@@ -11,7 +11,7 @@ from dovetail.compare.verification.engine import run_for_verification
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
-from dovetail.ir.types import Tensor
+from dovetail.ir.types import Tensor, Type
 from dovetail.passes.rebatching.axes import FreedSize
 from dovetail.runtime.random_inputs import random_inputs
 
@@ -64,7 +64,7 @@ def _sizes_of(model: Model, arrays: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def _shape_at(type: Any, sizes: dict[str, int]) -> tuple[int, ...] | None:
+def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
     """Return a shape at sizes; None where it depends on others, or on data."""
     if not isinstance(type, Tensor) or type.shape is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -136,7 +136,7 @@ def _is_sound(state: RepairState, node: Node, freed: FreedSize, inputs: Sequence
     return not _infer(state, node, views, [freed]).fault
 
 
-def _substitute(elements: Any, values: Mapping[str, Size]) -> Any:
+def _substitute(elements: np.ndarray[Any, Any] | None, values: Mapping[str, Size]) -> Any:
     return map_elements(elements, lambda size: symbolic.substitute(size, values))
 
 
@@ -149,7 +149,7 @@ def _has_coordinates(state: RepairState, node: Node, freed: FreedSize) -> bool:
     return axis_in(op.axis, len(node.input(0).dims)) in axes if isinstance(op, Gather) else bool(axes)
 
 
-def _try(state: RepairState, node: Node, rule: Any, freed: FreedSize) -> bool:
+def _try(state: RepairState, node: Node, rule: Callable[..., bool], freed: FreedSize) -> bool:
     """Apply a repair; a repair that does not apply leaves the node as it was."""
     count = len(state.changes)
     try:

@@ -104,13 +104,13 @@ class RepairState:
     def carries_any(self, value: Value | None) -> bool:
         return value is not None and any(carries(value.type, freed.name) for freed in self.freed)
 
-    def at_old_sizes(self, size: Any) -> Any:
+    def at_old_sizes(self, size: Size) -> Any:
         """Evaluate a size of the new graph at the old sizes."""
         if not isinstance(size, symbolic.Dim):
             return size
         return symbolic.substitute(size, {freed.name: freed.old for freed in self.freed})
 
-    def at_new_sizes(self, size: Any) -> Any:
+    def at_new_sizes(self, size: Size) -> Any:
         """Replace the analysis' symbols by the sizes that the model gets."""
         if not isinstance(size, symbolic.Dim):
             return size

@@ -115,7 +115,7 @@ def _with_special_samples(model: Model, samples: Samples, seed: int) -> dict[str
     return {name: np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for name, x in arrays.items()}
 
 
-def _vary(sample: Any, generator: np.random.Generator) -> Any:
+def _vary(sample: np.ndarray[Any, Any], generator: np.random.Generator) -> Any:
     """Return another sample: elements of this one drawn with replacement, floats scaled by factors around 1."""
     drawn = generator.choice(sample.reshape(-1), sample.shape) if sample.size else sample
     return drawn * generator.uniform(0.5, 1.5, sample.shape).astype(sample.dtype) if sample.dtype.kind == "f" else drawn
@@ -283,7 +283,7 @@ class FoundDifference(NamedTuple):
     why: str
 
 
-def _take_chunk(array: Any, axes: Axes, size: int, chunk: Sequence[int]) -> Any:
+def _take_chunk(array: np.ndarray[Any, Any], axes: Axes, size: int, chunk: Sequence[int]) -> Any:
     for pair in axes:
         array = np.concatenate([take_samples(array, [pair], size, index, index + 1) for index in chunk], pair[0])
     return array

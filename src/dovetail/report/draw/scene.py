@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from dovetail.errors import printable
 from dovetail.ir.graph import Value
-from dovetail.ir.types import Tensor, shape_of
+from dovetail.ir.types import Size, Tensor, shape_of
 
 MAX_LABEL = 30
 """The most characters of a label in the picture."""
@@ -154,7 +154,7 @@ def shape_label(value: Value) -> str:
     return dtype + TIMES.join([*sizes[:6], *(["…"] if len(sizes) > 6 else [])]) if sizes else f"{dtype}scalar"
 
 
-def _size_label(size: Any) -> str:
+def _size_label(size: Size | None) -> str:
     """Return a size; "?" for one that has no name in the file."""
     text = "?" if size is None else str(size)
     text = "?" if "?" in text else shorten(text, 14)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,12 +156,12 @@ class SceneBuilder:
             cards.append(card)
         return cards
 
-    def _token(self, key: Any) -> int:
+    def _token(self, key: Hashable) -> int:
         return self.tokens.setdefault(key, len(self.tokens))
 
     # Links
 
-    def _link(self, representative: Any = None, are_apart: Any = None) -> None:
+    def _link(self, representative: Callable[..., Any] | None = None, are_apart: Any = None) -> None:
         """Add each edge to the frames that it crosses; an edge between two counted copies is not drawn."""
         seen = set()
         for source, target, value in self.edges:

@@ -33,7 +33,7 @@ class Collectives(Sequence[Collective]):
     def __init__(self, items: Sequence[Collective]) -> None:
         self.items = list(items)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         return self.items[index]
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from dovetail.runtime.devices.torch_program import TorchProgram
 class CompiledTorchProgram(TorchProgram):
     """A Program of torch.compile. Nodes whose shapes depend on elements are refused."""
 
-    def __init__(self, model: Model, device: Any = None, results: str = "numpy", torch_compile: bool = True) -> None:
+    def __init__(self, model: Model, device: object = None, results: str = "numpy", torch_compile: bool = True) -> None:
         super().__init__(model, device, results, torch_compile=torch_compile)
         self._compiled: dict[Any, tuple[Callable[..., Any], list[EngineError]]] = {}
 

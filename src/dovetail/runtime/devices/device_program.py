@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class DeviceProgram(LoadedProgram):
     library = ""
     device: Any = None
 
-    def __init__(self, model: Model, device: Any, results: str, **options: Any) -> None:
+    def __init__(self, model: Model, device: object, results: str, **options: object) -> None:
         if results not in RESULTS:
             raise EngineError("argument.value", f"results must be one of {', '.join(RESULTS)}, got {results!r}")
         options = {"device": None if device is None else name_of(device), "results": results, **options}
@@ -36,7 +37,7 @@ class DeviceProgram(LoadedProgram):
         self.results = results
         self.execution = GraphExecution(self.model.graph)
 
-    def _check_types(self, xp: Any) -> None:
+    def _check_types(self, xp: ModuleType) -> None:
         """Raise UnsupportedError [array.dtype] for element types and maps, which only numpy holds."""
         refuse_unusual(self.model.graph, xp)
         maps = [value.name for value in (*self.model.inputs, *self.model.outputs) if isinstance(value.type, Map)]
@@ -46,7 +47,7 @@ class DeviceProgram(LoadedProgram):
     def _bind(self, by_name: Mapping[str, Any], array_type: type) -> list[Any]:
         """Return the inputs in order: arrays of the library as they are, everything else as numpy arrays."""
 
-        def fit(item: Any, type: Tensor, name: str) -> Any:
+        def fit(item: object, type: Tensor, name: str) -> Any:
             if not isinstance(item, array_type):
                 return to_numpy_input(item, type, name)
             actual = arrays.element(item)
@@ -62,7 +63,7 @@ class DeviceProgram(LoadedProgram):
     def _runtime(self) -> str:
         return f"{self.library} on {name_of(self.device)}"
 
-    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         by_name = named_inputs(self.model, inputs)
         if out and self.results == "device":
             raise EngineError("output.array", 'out takes numpy results; this program was compiled with results="device"')
@@ -79,7 +80,7 @@ def name_of(device: Any) -> str:
     return f"{device.platform}:{device.id}" if hasattr(device, "platform") else str(device)
 
 
-def copy_to_numpy(item: Any) -> Any:
+def copy_to_numpy(item: object) -> Any:
     """Return a result as numpy arrays that the caller may write to."""
     if isinstance(item, list):
         return [copy_to_numpy(each) for each in item]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class JaxProgram(DeviceProgram):
 
     library = "jax"
 
-    def __init__(self, model: Model, device: Any = None, results: str = "numpy", **options: Any) -> None:
+    def __init__(self, model: Model, device: object = None, results: str = "numpy", **options: object) -> None:
         self._jax = import_extra("jax", "jax", 'engine="jax"')
         super().__init__(model, device, results, **options)
         self.device = device_of(self._jax, device)
@@ -102,7 +103,7 @@ def _signature(items: Sequence[Any]) -> Any:
     )
 
 
-def device_of(jax: Any, device: Any) -> Any:
+def device_of(jax: ModuleType, device: object) -> Any:
     """Return the device of a name ("cpu", "gpu", "cpu:1"); JAX's first one for None. Raises EngineError [device.unknown]."""
     if device is None or isinstance(device, jax.Device):
         return device or jax.devices()[0]

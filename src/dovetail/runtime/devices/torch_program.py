@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 from dovetail.errors import EngineError
@@ -17,7 +18,7 @@ class TorchProgram(DeviceProgram):
 
     library = "torch"
 
-    def __init__(self, model: Model, device: Any = None, results: str = "numpy", **options: Any) -> None:
+    def __init__(self, model: Model, device: object = None, results: str = "numpy", **options: object) -> None:
         self._torch = import_extra("torch", "torch", 'engine="torch"')
         super().__init__(model, device, results, **options)
         self.device = _device_of(self._torch, device)
@@ -45,13 +46,13 @@ class TorchProgram(DeviceProgram):
         with counting(self.model.limits if active() is None else None):
             return self.execution.run(inputs, self._constants, self._xp)
 
-    def _to_device(self, item: Any) -> Any:
+    def _to_device(self, item: object) -> Any:
         if item is None or isinstance(item, list):
             return item and [self._to_device(each) for each in item]
         return item.to(self.device) if isinstance(item, self._torch.Tensor) else arrays.from_numpy(self._xp, item)
 
 
-def _device_of(torch: Any, device: Any) -> Any:
+def _device_of(torch: ModuleType, device: object) -> Any:
     """Return the torch.device of a name ("cpu", "cuda:1"); torch's default for None. Raises EngineError [device.unknown]."""
     if device is None:
         return torch.get_default_device()

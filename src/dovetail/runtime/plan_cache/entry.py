@@ -120,7 +120,7 @@ def _add_blobs(constants: Sequence[np.ndarray[Any, Any]], blobs: Blobs) -> None:
         blobs.setdefault((data.__array_interface__["data"][0], data.nbytes), (len(blobs), data))
 
 
-def _encode_argument(value: Any, blobs: Blobs) -> Any:
+def _encode_argument(value: object, blobs: Blobs) -> Any:
     """Return an argument of ``add_if`` or ``add_loop``: a row, a scan (a row and its numbers), a list of these, or a scalar."""
     if isinstance(value, tuple) and len(value) == ROW_LENGTH:
         return _encode_row(value, blobs)
@@ -151,7 +151,7 @@ def _encode_row(row: Row, blobs: Blobs) -> list[Any]:
     return [*fields, number[0], -low]
 
 
-def _encode_attribute(value: Any) -> Any:
+def _encode_attribute(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_encode_attribute(item) for item in value]
     if isinstance(value, np.integer):

@@ -15,6 +15,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import dtype_in
@@ -163,7 +164,7 @@ def export_label_encoder(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     return [ctx.add_node(node, DOMAIN, "LabelEncoder", version or 0, [ctx.key(x)], attributes)]
 
 
-def _table_attribute(side: str, data: Any, dtype: Any, version: int | None) -> dict[str, Any]:
+def _table_attribute(side: str, data: np.ndarray[Any, Any], dtype: DType, version: int | None) -> dict[str, Any]:
     name = next((name for name, dtype_of_form in _LISTS.items() if dtype_of_form is dtype), "tensor")
     if name == "tensor" and (version or 0) < 4:
         raise UnsupportedError("op.unsayable", f"LabelEncoder-{version} has no {side} of {dtype}")
@@ -257,8 +258,7 @@ def _tensor(ctx: ImportContext, name: str, dtype: str) -> list[float]:
 @ONNX.exporter("TreeEnsemble", domain=DOMAIN, supports=lambda op, version: not op.leaf_sizes)  # type: ignore[attr-defined]
 def export_tree_ensemble(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    (x,) = node.inputs
-    assert x is not None
+    x = node.input(0)
     version = ctx.version_of(DOMAIN, "TreeEnsemble")
     assert version is not None
 

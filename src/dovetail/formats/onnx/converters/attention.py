@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import symbolic
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 
 
 @ONNX.legalize("ScaledDotProductAttention")
-def legalize_scaled_dot_product_attention(b: Any, node: Node) -> Any:
+def legalize_scaled_dot_product_attention(b: Builder, node: Node) -> Value | list[Value] | None:
     """Write as Attention where every row is known to see a key.
 
     A target without Attention decomposes it further.

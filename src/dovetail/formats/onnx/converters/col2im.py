@@ -6,6 +6,7 @@ from typing import Any
 
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 from dovetail.ir.types import static
 from dovetail.ops.casts import as_type
@@ -13,10 +14,9 @@ from dovetail.ops.nn.deform_conv import with_explicit_pads
 
 
 @ONNX.legalize("Col2Im")
-def legalize_col2im(b: Any, node: Node) -> Any:
+def legalize_col2im(b: Builder, node: Node) -> Any:
     """Write a batch axis, and the sizes as i64."""
-    x, image, block = node.inputs
-    assert x is not None and image is not None and block is not None
+    x, image, block = (node.input(index) for index in range(3))
     if len(x.dims) == 3 and image.dtype == "i64" and block.dtype == "i64":
         return None
     wide = x if len(x.dims) == 3 else b.Unsqueeze(x, [0])
@@ -25,7 +25,7 @@ def legalize_col2im(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("DeformConv")
-def legalize_deform_conv(b: Any, node: Node) -> Any:
+def legalize_deform_conv(b: Builder, node: Node) -> Any:
     """Write explicit padding; the core samples zeros around the tensor, as ONNX does."""
     op: Any = node.op
     x, w = node.inputs[:2]

@@ -11,7 +11,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes, symbolic
-from dovetail.ir.builder import shape_value
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.attention.attention import Attention
 from dovetail.ops.attention.heads import axis_size_of, split_heads
@@ -183,11 +183,11 @@ def import_rotary_embedding(ctx: ImportContext) -> Any:
     return rotated
 
 
-def _as_list(x: Any) -> list[Any]:
+def _as_list(x: object) -> list[Any]:
     return x if isinstance(x, list) else [x]
 
 
-def _shape_vector(b: Any, parts: list[Any]) -> Any:
+def _shape_vector(b: Builder, parts: list[Any]) -> Any:
     if all(isinstance(part, int) for part in parts):
         return parts
     pieces = [b.constant([part]) if isinstance(part, int) else b.Reshape(part, [-1]) for part in parts]

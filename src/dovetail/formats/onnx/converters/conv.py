@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 
 
 @ONNX.legalize("ConvTranspose")
-def legalize_conv_transpose(b: Any, node: Node) -> Any:
+def legalize_conv_transpose(b: Builder, node: Node) -> Any:
     """Write explicit padding for an output shape that keeps the padding at the beginning (OpenVINO's explicit, valid)."""
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
@@ -19,10 +20,10 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("Conv")
-def legalize_conv(b: Any, node: Node) -> Any:
+def legalize_conv(b: Builder, node: Node) -> Any:
     """Crop the input for negative padding, which OpenVINO has."""
     op: Any = node.op
-    x, *parameters = node.inputs
+    x, parameters = node.input(0), node.inputs[1:]
     pads = op.pads or ()
     if min(pads, default=0) >= 0:
         return None

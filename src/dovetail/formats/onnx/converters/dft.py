@@ -12,9 +12,10 @@ from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes, symbolic
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import axis_in
+from dovetail.ir.types import View, axis_in
 from dovetail.ops.shape_values import elements_of, integers_of
 from dovetail.ops.signal.dft import DFT
 
@@ -34,7 +35,7 @@ def import_dft(ctx: ImportContext) -> list[Value]:
     return b.add(op, x, axes, *lengths)
 
 
-def _add_axis(b: Any, x: Value, axis: int) -> Value:
+def _add_axis(b: Builder, x: Value, axis: int) -> Value:
     positive_axis = axis_in(axis, len(x.dims))
     if positive_axis == len(x.dims) - 1:
         raise UnsupportedError("shape.disagree", "DFT: axis must not be the axis of real and imaginary parts")
@@ -52,12 +53,12 @@ class _AxisDFT(
     inverse: bool = False
     onesided: bool = False
 
-    def shape(self, x: Any, length: Any, axis: Any) -> Any:
+    def shape(self, x: View, length: View, axis: View) -> Any:
         parts = 1 if self.onesided and self.inverse else 2
         return None if x.shape is None else (*[None] * (len(x.shape) - 1), parts)
 
 
-def _one_axis(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
+def _one_axis(b: Builder, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
     """Write DFT over one axis that is computed at run time."""
     if axes.shape != (1,) or (lengths is not None and lengths.shape != ()):
         raise UnsupportedError("constant.needed", "DFT: several axes must be constant")
@@ -80,7 +81,7 @@ def _read_axis(axes: Value) -> Value | None:
 
 
 @ONNX.legalize("DFT")
-def legalize_dft(b: Any, node: Node) -> Any:
+def legalize_dft(b: Builder, node: Node) -> Any:
     """Write DFT over several axes as one DFT per axis."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
@@ -92,7 +93,7 @@ def legalize_dft(b: Any, node: Node) -> Any:
     return _split_axes(b, op, x, known_axes, _lengths(b, lengths, len(known_axes)))
 
 
-def _lengths(b: Any, lengths: Any, count: int) -> list[Any]:
+def _lengths(b: Builder, lengths: Value | None, count: int) -> list[Any]:
     """Return each length as a scalar; None for an absent one."""
     if lengths is None:
         return [None] * count
@@ -105,7 +106,7 @@ def _lengths(b: Any, lengths: Any, count: int) -> list[Any]:
     return [None if item == -1 else b.Gather(lengths, scalar + index, axis=0) for index, item in enumerate(known)]
 
 
-def _slice_half_spectrum(b: Any, op: Any, x: Any, signal_axis: int, lengths: Any) -> Any:
+def _slice_half_spectrum(b: Builder, op: Any, x: Any, signal_axis: int, lengths: Any) -> Any:
     """Slice the half spectrum to the elements that the length needs: onnxruntime does not ignore the others."""
     length = next(iter(integers_of(lengths) or ()), None)
     axis = axis_in(signal_axis, len(x.dims) - 1)
@@ -115,7 +116,7 @@ def _slice_half_spectrum(b: Any, op: Any, x: Any, signal_axis: int, lengths: Any
     return b.add(op, b.Slice(x, [0], [length // 2 + 1], [axis]), b.constant([signal_axis]), lengths)[0]
 
 
-def _split_axes(b: Any, op: Any, x: Any, axes: list[int], lengths: list[Any]) -> Any:
+def _split_axes(b: Builder, op: Any, x: Any, axes: list[int], lengths: list[Any]) -> Any:
     order = list(range(len(axes)))
     for index in order if op.inverse else reversed(order):
         one_axis = DFT(op.inverse, op.onesided and index == order[-1])
@@ -126,7 +127,7 @@ def _split_axes(b: Any, op: Any, x: Any, axes: list[int], lengths: list[Any]) ->
 
 
 @ONNX.fallback("DFT")
-def replace_dft(b: Any, node: Node) -> Any:
+def replace_dft(b: Builder, node: Node) -> Any:
     """Decompose DFT before version 17, where sizes are static."""
     return node.op.decompose(b, *node.inputs)
 
@@ -160,7 +161,7 @@ def import_stft(ctx: ImportContext) -> Any:
 
 
 @ONNX.legalize("STFT")
-def legalize_stft(b: Any, node: Node) -> Any:
+def legalize_stft(b: Builder, node: Node) -> Any:
     """Write STFT of a signal with an axis for its one part."""
     x = node.input(0)
     return b.add(node.op, b.Unsqueeze(x, [2]), *node.inputs[1:]) if x.shape is not None and len(x.shape) == 2 else None

@@ -56,8 +56,7 @@ def import_mod(ctx: ImportContext) -> None:
 def legalize_mod(b: Builder, node: Node) -> Value | None:
     """Write the floored remainder of floats, which ONNX has since version 28, by the truncated one."""
     op: Any = node.op
-    x, y = node.inputs
-    assert x is not None and y is not None
+    x, y = node.input(0), node.input(1)
     if op.fmod or not x.dtype.is_float:
         return None
     remainder = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
@@ -83,8 +82,7 @@ def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
 @ONNX.legalize("Where")
 def legalize_where(b: Builder, node: Node) -> Value | None:
     """Write Where of booleans by logical operators: onnxruntime has no kernel for it."""
-    condition, x, y = node.inputs
-    assert condition is not None and x is not None and y is not None
+    condition, x, y = (node.input(index) for index in range(3))
     if x.dtype.kind != "bool":
         return None
     op: Any = node.op
@@ -170,7 +168,6 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 @ONNX.legalize("CastLike")
 def legalize_cast_like(b: Builder, node: Node) -> Value | None:
     """Write CastLike as Cast where versions convert infinities to the type differently."""
-    x, like = node.inputs
-    assert x is not None and like is not None
+    x, like = node.input(0), node.input(1)
     result: Value | None = node.op.decompose(b, x, like) if like.dtype in FNUZ else None
     return result

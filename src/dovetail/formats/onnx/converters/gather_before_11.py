@@ -9,13 +9,14 @@ import numpy as np
 
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.limits import refuse_table
 from dovetail.ops.elementwise.broadcast import scalar_like
 
 
 @ONNX.fallback("Gather")
-def replace_gather(b: Any, node: Node) -> Any:
+def replace_gather(b: Builder, node: Node) -> Any:
     """Make negative indices positive before version 11."""
     op: Any = node.op
     x, indices = node.inputs
@@ -26,7 +27,7 @@ def replace_gather(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("GatherElements")
-def replace_gather_elements(b: Any, node: Node) -> Any:
+def replace_gather_elements(b: Builder, node: Node) -> Any:
     """Write GatherElements as Gather of the flat tensor."""
     op: Any = node.op
     x, indices = node.inputs
@@ -38,12 +39,12 @@ def replace_gather_elements(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("ScatterND")
-def replace_scatter_nd(b: Any, node: Node) -> Any:
+def replace_scatter_nd(b: Builder, node: Node) -> Any:
     """Write ScatterND as ScatterElements of the flattened slices."""
     op: Any = node.op
-    x, indices, updates = node.inputs
+    x, indices, updates = (node.input(index) for index in range(3))
     shape, table = _sizes(x), _sizes(indices)
-    if op.reduction != "replace" or indices is None or shape is None or table is None or not table[-1]:
+    if op.reduction != "replace" or shape is None or table is None or not table[-1]:
         return None
     depth = table[-1]
     rows, columns = prod(shape[:depth]), prod(shape[depth:])
@@ -55,7 +56,7 @@ def replace_scatter_nd(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("GatherND")
-def replace_gather_nd(b: Any, node: Node) -> Any:
+def replace_gather_nd(b: Builder, node: Node) -> Any:
     """Write GatherND as Gather of flat slices, also with batch axes."""
     op: Any = node.op
     x, indices = node.inputs
@@ -84,12 +85,12 @@ def _sizes(x: Value | None) -> list[int] | None:
     return [int(size) for size in x.dims]
 
 
-def _size(b: Any, x: Value, axis: int, like: Value) -> Any:
+def _size(b: Builder, x: Value, axis: int, like: Value) -> Any:
     size = x.dims[axis]
     return scalar_like(b, size, like) if isinstance(size, int) else b.Cast(b.Gather(b.Shape(x), [axis], axis=0), to=like.dtype)
 
 
-def _make_positive(b: Any, indices: Value, size: Any) -> Any:
+def _make_positive(b: Builder, indices: Value, size: Value) -> Any:
     return b.Where(b.Less(indices, scalar_like(b, 0, indices)), b.Add(indices, size), indices)
 
 
@@ -97,14 +98,14 @@ def _strides(shape: list[int]) -> list[int]:
     return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
-def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
+def _slice_numbers(b: Builder, indices: Value, shape: list[int]) -> Any:
     """Return the flat index of the slice of ``shape`` that each row of coordinates selects."""
     sizes, strides = (b.constant(np.asarray(numbers), indices.dtype) for numbers in (shape, _strides(shape)))
     scaled = b.Multiply(_make_positive(b, indices, sizes), strides)
     return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
-def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
+def _element_numbers(b: Builder, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
     """Return flat indices in ``shape``: ``indices`` along ``axis``, and the element's own coordinates along the others."""
     strides = _strides(shape)
     offsets = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
@@ -120,14 +121,13 @@ def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int],
 
 
 @ONNX.fallback("CumSum", "CumProd")
-def replace_cumulative(b: Any, node: Node) -> Any:
+def replace_cumulative(b: Builder, node: Node) -> Any:
     """Write a cumulative operator by doubling: combine each element with those 1, 2, 4, ... positions before.
 
     Needs log2(length) steps.
     """
     op: Any = node.op
-    x, axis = node.inputs
-    assert x is not None and axis is not None
+    x, axis = node.input(0), node.input(1)
     axis_index = None if axis.constant is None else int(axis.constant.reshape(()))
     kind = x.dtype
     if axis_index is None or x.shape is None or not isinstance(x.shape[axis_index], int):
@@ -141,7 +141,7 @@ def replace_cumulative(b: Any, node: Node) -> Any:
     axis_index %= len(x.shape)
     length = x.dims[axis_index]
 
-    def shift(y: Any, count: int) -> Any:
+    def shift(y: Value, count: int) -> Any:
         """Shift ``y`` by ``count`` positions, and fill with the neutral element."""
         bounds = (count, length) if op.reverse else (0, length - count)
         edge = b.apply("ConstantOfShape", b.Shape(b.Slice(y, [0], [count], [axis_index])), np.full(1, start, kind.numpy))

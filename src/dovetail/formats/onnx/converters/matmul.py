@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 from dovetail.ops.linalg.einsum import Einsum
 
 
 @ONNX.legalize("Einsum")
-def legalize_einsum(b: Any, node: Node) -> Any:
+def legalize_einsum(b: Builder, node: Node) -> Any:
     """Write the output subscripts explicitly where there are capital letters: onnxruntime requires it.
 
     Ellipses for unequal numbers of axes, which onnxruntime refuses, are decomposed.

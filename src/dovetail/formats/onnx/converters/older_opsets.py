@@ -9,8 +9,10 @@ import numpy as np
 
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes, symbolic
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.limits import refuse_table
+from dovetail.ir.types import Size
 from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.cast import FNUZ
 from dovetail.ops.elementwise.clip import finite_range
@@ -21,22 +23,22 @@ _HALF_PRECISION = ("f16", "bf16")
 
 
 @ONNX.fallback("Range")
-def replace_range(b: Any, node: Node) -> Any:
+def replace_range(b: Builder, node: Node) -> Any:
     """Write Range before version 11 by NonZero of ones.
 
     Before version 27 half precision is cast to f32, in which Range is computed.
     """
     op: Any = node.op
-    start, stop, step = node.inputs
-    kind = start.dtype  # type: ignore[union-attr]
-    if op.output_type is not None or any(x.dtype is not kind for x in (stop, step)):  # type: ignore[union-attr]
+    xs = [node.input(index) for index in range(3)]
+    kind = xs[0].dtype
+    if op.output_type is not None or any(x.dtype is not kind for x in xs):
         return None
     wide = dtypes.f32 if kind in _HALF_PRECISION and op.wide else dtypes.i64 if kind.is_integer and kind.bits < 64 else kind
     if wide is not kind:
-        return b.Cast(b.Range(*(b.Cast(x, to=wide) for x in node.inputs)), to=kind)
+        return b.Cast(b.Range(*(b.Cast(x, to=wide) for x in xs)), to=kind)
     if kind not in ("i64", "f32", "f64"):
         return None
-    first, last, item = (b.Reshape(x, []) for x in node.inputs)
+    first, last, item = (b.Reshape(x, []) for x in xs)
     zero = b.constant(0, dtypes.i64)
     if kind.is_integer:
         # ceil((last - first) / step) for integer division that rounds toward zero.
@@ -51,10 +53,10 @@ def replace_range(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Equal")
-def replace_equal(b: Any, node: Node) -> Any:
+def replace_equal(b: Builder, node: Node) -> Any:
     """Write Equal by Less and Greater: version 7 compares i32, i64 and booleans only."""
-    x, y = node.inputs
-    kind = x.dtype  # type: ignore[union-attr]
+    x, y = node.input(0), node.input(1)
+    kind = x.dtype
     if not (kind.is_integer or kind in ("f16", "f32", "f64")):
         return None
     broadcasting = {"broadcast": node.op.broadcast}  # type: ignore[attr-defined]
@@ -65,17 +67,17 @@ def replace_equal(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Maximum", "Minimum")
-def replace_maximum_minimum(b: Any, node: Node) -> Any:
+def replace_maximum_minimum(b: Builder, node: Node) -> Any:
     """Write Maximum and Minimum of integers by Where before version 12."""
-    first, *rest = node.inputs
-    if first is None or not first.dtype.is_integer:
+    first, *rest = (node.input(index) for index in range(len(node.inputs)))
+    if not first.dtype.is_integer:
         return None
     compare = b.Greater if type(node.op).__name__ == "Maximum" else b.Less
     return reduce(lambda x, y: b.Where(compare(x, y), x, y), rest, b.Identity(first))
 
 
 @ONNX.fallback("Clip")
-def replace_clip(b: Any, node: Node) -> Any:
+def replace_clip(b: Builder, node: Node) -> Any:
     """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats.
 
     A bound left out is a finite one, so that infinities are clipped.
@@ -90,7 +92,7 @@ def replace_clip(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Round")
-def replace_round(b: Any, node: Node) -> Any:
+def replace_round(b: Builder, node: Node) -> Any:
     """Write Round before version 11 by Floor.
 
     The fraction of the magnitude is exact, and a zero keeps its sign.
@@ -108,11 +110,10 @@ def replace_round(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("IsInf")
-def replace_is_inf(b: Any, node: Node) -> Any:
+def replace_is_inf(b: Builder, node: Node) -> Any:
     """Write IsInf by comparisons before version 10, and before version 20 for types other than f32 and f64."""
     op: Any = node.op
-    x = node.inputs[0]
-    assert x is not None
+    x = node.input(0)
     if x.dtype == "bf16":
         return b.add(op, b.Cast(x, to=dtypes.f32))
     if x.dtype not in ("f16", "f32", "f64") or not (op.detect_negative or op.detect_positive):
@@ -124,11 +125,11 @@ def replace_is_inf(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Mod")
-def replace_mod(b: Any, node: Node) -> Any:
+def replace_mod(b: Builder, node: Node) -> Any:
     """Write Mod of integers by Divide before version 10."""
     op: Any = node.op
-    x, y = node.inputs
-    kind = x.dtype  # type: ignore[union-attr]
+    x, y = node.input(0), node.input(1)
+    kind = x.dtype
     if kind not in ("i32", "i64", "u32", "u64"):
         return None
     broadcasting = {"broadcast": op.broadcast}
@@ -141,7 +142,7 @@ def replace_mod(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("BitShift")
-def replace_bit_shift(b: Any, node: Node) -> Any:
+def replace_bit_shift(b: Builder, node: Node) -> Any:
     """Write BitShift of signed integers by unsigned ones before version 28; -1 - x for negative x."""
     op: Any = node.op
     x, amount = node.input(0), node.input(1)
@@ -150,7 +151,7 @@ def replace_bit_shift(b: Any, node: Node) -> Any:
         return None
     bare = dtypes.dtype(f"u{kind.bits}")
 
-    def shift(y: Any) -> Any:
+    def shift(y: Value) -> Any:
         return b.Cast(b.add(op, b.Cast(y, to=bare), b.Cast(amount, to=bare))[0], to=kind)
 
     if op.direction == "left":
@@ -161,19 +162,17 @@ def replace_bit_shift(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("BitwiseNot")
-def replace_bitwise_not(b: Any, node: Node) -> Any:
+def replace_bitwise_not(b: Builder, node: Node) -> Any:
     """Write BitwiseNot before version 18: -1 - x, or max - x for unsigned x."""
-    x = node.inputs[0]
-    assert x is not None
+    x = node.input(0)
     return b.Subtract(scalar_like(b, -1 if x.dtype.kind == "int" else x.dtype.range()[1], x), x) if x.dtype.is_integer else None
 
 
 @ONNX.fallback("Cast")
-def replace_cast(b: Any, node: Node) -> Any:
+def replace_cast(b: Builder, node: Node) -> Any:
     """Replace infinities before a cast to a type without infinity, where the target's cast treats them differently."""
     op: Any = node.op
-    x = node.inputs[0]
-    assert x is not None
+    x = node.input(0)
     if op.to not in FNUZ or not op.saturate or not x.dtype.is_float:
         return None
     wide = x if x.dtype in ("f32", "f64") else b.Cast(x, to=dtypes.f32)
@@ -183,10 +182,10 @@ def replace_cast(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Dropout")
-def replace_dropout(b: Any, node: Node) -> Any:
+def replace_dropout(b: Builder, node: Node) -> Any:
     """Write Dropout in inference without a seed; the mask is all true."""
     op: Any = node.op
-    x, _, training = (*node.inputs, None, None)[:3]
+    x, (_, _, training) = node.input(0), (*node.inputs, None, None)[:3]
     if not is_inference(training):
         return None
     if op.seed is not None:
@@ -196,7 +195,7 @@ def replace_dropout(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Reshape")
-def replace_reshape(b: Any, node: Node) -> Any:
+def replace_reshape(b: Builder, node: Node) -> Any:
     """Write Reshape with sizes that may be 0 before version 14, where a 0 copies the input's size at that axis.
 
     Sizes equal to the input's stay. One other size that may be 0 stays if no other size may: a non-empty tensor then refuses 0,
@@ -205,8 +204,7 @@ def replace_reshape(b: Any, node: Node) -> Any:
     target computed at run time, cannot be expressed.
     """
     op: Any = node.op
-    x, target = node.inputs
-    assert x is not None and target is not None
+    x, target = node.input(0), node.input(1)
     wanted = elements_of(target)
     if op.special_zero or wanted is None or x.shape is None:
         return None
@@ -224,7 +222,7 @@ def replace_reshape(b: Any, node: Node) -> Any:
     return b.add(op.with_(special_zero=True), x, target)
 
 
-def _may_be_zero(size: Any) -> bool:
+def _may_be_zero(size: Size) -> bool:
     minimum = size if isinstance(size, int) else symbolic.bounds(size)[0]
     return minimum is None or (size == 0 if isinstance(size, int) else minimum <= 0)
 
@@ -234,7 +232,7 @@ def _at(shape: tuple[Any, ...], axis: int) -> Any:
 
 
 @ONNX.fallback("MaxPool", "AveragePool")
-def replace_ceil_pool(b: Any, node: Node) -> Any:
+def replace_ceil_pool(b: Builder, node: Node) -> Any:
     """Write pooling that rounds up before version 10: pad for the last windows, where padding does not count.
 
     Before version 12 i8 and u8 are cast to f32.
@@ -251,13 +249,13 @@ def replace_ceil_pool(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Bernoulli")
-def replace_bernoulli(b: Any, node: Node) -> Any:
+def replace_bernoulli(b: Builder, node: Node) -> Any:
     """Write Bernoulli before version 15: a uniform random number is less than the probability."""
     return node.op.decompose(b, *node.inputs)
 
 
 @ONNX.fallback("TopK")
-def replace_top_k(b: Any, node: Node) -> Any:
+def replace_top_k(b: Builder, node: Node) -> Any:
     """Write TopK of the smallest elements before version 11: TopK of the negated tensor.
 
     ONNX leaves open where NaN is. Other attributes are decomposed first: version 11 needs no negation.
@@ -271,7 +269,7 @@ def replace_top_k(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("ReverseSequence", "_OneHot")
-def replace_by_float_operator(b: Any, node: Node) -> Any:
+def replace_by_float_operator(b: Builder, node: Node) -> Any:
     """Cast bf16 to f32 before version 28."""
     data_index = 2 if type(node.op).__name__ == "_OneHot" else 0
     x = node.inputs[data_index]
@@ -282,7 +280,7 @@ def replace_by_float_operator(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Slice")
-def replace_slice(b: Any, node: Node) -> Any:
+def replace_slice(b: Builder, node: Node) -> Any:
     """Write Slice with steps before version 10 as Gather."""
     x, *bounds = (*node.inputs, None, None)[:5]
     assert x is not None
@@ -304,7 +302,7 @@ def replace_slice(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Split")
-def replace_split(b: Any, node: Node) -> Any:
+def replace_split(b: Builder, node: Node) -> Any:
     """Write Split with lengths computed at run time before version 13 as Slices."""
     op: Any = node.op
     x, sizes = (*node.inputs, None)[:2]

@@ -7,11 +7,12 @@ from typing import Any
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
-from dovetail.ir.graph import Node
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
 
 
 @ONNX.legalize("MaxPool")
-def legalize_max_pool(b: Any, node: Node) -> Any:
+def legalize_max_pool(b: Builder, node: Node) -> Any:
     """Drop unread indices; other indices count from the first axis and are i64."""
     op: Any = node.op
     x = node.inputs[0]
@@ -23,7 +24,7 @@ def legalize_max_pool(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("AveragePool")
-def legalize_average_pool(b: Any, node: Node) -> Any:
+def legalize_average_pool(b: Builder, node: Node) -> Any:
     """Write an average that divides by the whole window as one over the padded input, with explicit padding."""
     op: Any = node.op
     x = node.inputs[0]
@@ -39,7 +40,7 @@ def legalize_average_pool(b: Any, node: Node) -> Any:
     return _legalize_rounding(b, op, x)
 
 
-def _trim_padding(b: Any, op: Any, x: Any) -> Any:
+def _trim_padding(b: Builder, op: Any, x: Value) -> Any:
     """Reduce the padding so that no last window begins in it: ONNX versions differ for such a window."""
     simple = op.with_floor_rounding(x)
     if simple is None or op.auto_pad != "explicit":
@@ -56,7 +57,7 @@ def _trim_padding(b: Any, op: Any, x: Any) -> Any:
     return b.add(simple, x) if not counts or all(new <= old for new, old in ends) else None
 
 
-def _legalize_rounding(b: Any, op: Any, x: Any) -> Any:
+def _legalize_rounding(b: Builder, op: Any, x: Any) -> Any:
     """Write the rounding as padding: ``ceil`` may produce a window of padding alone, and ``valid`` has no rounding up."""
     canonical = op.canonical(x)
     if op.rounding_type == "ceil_torch" and op.auto_pad != "valid":

@@ -7,6 +7,7 @@ from typing import Any
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 
 NARROW = ("f16", "bf16")
@@ -22,7 +23,7 @@ def import_quantize_linear(ctx: ImportContext) -> Any:
 
 
 @ONNX.legalize("QuantizeLinear")
-def legalize_quantize_linear(b: Any, node: Node) -> Any:
+def legalize_quantize_linear(b: Builder, node: Node) -> Any:
     """Write ``precision`` for a quotient in f32 by a narrower scale, which versions from 23 require."""
     op: Any = node.op
     scale = node.inputs[1]

@@ -13,9 +13,10 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.onnx.dialect import ONNX, encode_attribute
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY
-from dovetail.ops.random import Bernoulli, Multinomial, RandomUniform
+from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomUniform
 
 _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mean", 0.0), ("scale", 1.0))}
 
@@ -63,11 +64,10 @@ def import_multinomial(ctx: ImportContext) -> list[Value]:
 
 
 @ONNX.legalize("RandomUniform", "RandomNormal")
-def legalize_random(b: Any, node: Node) -> Any:
+def legalize_random(b: Builder, node: Node) -> Any:
     """Scale numbers from 0 to 1 for bounds computed at run time; a shape computed at run time becomes that of a zero tensor."""
     op: Any = node.op
-    shape, first, last = node.inputs
-    assert shape is not None and first is not None and last is not None
+    shape, first, last = (node.input(index) for index in range(3))
     scaled = op.decompose(b, shape, first, last) if isinstance(op, RandomUniform) else _scale_normal(b, op, shape, first, last)
     if scaled is not None:
         return scaled
@@ -77,7 +77,7 @@ def legalize_random(b: Any, node: Node) -> Any:
     return None
 
 
-def _scale_normal(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any:
+def _scale_normal(b: Builder, op: RandomNormal, shape: Value, mean: Value, deviation: Value) -> Any:
     if mean.constant is not None and deviation.constant is not None:
         return None
     zero, one = (b.constant(np.array(value, mean.dtype.numpy), mean.dtype) for value in (0, 1))
@@ -85,7 +85,7 @@ def _scale_normal(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any
 
 
 @ONNX.legalize("RandomUniformLike", "RandomNormalLike")
-def legalize_random_like(b: Any, node: Node) -> Any:
+def legalize_random_like(b: Builder, node: Node) -> Any:
     """Write RandomUniform or RandomNormal of a shape where bounds are computed at run time, or are integers."""
     op: Any = node.op
     bounds = node.inputs[1:]

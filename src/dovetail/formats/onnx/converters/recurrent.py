@@ -8,6 +8,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layouts import convert_form, has_full_lengths, pad_inputs
@@ -42,7 +43,7 @@ def import_recurrent(ctx: ImportContext) -> Any:
 
 
 @ONNX.legalize("RNN", "GRU", "LSTM")
-def legalize_recurrent(b: Any, node: Node) -> Any:
+def legalize_recurrent(b: Builder, node: Node) -> Any:
     """Write separate biases, gates in ONNX's order, and lengths in i32 or absent for full rows.
 
     The hidden size is written: it is optional, and onnxruntime does not run without it.
@@ -66,7 +67,7 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("DynamicQuantizeLSTM")
-def legalize_dynamic_quantize_lstm(b: Any, node: Node) -> Any:
+def legalize_dynamic_quantize_lstm(b: Builder, node: Node) -> Any:
     """Write the hidden size, without which onnxruntime does not run."""
     op: Any = node.op
     size = op.sizes_of(*node.inputs)["h"]

@@ -10,6 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.nn.resize_matrices import run_time_sizes
@@ -84,7 +85,7 @@ def _non_empty(x: Value | None) -> Value | None:
 
 
 @ONNX.legalize("Resize")
-def legalize_resize(b: Any, node: Node) -> Any:
+def legalize_resize(b: Builder, node: Node) -> Any:
     """Write Resize in the form that most versions have: i64 sizes, and no ``simple`` nearest mode.
 
     align_corners of fractional lengths is decomposed, or has sizes that are computed from the shape.

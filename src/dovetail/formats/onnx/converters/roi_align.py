@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
-from dovetail.ir.graph import Node
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
 
 
 @ONNX.legalize("RoiAlign")
-def legalize_roi_align(b: Any, node: Node) -> Any:
+def legalize_roi_align(b: Builder, node: Node) -> Value | None:
     """Cast the batch indices to i64."""
     x, rois, batch_indices = node.inputs
     assert batch_indices is not None

@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in
@@ -41,7 +42,7 @@ def import_dropout(ctx: ImportContext) -> list[Value]:
 
 
 @ONNX.legalize("Dropout")
-def legalize_dropout(b: Any, node: Node) -> Any:
+def legalize_dropout(b: Builder, node: Node) -> Any:
     """Write Dropout in inference: versions differ only in the type of the mask, and the inputs have no effect."""
     op: Any = node.op
     x, ratio, training = (*node.inputs, None, None)[:3]

@@ -19,7 +19,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import axes_in
+from dovetail.ir.types import View, axes_in
 from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.depth_to_space import _Blocks
 from dovetail.ops.tensor.gather import Gather
@@ -138,7 +138,7 @@ def legalize_depth_to_space(b: Builder, node: Node) -> Any:
     return None if x.shape is None or len(x.shape) == 4 else op.decompose(b, x)
 
 
-def _as_integers(data: Any, label: str) -> Any:
+def _as_integers(data: np.ndarray[Any, Any], label: str) -> Any:
     """Convert floats that are integers. Raises FormatError [constant.value]."""
     wide = np.asarray(data, dtype=np.float64)
     if not np.all(np.isfinite(wide)) or np.any(wide != np.trunc(wide)) or np.any(np.abs(wide) >= 2**63):
@@ -282,7 +282,7 @@ class _OneHot(
     axis: int = -1
     negative: bool = True
 
-    def shape(self, indices: Any, depth: Any, values: Any) -> Any:
+    def shape(self, indices: View, depth: View, values: View) -> Any:
         return OneHot(self.axis, self.negative).shape(indices, depth, values, values)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
@@ -344,8 +344,7 @@ def _pair_of(first: Value, second: Value) -> Value | None:
 @ONNX.legalize("ReverseSequence")
 def legalize_reverse_sequence(b: Builder, node: Node) -> Any:
     """Transpose batch and time to the first two axes, where ONNX requires them."""
-    x, lengths = node.inputs
-    assert x is not None and lengths is not None
+    x, lengths = node.input(0), node.input(1)
     if x.shape is None:
         return cast_integer_inputs(b, node)
     op: Any = node.op.canonical(x, lengths)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.tensor.topk import TopK
 
@@ -20,10 +19,9 @@ def import_top_k(ctx: ImportContext) -> list[Value]:
 
 
 @ONNX.legalize("TopK")
-def legalize_top_k(b: Any, node: Node) -> Any:
+def legalize_top_k(b: Builder, node: Node) -> list[Value] | None:
     """Reshape k to a vector of one i64."""
-    x, k = node.inputs
-    assert x is not None and k is not None
+    x, k = node.input(0), node.input(1)
     if k.dtype is dtypes.i64 and k.shape is not None and len(k.shape) == 1:
         return None
     wide = k if k.dtype is dtypes.i64 else b.Cast(k, to=dtypes.i64)

@@ -77,7 +77,7 @@ def _numbers(ctx: ImportContext, name: str) -> tuple[float, ...]:
     return values
 
 
-def _is_expressible(op: Any, version: int) -> bool:
+def _is_expressible(op: Op, version: int) -> bool:
     """Tell whether a version has the operator, not deprecated, with numbers as precise as these."""
     return version < _DEPRECATED and (version >= 3 or _are_f32(op))
 
@@ -95,8 +95,7 @@ def _is_f32(values: tuple[float, ...]) -> bool:
 @ONNX.exporter("TreeEnsembleRegressor", "TreeEnsembleClassifier", domain=DOMAIN, supports=_is_expressible)
 def export_tree_ensemble(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    (x,) = node.inputs
-    assert x is not None
+    x = node.input(0)
     kind = type(op).__name__
     version = ctx.version_of(DOMAIN, kind)
     assert version is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 
 _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0), "BlackmanWindow": (0.42, 0.5, 0.08)}
@@ -39,7 +39,7 @@ def import_window(ctx: ImportContext) -> Value:
     return window
 
 
-def _number(b: Any, size: Value) -> Any:
+def _number(b: Builder, size: Value) -> Value:
     """Reshape the size to a scalar of i64."""
     wide = size if size.dtype is dtypes.i64 else b.Cast(size, to=dtypes.i64)
     return wide if wide.shape == () else b.Reshape(wide, [])

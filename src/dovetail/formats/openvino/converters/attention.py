@@ -8,13 +8,14 @@ import numpy as np
 
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import symbolic
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.heads import axis_size_of, default_scale, make_window_mask, split_heads
 
 
 @OPENVINO.legalize("Attention")
-def legalize_attention(b: Any, node: Node) -> Any:
+def legalize_attention(b: Builder, node: Node) -> Any:
     """Rewrite Attention as ScaledDotProductAttention.
 
     Only where every row is known to see a key, and each query head has a key head of its own.
@@ -69,7 +70,7 @@ def _lacks_keys(mask: Value, k: Value, past_key: Value | None) -> bool:
 
 
 @OPENVINO.legalize("ScaledDotProductAttention")
-def legalize_scaled_dot_product_attention(b: Any, node: Node) -> Any:
+def legalize_scaled_dot_product_attention(b: Builder, node: Node) -> Any:
     """Pass 0 for an absent mask before a present input: only the last inputs may be absent."""
     op: Any = node.op
     q, k, v, mask, scale, sink = (*node.inputs, None, None, None)[:6]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 from dovetail.ops.shape_values import length_of_vector
 
 
 @OPENVINO.legalize("Col2Im")
-def legalize_col2im(b: Any, node: Node) -> Any:
+def legalize_col2im(b: Builder, node: Node) -> Any:
     """Write all attributes of Col2Im: OpenVINO reads an absent stride as no value."""
     op: Any = node.op
     x, image, block = node.inputs
@@ -23,7 +24,7 @@ def legalize_col2im(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("DeformConv")
-def legalize_deform_conv(b: Any, node: Node) -> Any:
+def legalize_deform_conv(b: Builder, node: Node) -> Any:
     """Add the bias of DeformConv after the convolution."""
     op: Any = node.op
     x, w, offset, bias, mask = (*node.inputs, None, None)[:5]

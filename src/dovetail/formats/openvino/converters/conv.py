@@ -7,6 +7,7 @@ from typing import Any
 from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import is_static
@@ -59,7 +60,7 @@ def _windows(ctx: ImportContext) -> dict[str, Any]:
 
 
 @OPENVINO.legalize("Conv")
-def legalize_conv(b: Any, node: Node) -> Any:
+def legalize_conv(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, w, bias = (*node.inputs, None)[:3]
     if bias is not None:
@@ -70,7 +71,7 @@ def legalize_conv(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("ConvTranspose")
-def legalize_conv_transpose(b: Any, node: Node) -> Any:
+def legalize_conv_transpose(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
     if bias is not None:
@@ -83,7 +84,7 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
     return b.add(result, x, _split_weights(b, op, w), target)[0]
 
 
-def _split_weights(b: Any, op: Op, w: Any) -> Value:
+def _split_weights(b: Builder, op: Op, w: Any) -> Value:
     if not is_static(w.type):
         raise UnsupportedError("type.unknown", f"grouped weights must have a static shape, got {w.type}")
     result: Value = split_weight_groups(b, w, op.group)  # type: ignore[attr-defined]

@@ -9,13 +9,13 @@ import numpy as np
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes
-from dovetail.ir.builder import shape_value
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 
-def _decode(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[Any, Any]:
+def _decode(b: Builder, best: Value, counts: Value, blank: Value, merge: bool) -> tuple[Any, Any]:
     """Return the decoded classes [batch, time], followed by -1, and their number.
 
     ``counts`` is true for the time steps to decode; ``best`` is the index of the greatest class at each time step.

@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes, symbolic
-from dovetail.ir.builder import shape_value
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
 from dovetail.ops.detection.nms import NonMaxSuppression, is_soft, known_value_of, next_f32_above
@@ -57,17 +57,17 @@ def import_non_max_suppression_before_5(ctx: ImportContext) -> list[Value]:
     return [b.Pad(rows, pads, b.constant(np.array(-1, dtype.numpy), dtype))]
 
 
-def _vector(b: Any, x: Value, axis: int) -> Value:
+def _vector(b: Builder, x: Value, axis: int) -> Value:
     sizes = shape_value(b, x, [axis])
     return b.constant(sizes) if isinstance(sizes, list) else sizes
 
 
-def _long(b: Any, x: Value) -> Value:
+def _long(b: Builder, x: Value) -> Value:
     return x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64)
 
 
 @OPENVINO.legalize("NonMaxSuppression")
-def legalize_non_max_suppression(b: Any, node: Node) -> Any:
+def legalize_non_max_suppression(b: Builder, node: Node) -> Any:
     """Write three outputs and all limits, and let a box be suppressed at an overlap equal to the threshold."""
     op: Any = node.op
     boxes, scores, max_boxes, iou_threshold, score_threshold, sigma = (*node.inputs, None, None, None, None)[:6]

@@ -9,13 +9,13 @@ import numpy as np
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import symbolic
-from dovetail.ir.builder import shape_value
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node
 from dovetail.ops.signal.dft import IRDFT, RDFT, padded_lengths
 
 
 @OPENVINO.legalize("DFT")
-def legalize_dft(b: Any, node: Node) -> Any:
+def legalize_dft(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, axes, *rest = node.inputs
     assert x is not None
@@ -36,7 +36,7 @@ def legalize_dft(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("RDFT")
-def legalize_rdft(b: Any, node: Node) -> Any:
+def legalize_rdft(b: Builder, node: Node) -> Any:
     """Pad the signal first: OpenVINO's CPU plugin does not pad it with zeros."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]

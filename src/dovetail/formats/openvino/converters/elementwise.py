@@ -75,8 +75,7 @@ def legalize_maximum_minimum(b: Builder, node: Node) -> Value | None:
 def legalize_power(b: Builder, node: Node) -> Value | None:
     """Cast base and exponent to one type: that of the base where it represents the exponent exactly, otherwise f64."""
     op: Any = node.op
-    x, y = node.inputs
-    assert x is not None and y is not None
+    x, y = node.input(0), node.input(1)
     if x.dtype is y.dtype:
         return None
     if x.dtype.is_float and _holds(x.dtype, y):
@@ -157,8 +156,7 @@ def _like(b: Builder, value: Any, x: Value) -> Value:
 def legalize_prelu(b: Builder, node: Node) -> Value | None:
     """Unsqueeze a slope of rank 1 that OpenVINO would align with axis 1."""
     op: Any = node.op
-    x, slope = node.inputs
-    assert x is not None and slope is not None
+    x, slope = node.input(0), node.input(1)
     if op.channels or slope.shape is None:
         return None
     if slope.shape == () or type(op)(channels=True).is_by_channel(x.shape, slope.shape) is not False:
@@ -276,8 +274,7 @@ def import_convert_like(ctx: ImportContext) -> Value | None:
 @OPENVINO.legalize("CastLike")
 def legalize_cast_like(b: Builder, node: Node) -> Value | None:
     """Write CastLike as Cast where the two formats convert to the type differently."""
-    x, like = node.inputs
-    assert x is not None and like is not None
+    x, like = node.input(0), node.input(1)
     result: Value | None = node.op.decompose(b, x, like) if like.dtype.name.startswith("f8") else None
     return result
 
@@ -286,8 +283,7 @@ def legalize_cast_like(b: Builder, node: Node) -> Value | None:
 def legalize_cast(b: Builder, node: Node) -> Value | None:
     """Clamp before a saturating cast to f8."""
     op: Any = node.op
-    x = node.inputs[0]
-    assert x is not None
+    x = node.input(0)
     if not op.saturate or op.to not in ("f8e4m3", "f8e5m2") or op.source is not None:
         return None
     lowest, highest = finite_range(op.to)
@@ -302,8 +298,7 @@ def legalize_cast(b: Builder, node: Node) -> Value | None:
 @OPENVINO.exporter("Cast")
 def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    x = node.inputs[0]
-    assert x is not None
+    x = node.input(0)
     if op.to == "f8e8m0" and (not op.saturate or op.round_mode != "even"):
         raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range; {op} does not")
     if "string" in (x.dtype.name, op.to.name):

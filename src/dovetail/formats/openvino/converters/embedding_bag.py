@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dovetail.errors import FormatError, RuleError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes
-from dovetail.ir.builder import shape_value
-from dovetail.ir.graph import Value
+from dovetail.ir.builder import Builder, shape_value
+from dovetail.ir.graph import Operand, Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
@@ -23,7 +21,7 @@ def _reduction(ctx: ImportContext) -> str:
     return reduction
 
 
-def _rows(b: Any, table: Value, indices: Value, weights: Value | None) -> Value:
+def _rows(b: Builder, table: Value, indices: Value, weights: Value | None) -> Value:
     """Gather the rows of ``table`` at ``indices``, each times its weight."""
     rows: Value = b.Gather(table, indices, axis=0)
     if weights is None:
@@ -32,7 +30,7 @@ def _rows(b: Any, table: Value, indices: Value, weights: Value | None) -> Value:
     return result
 
 
-def _append_axes(b: Any, x: Value, count: int) -> Value:
+def _append_axes(b: Builder, x: Value, count: int) -> Value:
     """Append ``count`` axes of size 1 to ``x``."""
     result: Value = b.Unsqueeze(x, list(range(len(x.dims), len(x.dims) + count))) if count else x
     return result
@@ -84,7 +82,7 @@ def _check_vectors(ctx: ImportContext, *xs: Value) -> None:
             raise RuleError("shape.rank", f"{ctx.node.kind}: indices must have rank 1, got {x.type}")
 
 
-def _segments(b: Any, table: Value, rows: Value, ids: Value, count: Any, default: Value | None, mean: bool) -> Value:
+def _segments(b: Builder, table: Value, rows: Value, ids: Value, count: Operand, default: Value | None, mean: bool) -> Value:
     """Sum, or average, the rows of each bag.
 
     An empty bag is the row ``default`` of the table; 0 where that is -1 or absent.

@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes, symbolic
-from dovetail.ir.builder import shape_value
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.detection.nms_decomposition import select_boxes_in_loop
@@ -51,7 +51,7 @@ def import_prior_grid_generator(ctx: ImportContext) -> Value:
     return flat
 
 
-def _number(b: Any, x: Value, axis: int) -> Any:
+def _number(b: Builder, x: Value, axis: int) -> Any:
     return b.Reshape(b.Slice(b.Shape(x), [axis], [axis + 1], [0]), [])
 
 
@@ -98,7 +98,7 @@ def import_roi_feature_extractor(ctx: ImportContext) -> list[Value]:
     return [features, b.Identity(regions)]
 
 
-def _level(b: Any, area: Any, count: int) -> Any:
+def _level(b: Builder, area: Value, count: int) -> Any:
     """Return the pyramid level of each region: floor(2 + log2(size / 224)), clamped to 0 ...
 
     ``count`` - 1; ``count`` without an area.
@@ -161,7 +161,7 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     return [as_type(b, x, scores.dtype) for x in shaped]
 
 
-def _refine(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: float) -> tuple[Any, Any, Any]:
+def _refine(b: Builder, size: Value, anchors: Value, deltas: Value, scores: Value, last: float) -> tuple[Any, Any, Any]:
     """Return both corners [images, boxes, 2] and the scores [images, boxes] of the shifted boxes.
 
     ``size`` [images, (height, width)] is the size that the boxes are clipped to.
@@ -173,26 +173,26 @@ def _refine(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: f
     return low, high, b.Reshape(b.Transpose(as_type(b, scores, dtypes.f32), [0, 2, 3, 1]), [0, -1])
 
 
-def _select_best(b: Any, low: Any, high: Any, chances: Any, count: int) -> tuple[Any, Any, Any]:
+def _select_best(b: Builder, low: Value, high: Value, chances: Value, count: int) -> tuple[Any, Any, Any]:
     """Select the ``count`` boxes of the greatest scores of each image, by falling scores."""
     chances, order = b.TopK(chances, _clamp_count(b, chances, count), axis=1)
     low, high = (b.GatherND(x, b.Unsqueeze(order, [2]), batch_dims=1) for x in (low, high))
     return low, high, chances
 
 
-def _are_large(b: Any, low: Any, high: Any, min_size: Any, last: float) -> Any:
+def _are_large(b: Builder, low: Value, high: Value, min_size: Value, last: float) -> Any:
     """Tell which boxes are at least as wide and as high as ``min_size`` [images, (width, height)]."""
     is_large = b.GreaterEqual(b.Add(b.Subtract(high, low), last), b.Unsqueeze(min_size, [1]))
     return b.And(*(b.Squeeze(b.Slice(is_large, [axis], [axis + 1], [2]), [2]) for axis in (0, 1)))
 
 
-def _clamp_count(b: Any, x: Value, count: int) -> Any:
+def _clamp_count(b: Builder, x: Value, count: int) -> Any:
     """Return ``count``, or the size of the second axis where that is smaller."""
     size = shape_value(b, x, [1])
     return [min(count, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([count]))
 
 
-def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[Any, Any]:
+def _shift_boxes(b: Builder, anchors: Value, moves: Value, limit: Value, last: float) -> tuple[Any, Any]:
     """Shift boxes, and return both corners [images, boxes, 2], clipped to 0 ... ``limit`` [images, 1, (width, height)].
 
     Centers shift by fractions of the size; sizes grow by powers of e. A box ends ``last`` before its end.
@@ -208,7 +208,7 @@ def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> t
     return corners[0], corners[1]
 
 
-def _find_overlaps(b: Any, low: Any, high: Any, max_overlap: float, last: float) -> Any:
+def _find_overlaps(b: Builder, low: Value, high: Value, max_overlap: float, last: float) -> Any:
     """Tell which two boxes have an intersection over union greater than ``max_overlap``: [images, boxes, boxes]."""
     areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (2, 1))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 
 
 @OPENVINO.legalize("GridSample")
-def legalize_grid_sample(b: Any, node: Node) -> Any:
+def legalize_grid_sample(b: Builder, node: Node) -> Any:
     """Decompose GridSample over other than two spatial axes, which OpenVINO lacks."""
     op: Any = node.op
     x, grid = node.inputs

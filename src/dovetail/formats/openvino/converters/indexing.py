@@ -44,8 +44,7 @@ def legalize_gather_elements(b: Builder, node: Node) -> Any:
     The cut is a Gather, because OpenVINO optimizes a Slice away.
     """
     op: Any = node.op
-    x, indices = node.inputs
-    assert x is not None and indices is not None
+    x, indices = node.input(0), node.input(1)
     if x.shape is None or indices.shape is None:
         return None
     axis = axis_in(op.axis, len(x.shape))
@@ -65,8 +64,7 @@ def legalize_gather_elements(b: Builder, node: Node) -> Any:
 def legalize_scatter_update(b: Builder, node: Node) -> Any:
     """Write a scalar index as a vector of size 1: OpenVINO's CPU plugin takes no scalar."""
     op: Any = node.op
-    x, indices, updates = node.inputs
-    assert x is not None and indices is not None and updates is not None
+    x, indices, updates = (node.input(index) for index in range(3))
     if indices.shape != () or x.shape is None:
         return None
     axis = axis_in(op.axis, len(x.shape))
@@ -89,8 +87,7 @@ def import_scatter_nd_update(ctx: ImportContext) -> Any:
 @OPENVINO.legalize("OneHot")
 def legalize_one_hot(b: Builder, node: Node) -> Any:
     """Cast indices to integers, and reshape depth and values to scalars."""
-    indices, depth, on, off = node.inputs
-    assert indices is not None and depth is not None and on is not None and off is not None
+    indices, depth, on, off = (node.input(index) for index in range(4))
     integers = indices if indices.dtype.is_integer else b.Cast(indices, to=dtypes.i64)
     count = depth if depth.dtype.is_integer else b.Cast(depth, to=dtypes.i64)
     scalars = [x if x.shape == () else b.Reshape(x, []) for x in (count, on, off)]

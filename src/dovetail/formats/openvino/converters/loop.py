@@ -319,7 +319,7 @@ def _copy_slices(b: Builder, node: Node) -> Any:
     return b.add(op.with_(body=body), *node.inputs)
 
 
-def _views_of_slices(op: Any, body: Graph, *, copied: bool = False) -> Iterator[Value]:
+def _views_of_slices(op: Loop, body: Graph, *, copied: bool = False) -> Iterator[Value]:
     """Yield each view of a slice of numbers or booleans whose only reader is a copy of it, or that has others."""
     first = 1 + op.carried
     for value in body.inputs[first : first + len(op.scan_inputs)]:
@@ -400,7 +400,7 @@ def _holds_iterator(body: Graph) -> bool:
     return False
 
 
-def _parts(b: Builder, op: Any, x: Value | None) -> Value:
+def _parts(b: Builder, op: Loop, x: Value | None) -> Value:
     """Return the number of parts of the first sliced input."""
     axis, size, _ = op.scan_inputs[0]
     length = b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), np.array(axis), axis=0)
@@ -411,7 +411,7 @@ def _is_read(body: Graph, value: Value) -> bool:
     return bool(value.uses) or any(value is output for output in body.outputs)
 
 
-def _part_of(op: Any, index: int) -> tuple[int, int, bool]:
+def _part_of(op: Loop, index: int) -> tuple[int, int, bool]:
     axis, is_reversed = op.scan_outputs[index - 1 - op.carried]
     sizes = op.body.outputs[index - 1 - op.outputs].shape
     size = None if sizes is None else sizes[axis]

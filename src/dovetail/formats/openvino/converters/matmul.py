@@ -45,7 +45,7 @@ def skip_transpose(factor: Value) -> Value | None:
 
 
 @OPENVINO.legalize("Einsum")
-def legalize_einsum(b: Any, node: Node) -> Any:
+def legalize_einsum(b: Builder, node: Node) -> Any:
     """Decompose equations with blanks, which OpenVINO refuses, and products with diagonals, which its plugins compute wrongly."""
     op = node.op
     assert isinstance(op, Einsum)

@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes
-from dovetail.ir.builder import shape_value
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
 from dovetail.ops.nn.dropout import is_inference
@@ -51,14 +51,14 @@ def import_grn(ctx: ImportContext) -> Value:
 
 
 @OPENVINO.legalize("LRN")
-def legalize_lrn(b: Any, node: Node) -> Any:
+def legalize_lrn(b: Builder, node: Node) -> Any:
     """Decompose LRN with an even size, or with a bias other than 1: OpenVINO's CPU plugin takes 1 for every bias."""
     op: Any = node.op
     return op.decompose(b, *node.inputs) if op.size % 2 == 0 or op.bias != 1 else None
 
 
 @OPENVINO.legalize("BatchNormalization")
-def legalize_batch_normalization(b: Any, node: Node) -> Any:
+def legalize_batch_normalization(b: Builder, node: Node) -> Any:
     """Decompose BatchNormalization of several element types, which OpenVINO refuses."""
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
@@ -66,11 +66,10 @@ def legalize_batch_normalization(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("Hardmax")
-def legalize_hardmax(b: Any, node: Node) -> Any:
+def legalize_hardmax(b: Builder, node: Node) -> Any:
     """Write Hardmax as a comparison of each index with that of the first greatest element."""
     op: Any = node.op
-    x = node.inputs[0]
-    assert x is not None
+    x = node.input(0)
     if op.coerce_to_2d:
         return op.decompose(b, x)
     rank = len(x.dims)
@@ -79,7 +78,7 @@ def legalize_hardmax(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("Dropout")
-def legalize_dropout(b: Any, node: Node) -> Any:
+def legalize_dropout(b: Builder, node: Node) -> Any:
     """Write Dropout in inference as Identity and a mask of ones."""
     op: Any = node.op
     x, _, training = (*node.inputs, None, None)[:3]

@@ -7,12 +7,13 @@ from typing import Any
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 from dovetail.ops.nn.pool import AveragePool
 
 
 @OPENVINO.legalize("MaxPool")
-def legalize_max_pool(b: Any, node: Node) -> Any:
+def legalize_max_pool(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.storage_order:
@@ -23,7 +24,7 @@ def legalize_max_pool(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("AveragePool")
-def legalize_average_pool(b: Any, node: Node) -> Any:
+def legalize_average_pool(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.divisor != "padded":
@@ -36,7 +37,7 @@ def legalize_average_pool(b: Any, node: Node) -> Any:
     return _padded_first(b, op, x)
 
 
-def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
+def _padded_first(b: Builder, op: AveragePool, x: Any) -> Any:
     """Pad the input, so that a window beyond the padding averages the same elements as in the core."""
     simple: Any = op.with_floor_rounding(x)
     if simple is None:
@@ -54,7 +55,7 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
 
 
 @OPENVINO.legalize("AdaptiveMaxPool")
-def legalize_adaptive_max_pool(b: Any, node: Node) -> Any:
+def legalize_adaptive_max_pool(b: Builder, node: Node) -> Any:
     """Cast the indices: OpenVINO's CPU plugin computes them in i32 only."""
     op: Any = node.op
     if op.index_element_type == "i32":

@@ -9,6 +9,7 @@ import numpy as np
 from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node
 from dovetail.ir.limits import refuse_table
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs, split_directions
@@ -43,7 +44,7 @@ def import_recurrent(ctx: ImportContext) -> Any:
 
 
 @OPENVINO.legalize("RNNCell", "GRUCell", "LSTMCell")
-def legalize_cell(b: Any, node: Node) -> Any:
+def legalize_cell(b: Builder, node: Node) -> Any:
     """Write every input and attribute of a cell; decompose a cell that OpenVINO lacks."""
     op: Any = node.op
     layer = op.as_layer()
@@ -65,7 +66,7 @@ def legalize_cell(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("RNN", "GRU", "LSTM")
-def legalize_recurrent(b: Any, node: Node) -> Any:
+def legalize_recurrent(b: Builder, node: Node) -> Any:
     """Write every input and attribute, with summed biases; a layer that OpenVINO lacks is a loop."""
     op: Any = node.op
     xs = pad_inputs(op, node.inputs)

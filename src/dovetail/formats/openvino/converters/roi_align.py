@@ -7,6 +7,7 @@ from typing import Any
 from dovetail.errors import FormatError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.detection.roi_pool import RoiPool
 
@@ -30,7 +31,7 @@ def import_roi_pooling(ctx: ImportContext) -> list[Value]:
 
 
 @OPENVINO.legalize("Proposal")
-def legalize_proposal(b: Any, node: Node) -> Any:
+def legalize_proposal(b: Builder, node: Node) -> Any:
     """Write both outputs, regions and scores."""
     op: Any = node.op
     return None if op.outputs == 2 else b.add(op.with_(outputs=2), *node.inputs)[0]

@@ -13,8 +13,8 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.ir.builder import shape_value
-from dovetail.ir.graph import Value
+from dovetail.ir.builder import Builder, shape_value
+from dovetail.ir.graph import Operand, Value
 from dovetail.ir.limits import refuse_unrolling
 from dovetail.ir.types import INT64_MAX
 from dovetail.ops.nn.sliding_window import split_padding
@@ -35,14 +35,14 @@ def _constant_blocks(ctx: ImportContext) -> tuple[Value, tuple[int, ...], tuple[
     return x, block, begin, end
 
 
-def _divide(b: Any, x: Value, axis: int, by: Any) -> Any:
+def _divide(b: Builder, x: Value, axis: int, by: Operand) -> Any:
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(by, int):
         return size // by
     return b.Divide(_size(b, x, axis), [by] if isinstance(by, int) else by)
 
 
-def _size(b: Any, x: Value, axis: int) -> Any:
+def _size(b: Builder, x: Value, axis: int) -> Any:
     result = shape_value(b, x, [axis])
     return b.constant(np.array(result)) if isinstance(result, list) else result
 
@@ -69,7 +69,7 @@ def _runtime_blocks(ctx: ImportContext) -> tuple[Value, list[Any], Value, Value]
     return x, [b.Gather(block, [axis], axis=0) for axis in range(rank)], begin, end
 
 
-def _product(b: Any, items: list[Any]) -> Any:
+def _product(b: Builder, items: list[Any]) -> Any:
     return reduce(b.Multiply, items)
 
 
@@ -89,7 +89,7 @@ def import_space_to_batch(ctx: ImportContext) -> Value:
     return _to_batch(b, x, block, prod(block))
 
 
-def _to_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
+def _to_batch(b: Builder, x: Value, block: Sequence[Any], all_blocks: Operand) -> Value:
     rank = len(block)
     sizes: list[Any] = [shape_value(b, x, [0])]
     for axis in range(1, rank):
@@ -101,7 +101,7 @@ def _to_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
     return result
 
 
-def _times(b: Any, x: Value, axis: int, by: Any) -> Any:
+def _times(b: Builder, x: Value, axis: int, by: Operand) -> Any:
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(by, int):
         return size * by
@@ -129,7 +129,7 @@ def import_batch_to_space(ctx: ImportContext) -> Value:
     return y
 
 
-def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
+def _from_batch(b: Builder, x: Value, block: Sequence[Any], all_blocks: Operand) -> Value:
     rank = len(block)
     batch = _divide(b, x, 0, all_blocks)
     rest = shape_value(b, x, range(1, rank))

@@ -10,11 +10,12 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes, symbolic
+from dovetail.ir.builder import Builder
 from dovetail.ir.evaluate import apply, constant_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
-from dovetail.ir.types import is_static, static
+from dovetail.ir.types import View, is_static, static
 from dovetail.ops.casts import as_type
 from dovetail.ops.signal.stft import STFT, scalar_of
 from dovetail.ops.tensor.reshape import Unsqueeze
@@ -29,7 +30,7 @@ class _Stft(
 
     transposed: bool
 
-    def shape(self, *xs: Any) -> Any:
+    def shape(self, *xs: View | None) -> Any:
         return (None, None, None, 2)
 
 
@@ -58,7 +59,7 @@ def import_stft(ctx: ImportContext) -> Value:
     return result
 
 
-def _scalar(b: Any, x: Value) -> Value:
+def _scalar(b: Builder, x: Value) -> Value:
     data = x.constant
     if data is not None and data.size == 1 and data.ndim:
         result: Value = b.constant(data.reshape(()), x.dtype)
@@ -67,7 +68,7 @@ def _scalar(b: Any, x: Value) -> Value:
 
 
 @OPENVINO.legalize("STFT")
-def legalize_stft(b: Any, node: Node) -> Any:
+def legalize_stft(b: Builder, node: Node) -> Any:
     """Write STFT of complex numbers, or twosided, as gathered frames and DFT; write the window."""
     op: Any = node.op
     x, step, window, length = (*node.inputs, None, None)[:4]
@@ -89,7 +90,7 @@ def legalize_stft(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("MelWeightMatrix")
-def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
+def legalize_mel_weight_matrix(b: Builder, node: Node) -> Any:
     """Write MelWeightMatrix of constants as a constant: OpenVINO has no such operator."""
     op: Any = node.op
     values = [None if x is None else constant_value(x) for x in node.inputs]

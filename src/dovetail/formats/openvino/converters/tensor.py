@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
-from dovetail.ir.types import INT64_MAX
+from dovetail.ir.types import INT64_MAX, View
 from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
 from dovetail.ops.tensor.concat_split import Split
+from dovetail.ops.tensor.pad import Pad
 from dovetail.ops.tensor.transpose_expand_tile import Tile
 
 # Pad
@@ -31,7 +33,7 @@ class _Pad(
 
     mode: str
 
-    def shape(self, x: Any, begin: Any, end: Any, value: Any = None) -> Any:
+    def shape(self, x: View, begin: View, end: View, value: View | None = None) -> Any:
         if x.shape is None:
             return None
         first, last = integers_of(begin), integers_of(end)
@@ -106,7 +108,7 @@ def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
     return result
 
 
-def _is_far(op: Any, x: Value, pads: Value) -> bool:
+def _is_far(op: Pad, x: Value, pads: Value) -> bool:
     """Tell whether a reflection is larger than the tensor."""
     known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
@@ -193,7 +195,7 @@ def _steps(strides: Value) -> list[int] | Value:
     return strides if data is None else [int(step) for step in data.reshape(-1).tolist()]
 
 
-def _plan(rank: int, new_axis: Any, shrink: Any, ellipsis: Any) -> list[tuple[int, int, str]]:
+def _plan(rank: int, new_axis: Sequence[int], shrink: Sequence[int], ellipsis: Sequence[int]) -> list[tuple[int, int, str]]:
     """List what each position of the bounds does: (position, axis of ``x``, action)."""
     length = len(new_axis)
     added = sum(1 for position in range(length) if new_axis[position] and not ellipsis[position])
@@ -284,7 +286,7 @@ def _apply_mask(b: Builder, bounds: Value, positions: list[int], mask: list[int]
     return result
 
 
-def _change_axes(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, str]], begin_mask: Any) -> Value:
+def _change_axes(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, str]], begin_mask: Sequence[int]) -> Value:
     """Gather one element of each shrunk axis, from the last axis on, and insert the new axes."""
     for position, axis, _ in reversed([row for row in plan if row[2] == "shrink"]):
         y = b.Gather(y, b.constant(np.array(0)) if begin_mask[position] else _element(b, begin, position), axis=axis)
@@ -449,8 +451,7 @@ def legalize_transpose(b: Builder, node: Node) -> Any:
 def legalize_expand(b: Builder, node: Node) -> Any:
     """Write Expand: OpenVINO expands to a size of 0 in one direction only; an expansion to no shape is Identity."""
     op: Any = node.op
-    x, shape = node.inputs
-    assert x is not None and shape is not None
+    x, shape = node.input(0), node.input(1)
     if shape.shape == (0,):
         return b.Identity(x)
     sizes = elements_of(shape)

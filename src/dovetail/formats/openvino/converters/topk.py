@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.ir.graph import Node
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
 
 
 @OPENVINO.legalize("TopK")
-def legalize_top_k(b: Any, node: Node) -> Any:
+def legalize_top_k(b: Builder, node: Node) -> list[Value] | None:
     """Reshape k to a scalar."""
-    x, k = node.inputs
-    assert x is not None and k is not None
+    x, k = node.input(0), node.input(1)
     return None if k.shape == () else b.add(node.op, x, b.Reshape(k, []))
