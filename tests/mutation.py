@@ -99,7 +99,7 @@ TESTS: dict[str, tuple[list[str], str]] = {
 its operators, and the tests of what operators share."""
 _PROOFS = [
     *_files("laws", "equality", "operand_laws", "traits"),
-    *_files("unit", "equality", "simplify", "fusions"),
+    *_files("unit", "equality", "simplify", "simplify_passes", "fusions"),
     *_files("reports", "equality_proofs", "simplifications", "optional_inputs", "loop_conditions"),
 ]
 _RESHARD = [*_files("unit", "reshard", "reshard_recipe", "chunked_arrays"), *_files("laws", "random_reshard")]
