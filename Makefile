@@ -46,9 +46,9 @@ demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
 	@$(venv) native/python/build_backend.py
 
-# The seed of SEED= chooses the sample again that a run printed; without it the commit does.
+# The seed of SEED= chooses the sample again that a run printed; without it the commit does. PART=1/2: the first half of it.
 test: .venv/.installed-$(EXTRAS)
-	$(venv) -m pytest $(parallel) --short $(SEED:%=--seed %) -m "not slow"
+	$(venv) -m pytest $(parallel) --short $(SEED:%=--seed %) $(PART:%=--sample %) -m "not slow"
 
 test-all: .venv/.installed-$(EXTRAS)
 	$(venv) -m pytest $(parallel) -m "not slow"

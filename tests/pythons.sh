@@ -40,5 +40,5 @@ for version in "${versions[@]}"; do
     git ls-files -z | tar -c --null -T - | tar -x -C "$copy"
     echo "== Python $version, $compiler"
     (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" &&
-        PYTEST_ADDOPTS="--sample $number/${#versions[@]}" make test)
+        make test PART="$number/${#versions[@]}")
 done
