@@ -34,19 +34,25 @@ class OperatorMethods:
     ) -> Value:
         """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
-        size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
-        serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
-        ``present_key`` and ``present_value`` are both together.
+        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys, size].
+        With ``q_num_heads`` and ``kv_num_heads`` all three may be [batch, rows, heads * size]. Each head of ``k`` and ``v`` serves
+        heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` are the keys and values that precede ``k`` and
+        ``v``. ``present_key`` and ``present_value`` are the concatenation of the past and new keys and values.
 
-        The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
-        ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
-        more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
-        ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
-        remaining keys. A row that sees no key is 0.
+        The bias is ``attn_mask`` (a boolean mask: 0 where true, minus infinity where false), and minus infinity for these keys of
+        row i:
 
-        Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
-        ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+        - keys from the index ``nonpad_kv_seqlen`` [batch] on;
+        - keys after i + offset, with ``is_causal``;
+        - keys more than ``left_window_size`` before i + offset, unless ``left_window_size`` is negative;
+        - keys more than ``right_window_size`` after i + offset, unless ``right_window_size`` is negative.
+
+        The offset is the length of the past, or ``nonpad_kv_seqlen`` minus the number of rows; without these inputs it is 0. With
+        ``short_mask``, a mask may have fewer columns than there are keys, and the keys beyond its last column are masked. A row
+        whose keys are all masked is 0.
+
+        Softmax is computed in ``softmax_precision`` where that is set. ``qk_matmul_output_mode`` selects the content of
+        ``qk_matmul_output``: the ``raw`` products, the ``capped`` scores, the ``masked`` scores, or the softmax ``weights``.
         Source: ONNX Attention 23, 24, 25.
         """
 
@@ -61,19 +67,25 @@ class OperatorMethods:
     ) -> list[Value]:
         """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
-        size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
-        serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
-        ``present_key`` and ``present_value`` are both together.
+        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys, size].
+        With ``q_num_heads`` and ``kv_num_heads`` all three may be [batch, rows, heads * size]. Each head of ``k`` and ``v`` serves
+        heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` are the keys and values that precede ``k`` and
+        ``v``. ``present_key`` and ``present_value`` are the concatenation of the past and new keys and values.
 
-        The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
-        ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
-        more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
-        ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
-        remaining keys. A row that sees no key is 0.
+        The bias is ``attn_mask`` (a boolean mask: 0 where true, minus infinity where false), and minus infinity for these keys of
+        row i:
 
-        Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
-        ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+        - keys from the index ``nonpad_kv_seqlen`` [batch] on;
+        - keys after i + offset, with ``is_causal``;
+        - keys more than ``left_window_size`` before i + offset, unless ``left_window_size`` is negative;
+        - keys more than ``right_window_size`` after i + offset, unless ``right_window_size`` is negative.
+
+        The offset is the length of the past, or ``nonpad_kv_seqlen`` minus the number of rows; without these inputs it is 0. With
+        ``short_mask``, a mask may have fewer columns than there are keys, and the keys beyond its last column are masked. A row
+        whose keys are all masked is 0.
+
+        Softmax is computed in ``softmax_precision`` where that is set. ``qk_matmul_output_mode`` selects the content of
+        ``qk_matmul_output``: the ``raw`` products, the ``capped`` scores, the ``masked`` scores, or the softmax ``weights``.
         Source: ONNX Attention 23, 24, 25.
         """
 
@@ -87,19 +99,25 @@ class OperatorMethods:
     ) -> Value | list[Value]:
         """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
-        size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
-        serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
-        ``present_key`` and ``present_value`` are both together.
+        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys, size].
+        With ``q_num_heads`` and ``kv_num_heads`` all three may be [batch, rows, heads * size]. Each head of ``k`` and ``v`` serves
+        heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` are the keys and values that precede ``k`` and
+        ``v``. ``present_key`` and ``present_value`` are the concatenation of the past and new keys and values.
 
-        The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
-        ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
-        more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
-        ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
-        remaining keys. A row that sees no key is 0.
+        The bias is ``attn_mask`` (a boolean mask: 0 where true, minus infinity where false), and minus infinity for these keys of
+        row i:
 
-        Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
-        ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+        - keys from the index ``nonpad_kv_seqlen`` [batch] on;
+        - keys after i + offset, with ``is_causal``;
+        - keys more than ``left_window_size`` before i + offset, unless ``left_window_size`` is negative;
+        - keys more than ``right_window_size`` after i + offset, unless ``right_window_size`` is negative.
+
+        The offset is the length of the past, or ``nonpad_kv_seqlen`` minus the number of rows; without these inputs it is 0. With
+        ``short_mask``, a mask may have fewer columns than there are keys, and the keys beyond its last column are masked. A row
+        whose keys are all masked is 0.
+
+        Softmax is computed in ``softmax_precision`` where that is set. ``qk_matmul_output_mode`` selects the content of
+        ``qk_matmul_output``: the ``raw`` products, the ``capped`` scores, the ``masked`` scores, or the softmax ``weights``.
         Source: ONNX Attention 23, 24, 25.
         """
 
@@ -109,10 +127,11 @@ class OperatorMethods:
     ) -> Value:
         """ScaledDotProductAttention computes ``softmax(query key' * scale + attention_mask) value``.
 
-        Matrices lie in the last two axes; the axes before them, at least one, broadcast. ``scale`` is one number, by default 1 /
-        sqrt(columns of query). A boolean ``attention_mask`` is true for the keys that take part, any other mask is added to the
-        scores. With ``causal`` the mask is ignored and row i sees the keys 0 to i. A row that sees no key is NaN. ``sink`` has
-        the rank of ``query`` and one number for each row; it takes part in the softmax like one more key without a value.
+        The last two axes of ``query``, ``key`` and ``value`` are matrices; the batch axes before them, at least one, broadcast.
+        ``scale`` is one number, by default 1 / sqrt(columns of query). A boolean ``attention_mask`` is true for the keys that a row
+        attends to; a mask of floats is added to the scores. With ``causal`` the mask is ignored, and row i attends to keys 0 to i.
+        A row without any key to attend to is NaN. ``sink`` has the rank of ``query`` and one column; softmax treats this column as
+        the score of an additional key without a value.
         Source: OpenVINO ScaledDotProductAttention-13.
         """
 
@@ -129,20 +148,25 @@ class OperatorMethods:
         rotary_interleaved: bool = False, smooth_softmax: bool = False, qk_output: str = 'off',
         sliding_window_cache: bool = False, k_quant_type: str = 'NONE', v_quant_type: str = 'NONE', outputs: Literal[1],
     ) -> Value:
-        """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
+        """GroupQueryAttention appends ``key`` and ``value`` to a key/value cache and attends from ``query`` to this cache.
 
-        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
-        ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
-        after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
-        minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
-        ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without ``key``
+        and ``value``, the columns of ``query`` hold the query, the key and the value one after another. ``seqlens_k`` [batch] is
+        the length of each sequence with its new rows, minus one; ``total_sequence_length`` is the greatest length. The past length
+        of a sequence is its length minus the number of new rows, or 0 where ``total_sequence_length`` equals the number of new
+        rows. ``present_key`` and ``present_value`` hold for each sequence the past rows, the new rows, then zeros: [batch,
+        kv_num_heads, max(total, cache size), size], where total is ``total_sequence_length``.
 
-        Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
-        ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
-        rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
-        those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
-        added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
-        value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+        Row i attends to all rows of its sequence; with ``causal``, to the rows up to i + past length. ``local_window_size`` (-1: no
+        limit) restricts these to the last ``local_window_size`` rows. ``do_rotary`` rotates ``query`` and ``key`` by the tables
+        ``cos_cache`` and ``sin_cache`` [positions, rotated / 2]. The position of row i in these tables is i + past length, or
+        ``position_ids`` [batch, rows]. Where ``total_sequence_length`` equals the number of new rows, the position is i + the first
+        element of ``position_ids``.
+
+        Scores are capped by ``softcap`` (0: no cap), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is added.
+        ``head_sink`` [num_heads] is for each head the score of an additional key without a value; ``smooth_softmax`` sets this
+        score to 0. ``qk_output`` selects the content of ``output_qk``: the ``masked`` scores (0 for a masked key) or the softmax
+        ``weights``.
         Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
         """
 
@@ -158,20 +182,25 @@ class OperatorMethods:
         sliding_window_cache: bool = False, k_quant_type: str = 'NONE', v_quant_type: str = 'NONE',
         outputs: Literal[2, 3, 4] = 3,
     ) -> list[Value]:
-        """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
+        """GroupQueryAttention appends ``key`` and ``value`` to a key/value cache and attends from ``query`` to this cache.
 
-        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
-        ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
-        after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
-        minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
-        ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without ``key``
+        and ``value``, the columns of ``query`` hold the query, the key and the value one after another. ``seqlens_k`` [batch] is
+        the length of each sequence with its new rows, minus one; ``total_sequence_length`` is the greatest length. The past length
+        of a sequence is its length minus the number of new rows, or 0 where ``total_sequence_length`` equals the number of new
+        rows. ``present_key`` and ``present_value`` hold for each sequence the past rows, the new rows, then zeros: [batch,
+        kv_num_heads, max(total, cache size), size], where total is ``total_sequence_length``.
 
-        Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
-        ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
-        rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
-        those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
-        added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
-        value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+        Row i attends to all rows of its sequence; with ``causal``, to the rows up to i + past length. ``local_window_size`` (-1: no
+        limit) restricts these to the last ``local_window_size`` rows. ``do_rotary`` rotates ``query`` and ``key`` by the tables
+        ``cos_cache`` and ``sin_cache`` [positions, rotated / 2]. The position of row i in these tables is i + past length, or
+        ``position_ids`` [batch, rows]. Where ``total_sequence_length`` equals the number of new rows, the position is i + the first
+        element of ``position_ids``.
+
+        Scores are capped by ``softcap`` (0: no cap), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is added.
+        ``head_sink`` [num_heads] is for each head the score of an additional key without a value; ``smooth_softmax`` sets this
+        score to 0. ``qk_output`` selects the content of ``output_qk``: the ``masked`` scores (0 for a masked key) or the softmax
+        ``weights``.
         Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
         """
 
@@ -186,20 +215,25 @@ class OperatorMethods:
         rotary_interleaved: bool = False, smooth_softmax: bool = False, qk_output: str = 'off',
         sliding_window_cache: bool = False, k_quant_type: str = 'NONE', v_quant_type: str = 'NONE', outputs: int = 3,
     ) -> Value | list[Value]:
-        """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
+        """GroupQueryAttention appends ``key`` and ``value`` to a key/value cache and attends from ``query`` to this cache.
 
-        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
-        ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
-        after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
-        minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
-        ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without ``key``
+        and ``value``, the columns of ``query`` hold the query, the key and the value one after another. ``seqlens_k`` [batch] is
+        the length of each sequence with its new rows, minus one; ``total_sequence_length`` is the greatest length. The past length
+        of a sequence is its length minus the number of new rows, or 0 where ``total_sequence_length`` equals the number of new
+        rows. ``present_key`` and ``present_value`` hold for each sequence the past rows, the new rows, then zeros: [batch,
+        kv_num_heads, max(total, cache size), size], where total is ``total_sequence_length``.
 
-        Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
-        ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
-        rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
-        those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
-        added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
-        value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+        Row i attends to all rows of its sequence; with ``causal``, to the rows up to i + past length. ``local_window_size`` (-1: no
+        limit) restricts these to the last ``local_window_size`` rows. ``do_rotary`` rotates ``query`` and ``key`` by the tables
+        ``cos_cache`` and ``sin_cache`` [positions, rotated / 2]. The position of row i in these tables is i + past length, or
+        ``position_ids`` [batch, rows]. Where ``total_sequence_length`` equals the number of new rows, the position is i + the first
+        element of ``position_ids``.
+
+        Scores are capped by ``softcap`` (0: no cap), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is added.
+        ``head_sink`` [num_heads] is for each head the score of an additional key without a value; ``smooth_softmax`` sets this
+        score to 0. ``qk_output`` selects the content of ``output_qk``: the ``masked`` scores (0 for a masked key) or the softmax
+        ``weights``.
         Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
         """
 
@@ -215,13 +249,13 @@ class OperatorMethods:
 
         ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
         kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
-        ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
-        ``present_state`` after the last row.
+        ``query``. The initial S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros; ``present_state`` is S
+        after the last row.
 
-        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
-        or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
-        ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
-        ``scale`` 0 means 1 / sqrt(size).
+        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads], or
+        [batch, rows, kv_num_heads * size] for one number per row of S. The vector w is ``value``; with ``delta`` or ``gated_delta``
+        it is ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. The computation runs in f32, for f64
+        inputs in f64. ``scale`` 0 means 1 / sqrt(size).
         Source: ONNX LinearAttention 27.
         """
 
@@ -235,13 +269,13 @@ class OperatorMethods:
 
         ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
         kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
-        ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
-        ``present_state`` after the last row.
+        ``query``. The initial S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros; ``present_state`` is S
+        after the last row.
 
-        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
-        or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
-        ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
-        ``scale`` 0 means 1 / sqrt(size).
+        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads], or
+        [batch, rows, kv_num_heads * size] for one number per row of S. The vector w is ``value``; with ``delta`` or ``gated_delta``
+        it is ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. The computation runs in f32, for f64
+        inputs in f64. ``scale`` 0 means 1 / sqrt(size).
         Source: ONNX LinearAttention 27.
         """
 
@@ -255,13 +289,13 @@ class OperatorMethods:
 
         ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
         kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
-        ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
-        ``present_state`` after the last row.
+        ``query``. The initial S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros; ``present_state`` is S
+        after the last row.
 
-        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
-        or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
-        ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
-        ``scale`` 0 means 1 / sqrt(size).
+        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads], or
+        [batch, rows, kv_num_heads * size] for one number per row of S. The vector w is ``value``; with ``delta`` or ``gated_delta``
+        it is ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. The computation runs in f32, for f64
+        inputs in f64. ``scale`` 0 means 1 / sqrt(size).
         Source: ONNX LinearAttention 27.
         """
 
@@ -274,9 +308,11 @@ class OperatorMethods:
         """RotaryEmbedding rotates pairs of columns (a, b) of each head of ``x``: to (a cos - b sin, a sin + b cos).
 
         ``x`` is [batch, heads, rows, size], or [batch, rows, heads * size] with ``num_heads``. The first ``rotary_embedding_dim``
-        columns (0: all) are rotated, the rest is copied. A pair is column i of either half, or two adjacent columns when
-        ``interleaved``. ``cos_cache`` and ``sin_cache`` are [batch, rows, rotary_embedding_dim / 2]; or [positions,
-        rotary_embedding_dim / 2], from which ``position_ids`` [batch, rows] picks rows. Source: ONNX RotaryEmbedding 23.
+        columns (0: all) are rotated, the rest is copied. Pair i is column i of the first half and column i of the second half of
+        the rotated columns; with ``interleaved``, columns 2 * i and 2 * i + 1. ``cos_cache`` and ``sin_cache`` are [batch, rows,
+        rotary_embedding_dim / 2]. With ``position_ids`` [batch, rows], which selects their rows, they are [positions,
+        rotary_embedding_dim / 2].
+        Source: ONNX RotaryEmbedding 23.
         """
 
     # constant
@@ -315,10 +351,10 @@ class OperatorMethods:
     def If(
         self, cond: Operand, /, *captures: Operand | None, then_branch: Graph, else_branch: Graph, outputs: int = 1,
     ) -> list[Value]:
-        """Run ``then_branch`` where the one element of ``cond`` is true, otherwise ``else_branch``; return its outputs.
+        """If runs ``then_branch`` where ``cond`` is true, otherwise ``else_branch``, and returns the outputs of that branch.
 
-        Both branches take ``captures`` as their inputs. The branch that does not run raises no error, also where its rules
-        refuse the inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
+        ``cond`` has one element. Both branches take ``captures`` as their inputs. The branch that does not run raises no error,
+        even where its rules reject the inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
         """
 
     # control_flow.loop
@@ -328,17 +364,20 @@ class OperatorMethods:
         carried: int | Value = 0, scan_inputs: Sequence[tuple[int, int, bool]] = (),
         scan_outputs: Sequence[tuple[int, bool]] = (), outputs: int = 1,
     ) -> list[Value]:
-        """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
+        """Loop runs ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
 
-        ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
-        values that every trip reads unchanged. The body takes the trip number (a scalar of i64), the states, a part of each scan
-        input, and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
-        ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
-        parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
+        ``inputs`` are ``carried`` initial states, then one scan input for each entry of ``scan_inputs``, then the values that every
+        trip reads unchanged. The body takes the trip number (an i64 scalar), the states, one part of each scan input, and the
+        unchanged values. It returns the condition of the next trip (a boolean scalar), the next states, and one part of each scan
+        output. The outputs are the last states, then for each entry of ``scan_outputs`` the concatenated parts.
 
-        Without ``cond`` the first trip always runs; where it is false, or ``trip_count`` is negative, none does. Raises EngineError
-        [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a scan input has fewer parts than there
-        are trips. Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
+        An entry of ``scan_inputs`` is ``(axis, size, is_reversed)``: each part has ``size`` elements along ``axis``, and a reversed
+        scan input is read from the last part to the first. An entry of ``scan_outputs`` is ``(axis, is_reversed)``.
+
+        Without ``cond`` the condition of the first trip is true. No trip runs where ``cond`` is false or ``trip_count`` is
+        negative. Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a scan
+        input has fewer parts than there are trips.
+        Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
         """
 
     # detection.detection_output

@@ -39,10 +39,11 @@ class ScaledDotProductAttention(
 ):
     """ScaledDotProductAttention computes ``softmax(query key' * scale + attention_mask) value``.
 
-    Matrices lie in the last two axes; the axes before them, at least one, broadcast. ``scale`` is one number, by default 1 /
-    sqrt(columns of query). A boolean ``attention_mask`` is true for the keys that take part, any other mask is added to the
-    scores. With ``causal`` the mask is ignored and row i sees the keys 0 to i. A row that sees no key is NaN. ``sink`` has
-    the rank of ``query`` and one number for each row; it takes part in the softmax like one more key without a value.
+    The last two axes of ``query``, ``key`` and ``value`` are matrices; the batch axes before them, at least one, broadcast.
+    ``scale`` is one number, by default 1 / sqrt(columns of query). A boolean ``attention_mask`` is true for the keys that a row
+    attends to; a mask of floats is added to the scores. With ``causal`` the mask is ignored, and row i attends to keys 0 to i.
+    A row without any key to attend to is NaN. ``sink`` has the rank of ``query`` and one column; softmax treats this column as
+    the score of an additional key without a value.
     Source: OpenVINO ScaledDotProductAttention-13.
     """
 
@@ -119,7 +120,7 @@ def _check_sink(sink: View | None, query: View) -> None:
 
 
 def check_mask(mask: View, query: View) -> None:
-    """Raise RuleError [attribute.conflict] for a mask that is neither boolean nor of the query's type."""
+    """Raise RuleError [attribute.conflict] for a mask that is neither boolean nor of the query's element type."""
     mask_dtype = getattr(mask.type, "dtype", None)
     query_dtype = getattr(query.type, "dtype", None)
     if mask_dtype is not None and mask_dtype.kind != "bool" and query_dtype is not None and mask_dtype is not query_dtype:
@@ -140,19 +141,25 @@ class Attention(
 ):
     """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-    ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
-    size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
-    serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
-    ``present_key`` and ``present_value`` are both together.
+    ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys, size].
+    With ``q_num_heads`` and ``kv_num_heads`` all three may be [batch, rows, heads * size]. Each head of ``k`` and ``v`` serves
+    heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` are the keys and values that precede ``k`` and
+    ``v``. ``present_key`` and ``present_value`` are the concatenation of the past and new keys and values.
 
-    The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
-    ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
-    more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
-    ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
-    remaining keys. A row that sees no key is 0.
+    The bias is ``attn_mask`` (a boolean mask: 0 where true, minus infinity where false), and minus infinity for these keys of
+    row i:
 
-    Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
-    ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+    - keys from the index ``nonpad_kv_seqlen`` [batch] on;
+    - keys after i + offset, with ``is_causal``;
+    - keys more than ``left_window_size`` before i + offset, unless ``left_window_size`` is negative;
+    - keys more than ``right_window_size`` after i + offset, unless ``right_window_size`` is negative.
+
+    The offset is the length of the past, or ``nonpad_kv_seqlen`` minus the number of rows; without these inputs it is 0. With
+    ``short_mask``, a mask may have fewer columns than there are keys, and the keys beyond its last column are masked. A row
+    whose keys are all masked is 0.
+
+    Softmax is computed in ``softmax_precision`` where that is set. ``qk_matmul_output_mode`` selects the content of
+    ``qk_matmul_output``: the ``raw`` products, the ``capped`` scores, the ``masked`` scores, or the softmax ``weights``.
     Source: ONNX Attention 23, 24, 25.
     """
 
@@ -174,7 +181,10 @@ class Attention(
         if not 1 <= self.outputs <= 4:
             raise RuleError("node.outputs", f"Attention has 1 to 4 outputs, got {self.outputs}")
         if self.qk_matmul_output_mode not in ("raw", "capped", "masked", "weights"):
-            raise RuleError("attribute.value", f"mode must be raw, capped, masked or weights, got {self.qk_matmul_output_mode!r}")
+            raise RuleError(
+                "attribute.value",
+                f"qk_matmul_output_mode must be raw, capped, masked or weights, got {self.qk_matmul_output_mode!r}",
+            )
         for name, heads in (("q_num_heads", self.q_num_heads), ("kv_num_heads", self.kv_num_heads)):
             if heads is not None and heads < 1:
                 raise RuleError("attention.heads", f"{name} must be at least 1, got {heads}")
@@ -389,7 +399,7 @@ class Attention(
         return bias if added is None else b.Add(added, bias)
 
     def _pad_mask(self, b: Builder, attn_mask: Value, k: Value) -> Any:
-        """Pad the mask's last axis to the number of keys, hiding the keys it lacks."""
+        """Pad the mask's last axis to the number of keys; the padding (false or minus infinity) masks the added keys."""
         if self.short_mask and not attn_mask.dims:
             raise RuleError("shape.rank", f"attn_mask must have rank at least 1, got {attn_mask.type}")
         if not self.short_mask or symbolic.equal(attn_mask.dims[-1], k.dims[2]) is True:
@@ -400,7 +410,10 @@ class Attention(
 
 
 def _sees_nothing(b: Builder, bias: Value) -> Any:
-    """Return true for rows of a bias that are all minus infinity. OpenVINO's ReduceMax of such a row is a finite number."""
+    """Return whether all elements of a row of ``bias`` are minus infinity: [..., rows, 1].
+
+    ReduceMax reads 0 and 1 in place of the elements: OpenVINO's ReduceMax of a row of minus infinities is a finite number.
+    """
     zero, one = (b.constant(number, bias.dtype) for number in (0, 1))
     visible = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)
     return b.Equal(b.ReduceMax(visible, [-1], keepdims=True), zero)

@@ -46,20 +46,25 @@ class GroupQueryAttention(
     f"smooth_softmax~{{-1:false,0:false,1:true}}=-1, qk_output~{{0:off,1:masked,2:weights}}=0, sliding_window_cache=0, "
     f"{_QUANTIZED}, {_NORMALIZED})",
 ):
-    """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
+    """GroupQueryAttention appends ``key`` and ``value`` to a key/value cache and attends from ``query`` to this cache.
 
-    ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
-    ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
-    after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
-    minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
-    ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+    ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without ``key``
+    and ``value``, the columns of ``query`` hold the query, the key and the value one after another. ``seqlens_k`` [batch] is
+    the length of each sequence with its new rows, minus one; ``total_sequence_length`` is the greatest length. The past length
+    of a sequence is its length minus the number of new rows, or 0 where ``total_sequence_length`` equals the number of new
+    rows. ``present_key`` and ``present_value`` hold for each sequence the past rows, the new rows, then zeros: [batch,
+    kv_num_heads, max(total, cache size), size], where total is ``total_sequence_length``.
 
-    Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
-    ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
-    rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
-    those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
-    added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
-    value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+    Row i attends to all rows of its sequence; with ``causal``, to the rows up to i + past length. ``local_window_size`` (-1: no
+    limit) restricts these to the last ``local_window_size`` rows. ``do_rotary`` rotates ``query`` and ``key`` by the tables
+    ``cos_cache`` and ``sin_cache`` [positions, rotated / 2]. The position of row i in these tables is i + past length, or
+    ``position_ids`` [batch, rows]. Where ``total_sequence_length`` equals the number of new rows, the position is i + the first
+    element of ``position_ids``.
+
+    Scores are capped by ``softcap`` (0: no cap), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is added.
+    ``head_sink`` [num_heads] is for each head the score of an additional key without a value; ``smooth_softmax`` sets this
+    score to 0. ``qk_output`` selects the content of ``output_qk``: the ``masked`` scores (0 for a masked key) or the softmax
+    ``weights``.
     Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
     """
 
@@ -92,7 +97,7 @@ class GroupQueryAttention(
         if self.local_window_size != -1 and (self.local_window_size < 1 or not self.causal):
             raise RuleError(
                 "attribute.range",
-                f"a window needs causal and a size of at least 1, got {self.local_window_size}, causal={self.causal}",
+                f"local_window_size must be -1, or at least 1 with causal, got {self.local_window_size}, causal={self.causal}",
             )
         if self.softcap < 0:
             raise RuleError("attribute.range", f"softcap must not be negative, got {self.softcap}")
@@ -197,7 +202,7 @@ class GroupQueryAttention(
         if k is None:
             size = head_size_of(q.dims[2], self.num_heads + 2 * self.kv_num_heads)
             if not isinstance(size, int):
-                raise UnsupportedError("type.unknown", "packed heads of a size known only at run time are not supported")
+                raise UnsupportedError("type.unknown", f"the head size of a packed query must be constant, got {size}")
             q, k, v = b.Split(q, [self.num_heads * size, self.kv_num_heads * size, self.kv_num_heads * size], axis=2, outputs=3)
         assert k is not None and v is not None
         q, k, v = (split_heads(b, x, heads) for x, heads in ((q, self.num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads)))
@@ -225,7 +230,7 @@ class GroupQueryAttention(
             scores = b.Add(scores, as_type(b, attention_bias, wide))
         visible = b.Unsqueeze(self._visible_keys(b, q, k, past, length), [1])
         zero = b.constant(0, wide)
-        # A row after the end of its sequence may see no key in its window: a finite minimum keeps the softmax free of NaN.
+        # The window of a row after the end of its sequence may have no visible key: a finite minimum avoids a softmax of NaN.
         lowest = b.constant(-inf if self.local_window_size < 0 else np.finfo(wide.numpy).min, wide)
         masked = b.Where(visible, scores, lowest)
         if head_sink is None and self.smooth_softmax:
@@ -245,11 +250,14 @@ class GroupQueryAttention(
     def _rotate(self, b: Builder, x: Value, cos: Value, sin: Value, positions: Value) -> Any:
         half = cos.dims[1]
         if not isinstance(half, int):
-            raise UnsupportedError("type.unknown", "a rotary_embedding_dim known only at run time is not supported")
+            raise UnsupportedError("type.unknown", f"the number of columns of cos_cache must be constant, got {half}")
         return b.RotaryEmbedding(x, cos, sin, positions, rotary_embedding_dim=2 * half, interleaved=self.rotary_interleaved)
 
     def _append_to_cache(self, b: Builder, x: Value, cache: Value | None, past: Value, rows: Value, count: Value) -> Any:
-        """Return each sequence's past rows, its new rows and zeros, gathered by row from cache, new rows and one zero row."""
+        """Return the extended cache: for each sequence the past rows, the new rows, then zeros.
+
+        The rows are gathered from the concatenation of the cache, the new rows and one row of zeros.
+        """
         cache_size = b.constant(0) if cache is None else axis_size_of(b, cache, 2)
         empty = b.Expand(
             b.constant(0, x.dtype), join_sizes(b, [shape_value(b, x, [0]), shape_value(b, x, [1]), 1, shape_value(b, x, [3])])
@@ -268,11 +276,11 @@ class GroupQueryAttention(
         return b.GatherElements(rows_and_zeros, b.Expand(b.Unsqueeze(source, [1, 3]), target), axis=2)
 
     def _slice_used_rows(self, b: Builder, present: Value, count: Value) -> Any:
-        """Slice the first ``total`` rows: no sequence is longer."""
+        """Return the first ``count`` rows of the cache; no sequence is longer than ``count`` (``total_sequence_length``)."""
         return b.Slice(present, b.constant([0]), b.Reshape(count, [1]), [2], [1])
 
     def _visible_keys(self, b: Builder, q: Value, k: Value, past: Value, length: Value) -> Any:
-        """Return whether row i of a sequence sees key j: [batch, rows, keys]."""
+        """Return whether row i of a sequence attends to key j: [batch, rows, keys]."""
         key = b.Unsqueeze(positions_of(b, k, 2), [0, 1])
         visible = b.Less(key, b.Unsqueeze(length, [2]))
         if not self.causal:

@@ -49,7 +49,7 @@ def positions_of(b: Builder, x: Value, axis: int) -> Any:
 def make_window_mask(b: Builder, q: Value, k: Value, offset: Value | None, left: int, right: int) -> Any:
     """Make the boolean mask [..., rows, keys] of the window ``-right <= i + offset - j <= left`` of row i and key j.
 
-    A negative bound does not limit. The leading axes are those of ``offset``. Returns None where neither bound limits.
+    A negative bound sets no limit. The leading axes are those of ``offset``. Returns None where both bounds are negative.
     """
     rows = b.Unsqueeze(positions_of(b, q, -2), [1])
     if offset is not None:
@@ -65,7 +65,7 @@ def make_window_mask(b: Builder, q: Value, k: Value, offset: Value | None, left:
 
 
 def head_size_of(size: Size, heads: Size) -> Any:
-    """Return the columns per head. Raises RuleError [attention.heads] where they do not divide evenly."""
+    """Return ``size / heads``, the columns per head. Raises RuleError [attention.heads] where the division has a remainder."""
     if isinstance(size, int) and size % heads:
         raise RuleError("attention.heads", f"columns ({size}) must be a multiple of heads ({heads})")
     quotient = symbolic.exact_quotient(size, heads)
@@ -78,10 +78,10 @@ def split_heads(b: Builder, x: Value, heads: Size | None) -> Any:
 
 
 def multiply_grouped_heads(b: Builder, x: Value, y: Value, scale: Value | None = None) -> Any:
-    """Multiply each query head of ``x`` with the key or value head of ``y`` that serves it.
+    """Multiply each query head of ``x`` by its key or value head of ``y``.
 
-    With ``scale`` the product is ``x y' * scale``, else ``x y``. The rows of all heads of ``x`` that share one head of ``y``
-    form one matrix.
+    Each head of ``y`` serves heads / kv_heads consecutive heads of ``x``. With ``scale`` the product is ``x y' * scale``, else
+    ``x y``. The rows of all heads of ``x`` that share one head of ``y`` form one matrix.
     """
     heads, kv_heads, rows = x.dims[1], y.dims[1], x.dims[2]
     is_one_to_one = symbolic.equal(heads, kv_heads) is True
@@ -97,6 +97,6 @@ def multiply_grouped_heads(b: Builder, x: Value, y: Value, scale: Value | None =
 
 
 def softmax_with_sink(b: Builder, scores: Value, sink: Value) -> Any:
-    """Apply softmax over the last axis and one more column ``sink``, and drop the sink's column from the result."""
+    """Append the column ``sink`` to ``scores``, apply softmax over the last axis, and drop the column from the result."""
     column = b.Expand(sink, join_sizes(b, [*(shape_value(b, scores, [axis]) for axis in range(len(scores.dims) - 1)), 1]))
     return b.Slice(b.Softmax(b.Concat(scores, column, axis=-1), axis=-1), [0], [-1], [-1], [1])

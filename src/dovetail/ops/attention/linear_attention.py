@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
-"""Properties of the update rules: decays the state; subtracts the state's prediction from the written value."""
+"""Flags of each update rule: whether it decays the state; whether it subtracts the state's prediction from ``value``."""
 
 
 def _check_rank(x: View | None, rank: int, name: str) -> None:
@@ -38,13 +38,13 @@ class LinearAttention(
 
     ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
     kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
-    ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
-    ``present_state`` after the last row.
+    ``query``. The initial S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros; ``present_state`` is S
+    after the last row.
 
-    With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
-    or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
-    ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
-    ``scale`` 0 means 1 / sqrt(size).
+    With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads], or
+    [batch, rows, kv_num_heads * size] for one number per row of S. The vector w is ``value``; with ``delta`` or ``gated_delta``
+    it is ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. The computation runs in f32, for f64
+    inputs in f64. ``scale`` 0 means 1 / sqrt(size).
     Source: ONNX LinearAttention 27.
     """
 
@@ -106,7 +106,10 @@ class LinearAttention(
                 and x.shape is not None
                 and all(symbolic.equal(x.shape[2], columns_) is False for columns_ in allowed)
             ):
-                raise RuleError("attention.heads", f"decay and beta need {allowed[0]} or {allowed[1]} columns, got {x.type}")
+                raise RuleError(
+                    "attention.heads",
+                    f"{'decay' if x is decay else 'beta'} must have {allowed[0]} or {allowed[1]} columns, got {x.type}",
+                )
         state_shape = (batch, self.kv_num_heads, size, value_size)
         if past_state is not None and past_state.shape is not None:
             tuple(map(agree, past_state.shape, state_shape))

@@ -23,9 +23,11 @@ class RotaryEmbedding(
     """RotaryEmbedding rotates pairs of columns (a, b) of each head of ``x``: to (a cos - b sin, a sin + b cos).
 
     ``x`` is [batch, heads, rows, size], or [batch, rows, heads * size] with ``num_heads``. The first ``rotary_embedding_dim``
-    columns (0: all) are rotated, the rest is copied. A pair is column i of either half, or two adjacent columns when
-    ``interleaved``. ``cos_cache`` and ``sin_cache`` are [batch, rows, rotary_embedding_dim / 2]; or [positions,
-    rotary_embedding_dim / 2], from which ``position_ids`` [batch, rows] picks rows. Source: ONNX RotaryEmbedding 23.
+    columns (0: all) are rotated, the rest is copied. Pair i is column i of the first half and column i of the second half of
+    the rotated columns; with ``interleaved``, columns 2 * i and 2 * i + 1. ``cos_cache`` and ``sin_cache`` are [batch, rows,
+    rotary_embedding_dim / 2]. With ``position_ids`` [batch, rows], which selects their rows, they are [positions,
+    rotary_embedding_dim / 2].
+    Source: ONNX RotaryEmbedding 23.
     """
 
     decomposes_in_f32 = True
@@ -85,7 +87,7 @@ class RotaryEmbedding(
                 agree(table.shape[-1], (self.rotary_embedding_dim or size) // 2)
 
     def canonical(self, x: View, cos_cache: View, sin_cache: View, position_ids: View | None = None) -> Op:
-        """Drop ``num_heads`` of an ``x`` with an axis of heads, and ``rotary_embedding_dim`` of all columns."""
+        """Drop ``num_heads`` where ``x`` has rank 4, and there drop a ``rotary_embedding_dim`` that equals the head size."""
         if x.shape is None or len(x.shape) != 4:
             return self
         dim = 0 if symbolic.equal(x.shape[-1], self.rotary_embedding_dim) is True else self.rotary_embedding_dim

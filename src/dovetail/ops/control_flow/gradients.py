@@ -1,7 +1,7 @@
-"""Gradients of If and Loop: an If of the branches' gradients, and a loop back over the states.
+"""Gradients of If and Loop: an If of the branches' gradients, and a Loop that runs from the last trip to the first.
 
-Neither stores intermediate results of its subgraphs: the subgraphs of the gradient recompute them from the inputs. The forward
-loop therefore returns the states before each trip as further outputs.
+The forward operators store no intermediate results of their subgraphs: the subgraphs of the gradients recompute these results
+from the inputs. The forward Loop therefore returns the states before each trip as additional outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dovetail.ops.builders import zeros_like
 Adjoints = Callable[[Builder, Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
 """``adjoints(b, outputs, deltas, sources)`` returns the gradients of ``sources`` for the gradients ``deltas`` of ``outputs``."""
 Deltas = Sequence[Value | None]
-"""The gradient of each output; None for an unused one."""
+"""The gradient of each output; None for an unused output."""
 END = 2**63 - 1
 """The end of a slice up to the last element."""
 
@@ -38,7 +38,7 @@ def _is_smooth(x: Value | None) -> bool:
 
 
 def gradients_of_if(op: Any, b: Builder, adjoints: Adjoints, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
-    """Return the gradients of the inputs of an If: an If whose branches compute those of its branches."""
+    """Return the gradients of the inputs of an If: the outputs of an If whose branches are the gradients of its branches."""
     _refuse_random(node)
     condition, *captures = node.inputs
     indices = [index for index, x in enumerate(captures) if wanted[1 + index] and _is_smooth(x)]
@@ -59,7 +59,7 @@ def _branch(branch: Graph, g: Deltas, indices: Sequence[int], adjoints: Adjoints
 
 
 def _recompute(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
-    """Inline a body's nodes over inputs like its own; return the inputs and the outputs."""
+    """Inline ``body`` into ``inner`` with new inputs of the body's names and types; return the new inputs and the outputs."""
     xs = [inner.input_of(x.name, x.type) for x in body.inputs]
     for x, old in zip(xs, body.inputs, strict=True):
         if old.value is not None:
@@ -70,10 +70,10 @@ def _recompute(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
 def gradients_of_loop(
     op: Any, b: Builder, adjoints: Adjoints, node: Node, g: Deltas, wanted: Sequence[bool]
 ) -> list[Value | None]:
-    """Return the gradients of the inputs of a Loop: a Loop from the last trip to the first.
+    """Return the gradients of the inputs of a Loop: the outputs of a backward Loop that runs from the last trip to the first.
 
-    Its states are the gradients of the states, and the sums of the gradients of the values that every trip reads unchanged. Its
-    scan outputs are the gradients of the parts of the scan inputs.
+    The states of the backward Loop are the gradients of the forward states, and the sums of the gradients of the values that
+    every forward trip reads unchanged. The scan outputs of the backward Loop are the gradients of the parts of the scan inputs.
     """
     _refuse_random(node)
     back = _BackwardLoop(op, b, node, g, wanted)
@@ -81,7 +81,11 @@ def gradients_of_loop(
 
 
 class _BackwardLoop:
-    """The backward loop of ``node``. Indices count its inputs after the condition: states, scan inputs, other values."""
+    """_BackwardLoop builds the backward Loop of the Loop ``node``.
+
+    Indices count the inputs of ``node`` after the condition: states, scan inputs, then the values that every trip reads
+    unchanged.
+    """
 
     def __init__(self, op: Any, b: Builder, node: Node, g: Deltas, wanted: Sequence[bool]) -> None:
         self.op, self.b, self.node, self.body = op, b, node, op.body
@@ -97,7 +101,7 @@ class _BackwardLoop:
         self.is_scan = is_free and bool(op.scan_inputs) and _is_endless(self.body)
 
     def _find_sources(self, indices: set[int]) -> set[int]:
-        """Return the indices of the floats among the inputs ``indices``, and of the states that depend on them."""
+        """Return the indices of the float inputs among ``indices``, and of the float states that depend on these inputs."""
         inputs = self.body.inputs[1:]
         result = {index for index in indices if _is_smooth(inputs[index])}
         while True:
@@ -161,7 +165,10 @@ class _BackwardLoop:
         sums: list[Value],
         scan_deltas: list[tuple[tuple[int, Value], Value]],
     ) -> list[Value | None]:
-        """Write the backward loop with this body; its scan inputs include the states that the forward loop stores."""
+        """Emit the backward Loop with this body and return the gradient of each input, None for an input without gradient.
+
+        The scan inputs of the backward Loop include the states that the forward Loop stores.
+        """
         saved = [index for index in self.states if _is_read(body, stored_states[index])]
         numbers, states = self._store_states(saved, not self.is_scan or _is_read(body, number))
         rows: list[tuple[Value, Value, tuple[int, int, bool]]] = []
@@ -192,7 +199,7 @@ class _BackwardLoop:
             body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
             scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
-        # An explicit trip count, since not every runtime accepts a loop over scan inputs without parts.
+        # The trip count is explicit, since not every runtime accepts a loop whose scan inputs have no parts.
         trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
         results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in others))
         result = dict(zip((*self.state_sources, *self.other_sources, *self.scan_sources), results, strict=True))
@@ -200,7 +207,7 @@ class _BackwardLoop:
         return [result.get(index) for index in range(len(self.xs))]
 
     def _store_states(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
-        """Store the trip numbers and the states before each trip as further outputs of the forward loop."""
+        """Extend the forward Loop by scan outputs for the trip numbers and the states before each trip; return both."""
         if not saved and not is_numbered:
             return None, []
         self._check_fixed_types(saved)
@@ -222,7 +229,7 @@ class _BackwardLoop:
                 )
 
     def _split_by_reads(self, index: int, numbers: Value | None) -> tuple[Value, Value | None]:
-        """Split a scan input into the part that the trips read, and the rest (None where they read all of it)."""
+        """Return the slice of a scan input that the trips read, and the unread rest (None where the trips read all of it)."""
         x = self.xs[index]
         if self.is_scan or numbers is None:
             return x, None
@@ -236,7 +243,7 @@ class _BackwardLoop:
         return (back, front) if is_reversed else (front, back)
 
     def _append_rest(self, gradient: Value, index: int, rest: Value | None) -> Value:
-        """Append zeros to the gradient of a scan input for the part that no trip reads."""
+        """Extend the gradient of a scan input by zeros for the slice ``rest`` that no trip reads."""
         if rest is None:
             return gradient
         axis, _, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
@@ -249,7 +256,7 @@ class _BackwardLoop:
         return result
 
     def _stored_type(self, index: int) -> Type:
-        """Return the type of a stored state, which must have one shape in all trips."""
+        """Return the type of a stored state in one trip: the state's type with a leading axis of size 1."""
         type = self._body_input(index).type
         if not isinstance(type, Tensor) or type.shape is None:
             return type
@@ -264,7 +271,9 @@ class _BackwardLoop:
     def _length(self, index: int, axis: int) -> int:
         size = self.body.outputs[1 + len(self.states) + index].dims[axis]
         if not isinstance(size, int):
-            raise UnsupportedError("type.unknown", f"the size of parts along axis {axis} must be constant, got {size}")
+            raise UnsupportedError(
+                "type.unknown", f"the size of a scan output's parts along axis {axis} must be constant, got {size}"
+            )
         return size
 
 

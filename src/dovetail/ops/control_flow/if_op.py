@@ -1,4 +1,4 @@
-"""If, and the base of operators with subgraphs."""
+"""If, and the base class of operators with subgraphs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 def infer_branch(body: Graph, xs: tuple[View, ...]) -> list[Type] | None:
-    """Infer a branch from its input types. Return its outputs' types; None where it cannot run with these inputs.
+    """Infer the types of a branch from its inputs; return the types of the outputs, None where the branch cannot run.
 
-    In that case the error of the rule is ``body.fault``, and the branch keeps its previous types.
+    Where a rule raises an error, ``body.fault`` is this error, and the branch keeps its previous types. Only a RuleError means
+    that the branch cannot run with these inputs; for any other error the previous output types are returned.
     """
     before = types_in(body)
     for inner, x in zip(body.inputs, xs, strict=True):
         inner.type, inner.value = x.type, x.value
     if not infer_subgraph(body):
         restore_types(before)
-        # Only a RuleError means that the branch cannot run.
         return None if isinstance(body.fault, RuleError) else [value.type for value in body.outputs]
     return [value.type for value in body.outputs]
 
 
 def infer_subgraph(body: Graph) -> bool:
-    """Infer ``body`` from its inputs' types. Return False, with the error as ``body.fault``, where a rule raises one."""
+    """Infer the types of ``body`` from its inputs. Where a rule raises an error, set ``body.fault`` to it and return False."""
     body.fault = None
     current().count_inference(body, len(body.nodes))
     try:
@@ -63,7 +63,7 @@ def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
 
 
 def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
-    """Return the fault of a subgraph and of nested subgraphs."""
+    """Return the subgraph and its nested subgraphs, each with its fault."""
     result = [(body, body.fault)]
     for node in body.nodes:
         for _, inner in bodies(node.op):
@@ -72,7 +72,7 @@ def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
 
 
 def clear_faults(body: Graph) -> None:
-    """Clear the faults of a subgraph that never runs."""
+    """Clear the faults of a subgraph that never runs, and of its nested subgraphs."""
     body.fault = None
     for node in body.nodes:
         for _, inner in bodies(node.op):
@@ -86,7 +86,7 @@ def known_branch(condition: View) -> int | None:
 
 
 def known_boolean(value: View) -> bool | None:
-    """Return the one element of a boolean (a Value or a View) where it is known, else None."""
+    """Return the element of a boolean tensor (a Value or a View) with one element; None where the element is unknown."""
     known = getattr(value, "constant", None)
     known = value.value if known is None else known
     if known is None and isinstance(value, Value):
@@ -108,7 +108,7 @@ def _elements(value: View) -> Iterable[Any]:
 
 
 def type_outside(type: Type, known: set[str]) -> Type:
-    """Return the type with None for the sizes whose symbols exist only inside the subgraph."""
+    """Return ``type`` with None for each size with a symbol that is not in ``known``, the symbols of the outer graph."""
 
     def size_outside(size: Size | None) -> Any:
         return size if size is not None and all(str(symbol) in known for symbol in symbolic.symbols(size)) else None
@@ -123,7 +123,10 @@ def type_outside(type: Type, known: set[str]) -> Type:
 
 
 class SubgraphOp(Op):
-    """An operator with subgraphs among its attributes. It equals only itself and has no rule for shape values."""
+    """SubgraphOp is the base class of operators with subgraphs among their attributes.
+
+    Such an operator equals only itself and has no rule for shape values.
+    """
 
     holds_graphs = True
 
@@ -138,10 +141,10 @@ class SubgraphOp(Op):
 
 
 class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
-    """Run ``then_branch`` where the one element of ``cond`` is true, otherwise ``else_branch``; return its outputs.
+    """If runs ``then_branch`` where ``cond`` is true, otherwise ``else_branch``, and returns the outputs of that branch.
 
-    Both branches take ``captures`` as their inputs. The branch that does not run raises no error, also where its rules
-    refuse the inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
+    ``cond`` has one element. Both branches take ``captures`` as their inputs. The branch that does not run raises no error,
+    even where its rules reject the inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
     """
 
     then_branch: Graph
@@ -167,7 +170,11 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
         return [type_outside(type, known) for type in self._common_types(inferred, known_branch(cond))]
 
     def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
-        """Return the outputs' types; a branch that cannot run with these inputs counts only where neither can."""
+        """Return the output types of the branch with the index ``taken``, or where that is None, types common to both branches.
+
+        A branch that cannot run with these inputs is left out, unless neither can run. Raises the fault of the branch
+        ``taken``.
+        """
         branches = (self.then_branch, self.else_branch)
         if taken is not None:
             fault = branches[taken].fault
@@ -185,7 +192,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
         return self.evaluate_with(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 
     def evaluate_with(self, call: Callable[..., Any], xp: Namespace, cond: Array, *captures: Array) -> Any:
-        """Evaluate; ``call(branch, inputs)`` runs the chosen branch."""
+        """Evaluate the operator; ``call(branch, inputs)`` runs the branch that ``cond`` selects."""
         if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
             raise EngineError("shape.single", f"cond must have one element, got the shape {list(cond.shape)}")
         return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))

@@ -41,17 +41,20 @@ MAX_ROUNDS = 8
 
 
 class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *outputs: any"):
-    """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
+    """Loop runs ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
 
-    ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
-    values that every trip reads unchanged. The body takes the trip number (a scalar of i64), the states, a part of each scan
-    input, and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
-    ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
-    parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
+    ``inputs`` are ``carried`` initial states, then one scan input for each entry of ``scan_inputs``, then the values that every
+    trip reads unchanged. The body takes the trip number (an i64 scalar), the states, one part of each scan input, and the
+    unchanged values. It returns the condition of the next trip (a boolean scalar), the next states, and one part of each scan
+    output. The outputs are the last states, then for each entry of ``scan_outputs`` the concatenated parts.
 
-    Without ``cond`` the first trip always runs; where it is false, or ``trip_count`` is negative, none does. Raises EngineError
-    [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a scan input has fewer parts than there
-    are trips. Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
+    An entry of ``scan_inputs`` is ``(axis, size, is_reversed)``: each part has ``size`` elements along ``axis``, and a reversed
+    scan input is read from the last part to the first. An entry of ``scan_outputs`` is ``(axis, is_reversed)``.
+
+    Without ``cond`` the condition of the first trip is true. No trip runs where ``cond`` is false or ``trip_count`` is
+    negative. Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a scan
+    input has fewer parts than there are trips.
+    Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
     """
 
     body: Graph
@@ -75,12 +78,12 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         if inside != 1 + len(inputs) or len(inputs) < self.carried + len(self.scan_inputs):
             raise RuleError(
                 "subgraph.ports",
-                f"the body must have {1 + len(inputs)} inputs (the trip number and those of the loop), got {inside}",
+                f"the body must have {1 + len(inputs)} inputs (the trip number and the inputs of the loop), got {inside}",
             )
         if results != 1 + self.outputs or self.outputs != self.carried + len(self.scan_outputs):
             raise RuleError(
                 "subgraph.ports",
-                f"the body must have {1 + self.outputs} outputs (the condition and those of the loop), got {results}",
+                f"the body must have {1 + self.outputs} outputs (the condition and the outputs of the loop), got {results}",
             )
         known = symbols_of(inputs)
         before = types_in(self.body)
@@ -99,7 +102,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def _types_without_trips(
         self, trip_count: View | None, cond: View | None, inputs: Several[Any], known: set[str]
     ) -> list[Type]:
-        """Return the outputs' types where the body cannot run. Raises the body's error where a trip is known to run."""
+        """Return the types of the outputs after an error of the body's rules; raise this error where a trip is known to run."""
         fault = self.body.fault
         if fault is not None and self._is_entered(trip_count, cond, inputs):
             raise fault.with_traceback(None)
@@ -124,13 +127,14 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
 
     def _infer_once(self, usage: Usage, inputs: Several[View], known: set[str]) -> list[Type] | None:
-        """Return :meth:`_infer_body`, computed once for the same inputs.
+        """Return the result of :meth:`_infer_body`, from a cache where the types and values of the inputs are the same.
 
-        An outer loop infers an inner loop in each of its rounds; without the cache, time would double with each level of nesting.
+        An outer loop infers an inner loop in each round of inference; without the cache, each level of nesting would double the
+        time.
         """
         key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in inputs)
         assert usage.inference_cache is not None
-        # The cache holds the body, so that its id stays unique.
+        # The cache holds a reference to the body, so that no other graph gets the body's id.
         _, entries = usage.inference_cache.setdefault(id(self.body), (self.body, {}))
         if (entry := entries.pop(key, None)) is None:
             states = self._infer_body(inputs, known)
@@ -146,11 +150,10 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return states  # type: ignore[no-any-return]
 
     def _infer_body(self, inputs: Several[View], known: set[str]) -> list[Type] | None:
-        """Infer the body with types of the states that hold for every trip; return these types.
+        """Infer the body with state types that are valid for every trip; return these state types.
 
-        ``known`` are the symbols of the outer graph.
-
-        Return None where a rule raises an error, which is then ``self.body.fault``.
+        ``known`` are the symbols of the outer graph. Where a rule raises an error, ``self.body.fault`` is this error, and the
+        result is None.
         """
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
@@ -169,7 +172,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             if not infer_subgraph(body):
                 return None
             results = [value.type for value in body.outputs[1:first]]
-            # Elements of a sequence may come from several trips: symbols of one trip do not describe them.
+            # Elements of a sequence may come from several trips, so the symbols of one trip do not describe all elements.
             results = [type if isinstance(type, Tensor) else type_outside(type, known) for type in results]
             wide = [_join_types(a, b, inner.name) for a, b, inner in zip(states, results, body.inputs[1:first], strict=True)]
             if wide == states:
@@ -208,7 +211,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def evaluate_with(
         self, call: Any, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array
     ) -> Any:
-        """Evaluate; ``call(body, inputs)`` runs one trip."""
+        """Evaluate the operator; ``call(body, inputs)`` runs one trip."""
         with counting() as usage:
             memory = usage.memory
             try:
@@ -240,7 +243,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
                 raise EngineError(
                     "shape.single", "the condition of the body must be a tensor of one element, got a sequence or nothing"
                 )
-            # A traced condition has no elements, and one that is always true needs none.
+            # A traced condition has no elements to read; a condition that is always true is not read.
             goes_on = never_ends or bool(going.reshape(()))
             states = results[: self.carried]
             for row, part in zip(outputs, results[self.carried :], strict=True):
@@ -275,7 +278,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return count
 
     def _empty_scan_outputs(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
-        """Return the empty scan outputs of a loop without trips: unknown sizes are 0."""
+        """Yield the empty scan outputs of a loop that ran no trip; unknown sizes become 0."""
         from dovetail.ir.evaluate import type_of
 
         views = [View(type_of(x), None) for x in inputs]
@@ -287,7 +290,9 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         for inferred, declared, (axis, _) in parts:
             value = declared if inferred.shape is None else inferred
             if value.shape is None:
-                raise EngineError("loop.parts", f"a loop without trips needs the rank of the parts {value.name!r}")
+                raise EngineError(
+                    "loop.parts", f"parts {value.name!r} of a scan output must have a known rank where the loop runs no trip"
+                )
             sizes = [size if isinstance(size, int) else 0 for size in value.shape]
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in inputs if hasattr(x, "shape")][:1])
@@ -339,7 +344,7 @@ def _concatenated_type(type: Type, axis: int, count: Size | None) -> Type:
 
 
 def _with_symbols(type: Type, name: str) -> Type:
-    """Return the type with a symbol for each unknown size."""
+    """Return ``type`` with a new symbol for each unknown size."""
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     return Tensor(type.dtype, tuple(_open_size(name, axis) if size is None else size for axis, size in enumerate(type.shape)))
@@ -350,7 +355,7 @@ def _open_size(name: str, axis: int) -> Size:
 
 
 def _join_types(before: Type, after: Type, name: str) -> Type:
-    """Return a type for a state before and after a trip: a size that differs becomes a symbol."""
+    """Return a type that covers a state before and after a trip; a size that differs becomes a symbol."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
         try:
             return common_type(before, after)
