@@ -12,7 +12,6 @@ from case_laws import hold, law
 from case_runner import at_most, feeds, model_of
 from cases import Case
 from dovetail.compare.prove.model_terms import number_terms
-from dovetail.compare.prove.numbering import number_values
 from dovetail.compare.prove.real_terms import real_terms
 from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import DovetailError
@@ -22,6 +21,7 @@ from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import draws
 from dovetail.laws.table import LAWS, PARTS
 from dovetail.laws.terms.terms import Terms
+from numbering import number_values
 
 
 def run_terms(table: Terms, outputs: list[Value], inputs: dict[str, Any]) -> list[Any]:

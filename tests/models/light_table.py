@@ -24,7 +24,8 @@ import numpy as np
 import onnx
 
 import dovetail
-from dovetail.compare.verification.conversion import TOLERANCE, Difference, compare, runner_for
+from dovetail.compare.arrays import TOLERANCE
+from dovetail.compare.verification.conversion import Difference, compare, runner_for
 
 WEIGHTS = ("stored", "random")
 MISSED = " (which OpenVINO misses by itself)"

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail import DovetailError
-from dovetail.compare.values.deviation import deviation_of
+from dovetail.compare.arrays import deviation_of
 from dovetail.runtime.peers import is_installed
 
 RNG = np.random.default_rng(5)

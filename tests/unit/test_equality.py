@@ -15,7 +15,6 @@ import dovetail
 from dovetail.cli import main
 from dovetail.compare.prove.equality_proof import EqualityProof
 from dovetail.compare.prove.model_terms import number_terms
-from dovetail.compare.prove.numbering import number_values
 from dovetail.compare.prove.real_terms import RealTerms
 from dovetail.errors import FormatError, RuleError
 from dovetail.ir.state import State
@@ -23,6 +22,7 @@ from dovetail.laws.table import real_rules
 from dovetail.laws.terms.keys import freeze
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.elementwise.binary import Add, Multiply
+from numbering import number_values
 
 
 def model_of(write: Any) -> dovetail.Model:

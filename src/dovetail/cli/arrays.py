@@ -17,10 +17,9 @@ from dovetail.cli.output import STREAM, read_stdin
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
-from dovetail.ir.inputs_outputs import flatten_outputs
+from dovetail.ir.inputs_outputs import flatten_outputs, sizes_of_arrays
 from dovetail.ir.state import own_inputs
-from dovetail.ir.symbolic import name_of
-from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
+from dovetail.ir.types import Optional, Sequence, Type, dtype_in
 from dovetail.ops.default_inputs import default_inputs
 from dovetail.runtime.interpreter.session import InitialStates
 from dovetail.storage.atomic_write import replace_file
@@ -107,7 +106,7 @@ def read_inputs(
         raise click.UsageError(f"--dim: {error.message}") from None
     missing = [value.name for value in own_inputs(model) if value.name not in found]
     if missing:
-        known = {**_sizes_of_arrays(model, found), **sizes}
+        known = {**sizes_of_arrays(model, found), **sizes}
         found.update(
             random_inputs(
                 model,
@@ -183,21 +182,6 @@ def _named_file(model: Model, item: str) -> tuple[str, str]:
     if not places or Path(item).is_file():
         return "", item
     return item[: places[0]], item[places[0] + 1 :]
-
-
-def _sizes_of_arrays(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
-    """Return the open dimensions that the arrays determine."""
-    sizes: dict[str, int] = {}
-    for value in model.inputs:
-        array = arrays.get(value.name)
-        shape = value.type.shape if isinstance(value.type, Tensor) else None
-        if array is None or shape is None or len(shape) != array.ndim:
-            continue
-        for want, size in zip(shape, array.shape, strict=True):
-            name = None if isinstance(want, int) else name_of(want)
-            if name is not None:
-                sizes[name] = size
-    return sizes
 
 
 def read_array(path: str) -> Any:

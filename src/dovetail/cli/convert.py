@@ -98,7 +98,8 @@ def convert(
             say_json("convert", source=source, target=target, **proved)
         return 0 if proof is None or proof.is_proved else 1
     from dovetail.cli.arrays import call_on_inputs
-    from dovetail.compare.verification.conversion import TOLERANCE, random_outputs, verify_conversion
+    from dovetail.compare.arrays import TOLERANCE
+    from dovetail.compare.verification.conversion import random_outputs, verify_conversion
 
     drawn = random_outputs(model)
     # What OpenVINO makes of an index outside is zero, and ONNX forbids it: sizes that suit ONNX suit both.

@@ -84,6 +84,3 @@ def _widen(graph: Graph) -> None:
 
 def _attribute(value: object) -> Any:
     return dtypes.f64 if isinstance(value, dtypes.DType) and value.name in ("f32", "f16", "bf16") else wide(value)
-
-
-__all__ = ["magnitude_of", "run_wide", "run_wide_with_magnitude", "wide"]

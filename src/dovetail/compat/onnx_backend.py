@@ -121,5 +121,3 @@ prepare = DovetailBackend.prepare
 run_model = DovetailBackend.run_model
 run_node = DovetailBackend.run_node
 supports_device = DovetailBackend.supports_device
-
-__all__ = ["DovetailBackend", "Prepared", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]

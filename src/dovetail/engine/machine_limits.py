@@ -82,6 +82,3 @@ def _quantized_model() -> Model:
     w = b.DequantizeLinear(np.full((CHANNELS, CHANNELS, 3, 3), 3, np.int8), 0.1, np.int8(0))
     b.output("y", b.QuantizeLinear(b.Conv(x, w, pads=[1, 1, 1, 1]), 0.5, np.uint8(3)))
     return b.model
-
-
-__all__ = ["MachineLimits", "measure_limits"]

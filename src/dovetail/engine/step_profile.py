@@ -176,6 +176,3 @@ def _live(executable: Executable) -> list[int]:
         total += change
         live.append(total)
     return live
-
-
-__all__ = ["MAX_RUNS", "RUN_SECONDS", "NativeProfile", "StepProfile", "SubgraphProfile", "profile_steps"]

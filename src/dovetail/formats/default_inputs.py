@@ -37,6 +37,3 @@ def freeze_defaults(model: Model, data: Mapping[str, Any] | None = None) -> Mode
             return new
         loaded.limits, loaded.file = new.limits, new.file
         return loaded
-
-
-__all__ = ["freeze_defaults"]

@@ -90,6 +90,3 @@ class Dialect(FormatTraits):
             return function
 
         return register
-
-
-__all__ = ["Dialect", "Exporter", "ImportResult", "Importer", "Legalization"]

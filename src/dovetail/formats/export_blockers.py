@@ -70,6 +70,3 @@ def _export(model: Model, opset: int | None) -> None:
     from dovetail.formats.onnx.opset_conversion import export_at
 
     export_at(model, opset)
-
-
-__all__ = ["ExportTarget", "export_blockers"]

@@ -110,6 +110,3 @@ def _differ(a: Size | None, b: Size | None) -> bool:
     # Unnamed symbols are created anew by each import, and may have the same name without being the same size.
     is_named = not any(is_unnamed(symbol) for size in (a, b) for symbol in symbolic.symbols(size))
     return is_named and symbolic.equal(a, b) is False
-
-
-__all__ = ["check_readback", "check_replacement", "contradicts"]

@@ -365,5 +365,3 @@ def _index_in_current(x: Value, key: object) -> Value:
 
 EXTENSIONS.apply_operator = _apply_in_current
 EXTENSIONS.index_value = _index_in_current
-
-__all__ = ["Builder", "DType", "current", "describe_op", "dimension", "shape_value"]

@@ -112,7 +112,7 @@ def _solve_for_symbol(first: Size, second: Size, inputs: Mapping[str, int]) -> t
         if solution is None or (name in inputs and not isinstance(solution, int) and symbolic.name_of(solution) is None):
             continue
         if (bounded := _within_bounds(symbol, solution)) is not None:
-            return bounded
+            return symbol, bounded
     return None
 
 
@@ -122,23 +122,13 @@ def _order_of_replacement(symbol: Dim, inputs: Mapping[str, int]) -> tuple[int, 
     return int(name in inputs), not is_unnamed(symbol), -inputs.get(name, 0), name
 
 
-def _within_bounds(symbol: Dim, solution: Size) -> tuple[Dim, Size] | None:
+def _within_bounds(symbol: Dim, solution: Size) -> Size | None:
     """Return the replacement of a symbol that keeps its bounds; None where no size can express them."""
-    low, high = symbolic.bounds(symbol)
-    if isinstance(solution, int):
-        return symbol, solution
-    other_low, other_high = symbolic.bounds(solution)
-    is_tighter = (low is not None and (other_low is None or other_low < low)) or (
-        high is not None and (other_high is None or other_high > high)
-    )
-    if not is_tighter:
-        return symbol, solution
+    bounds = symbolic.merge_bounds(symbolic.bounds(symbol), symbolic.bounds(solution))
+    if isinstance(solution, int) or bounds == symbolic.bounds(solution):
+        return solution
     name = symbolic.name_of(solution)
-    if name is None:
-        return None
-    lows = [bound for bound in (low, other_low) if bound is not None]
-    highs = [bound for bound in (high, other_high) if bound is not None]
-    return symbol, symbolic.symbol(name, max(lows, default=None), min(highs, default=None))
+    return None if name is None else symbolic.symbol(name, *bounds)
 
 
 def min_value_of(size: Size, symbol: Dim, start: int) -> int | None:

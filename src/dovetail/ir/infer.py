@@ -201,6 +201,3 @@ def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) ->
         if high is None or low <= high:
             substitution.replace(symbol, symbolic.symbol(str(symbolic.name_of(symbol)), low, high))
     return bool(lows)
-
-
-__all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names", "pure_inference"]

@@ -172,6 +172,17 @@ def zeros_of(value: Value, shape: Several[int]) -> Any:
     return np.full(shape, "", object) if dtype.name == "string" else np.zeros(shape, dtype.numpy)
 
 
+def sizes_of_arrays(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes that arrays have at the dimensions of inputs that are one symbol, without a check."""
+    sizes: dict[str, int] = {}
+    for value in model.inputs:
+        array = arrays.get(value.name)
+        if array is not None and isinstance(value.type, Tensor) and len(value.type.shape or ()) == np.ndim(array):
+            names = map(symbolic.name_of, value.type.shape or ())
+            sizes.update((name, size) for name, size in zip(names, np.shape(array), strict=True) if name is not None)
+    return sizes
+
+
 def check_inputs(model: Model, bound: Several[Array]) -> dict[str, int]:
     """Check the arrays' shapes against the model's input types. Returns the value of each symbol.
 
@@ -294,6 +305,3 @@ def refuse_unusual(graph: Graph, xp: Namespace) -> None:
     for node in graph.nodes:
         for _, body in bodies(node.op):
             refuse_unusual(body, xp)
-
-
-__all__ = ["check_inputs", "copy_into", "copy_shared_outputs", "flatten_outputs", "named_inputs", "to_array", "to_library"]

@@ -37,6 +37,3 @@ class Layers:
         what = "several layers" if self._counts.get(name, 0) > 1 else "a layer with several outputs"
         names = ", ".join(repr(value.name) for value in list(found.values())[:8])
         return RuleError("name.ambiguous", f"{name!r} is the name of {what}: name one of the values {names}")
-
-
-__all__ = ["Layers"]

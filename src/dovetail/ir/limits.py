@@ -293,23 +293,3 @@ def counting(limits: Limits | None = None) -> Iterator[Usage]:
         yield made
     finally:
         _CURRENT.reset(token)
-
-
-__all__ = [
-    "DEFAULT",
-    "MAX_AXES",
-    "Limits",
-    "Usage",
-    "active",
-    "bytes_of",
-    "counting",
-    "current",
-    "default_limits",
-    "defaulting_to",
-    "machine_memory",
-    "refuse_array",
-    "refuse_memory",
-    "refuse_text",
-    "weight_of_node",
-    "within_memory",
-]

@@ -118,6 +118,3 @@ def _common_prefix(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
     first, last = min(paths), max(paths)
     length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:length]
-
-
-__all__ = ["module_of", "module_path", "module_paths"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,11 @@ def map_sizes(type: Type, function: Callable[[Size], Size]) -> Type:
         return type
     sizes: Any = tuple(None if size is None else function(size) for size in type.shape)
     return Tensor(type.dtype, sizes)
+
+
+def substitute_type(type: Type, substitution: Mapping[str, Size]) -> Type:
+    """Return a type with symbols replaced."""
+    return map_sizes(type, lambda size: symbolic.substitute(size, substitution))
 
 
 def map_elements(elements: np.ndarray[Any, Any] | None, function: Callable[[Size], Size]) -> Any:

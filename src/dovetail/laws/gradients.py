@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder, describe_op
-from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
+from dovetail.ir.edit import connect, copy_model, inline, remove_dead
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import has, infer_types
 from dovetail.ir.suggestions import check_keywords
@@ -238,6 +238,3 @@ def _pull_back(b: Builder, node: Node, incoming: list[Value | None], wanted: lis
     if isinstance(op, Foreign) and op.fault is not None:
         raise op.refusal
     raise UnsupportedError("grad.op", f"{type(op).__name__} has no gradient")
-
-
-__all__ = ["adjoints", "grad", "rename"]

@@ -286,6 +286,3 @@ def _is_open(node: Node) -> bool:
 
 def _count(graph: Graph) -> int:
     return sum(1 + sum(_count(body) for _, body in bodies(node.op)) for node in graph.nodes)
-
-
-__all__ = ["has_open_rank", "specialize_ranks"]

@@ -204,6 +204,3 @@ def _replace_carried_sequence(b: Builder, op: Loop, node: Node) -> list[Value] |
             *results[index + count :],
         ]
     return None
-
-
-__all__ = ["decompose_sequence_op", "eliminate_in_subgraphs", "eliminate_sequences"]

@@ -408,6 +408,3 @@ def _operator_of_peer(kind: str) -> str | None:
 def _foreign_kinds(op: type[Op]) -> set[str]:
     """Return the names of an operator in the formats."""
     return {found[1] for line in (*op.onnx, *op.openvino) if (found := KIND.match(line))} | {op.__name__}
-
-
-__all__ = ["ENGINES", "EngineProfile", "EngineStep", "ModelProfile", "ProfileGroup", "profile"]

@@ -147,6 +147,3 @@ def drawing_of(model: Model) -> str:
     from dovetail.report.draw import draw_model
 
     return draw_model(model).svg()
-
-
-__all__ = ["ModelReport", "drawing_of", "model_report"]

@@ -30,6 +30,3 @@ def reshape_like(b: Builder, x: Value, like: Value) -> Value:
 
     y: Value = b.Reshape(x, shape_value(b, like), special_zero=False)
     return y
-
-
-__all__ = ["reshape_like", "zeros_like"]

@@ -29,6 +29,3 @@ def round_to(xp: Namespace, y: Array, dtype: DType) -> Array:
 def wide_type(*types: DType) -> DType:
     """Return the type for intermediate results of operands of ``types``: f64 where one is f64, otherwise f32."""
     return dtypes.f64 if any(dtype == "f64" for dtype in types) else dtypes.f32
-
-
-__all__ = ["as_type", "round_to", "wide_type"]

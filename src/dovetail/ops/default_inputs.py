@@ -52,6 +52,3 @@ def open_defaults(model: Model, names: Collection[str]) -> Model:
 def overridden(model: Model, names: Collection[str]) -> list[str]:
     """Return the optional inputs among ``names``."""
     return [name for name in default_inputs(model.graph) if name in names]
-
-
-__all__ = ["default_inputs", "freeze_in_graph", "open_defaults", "overridden"]

@@ -379,6 +379,3 @@ def _placeholder(kind: type[Op], name: str) -> Any:
     if field.default is not REQUIRED:
         return field.default
     return () if field.annotation.startswith("tuple") else 0
-
-
-__all__ = ["RuntimeAttributes", "as_attributes", "can_be_input"]

@@ -122,18 +122,3 @@ def join_sizes(b: Builder, parts: Sequence[object]) -> Any:
     if len(runs) < 2:
         return runs[0] if runs else []
     return b.Concat(*(b.constant(run, dtypes.i64) if isinstance(run, list) else run for run in runs), axis=0)
-
-
-__all__ = [
-    "REFUSED_SIZE",
-    "as_i64",
-    "elements_of",
-    "host_view_of",
-    "indices_of_axis",
-    "integers_of",
-    "is_size",
-    "join_sizes",
-    "length_of_vector",
-    "shape_of_rank",
-    "view_of",
-]

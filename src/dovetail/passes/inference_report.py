@@ -92,13 +92,8 @@ def infer_report(model: Model) -> InferenceReport:
             known.update((str(symbolic.name_of(symbol)), symbolic.bounds(symbol)) for symbol in symbolic.symbols(size))
     unknown: list[UnknownDimension] = []
     _collect_unknown(new.graph, set(known), unknown)
-    replacements = {name: str(size) for name, size in substitution.values.items() if symbolic_name(size) != name}
+    replacements = {name: str(size) for name, size in substitution.values.items() if symbolic.name_of(size) != name}
     return InferenceReport(new, tuple(equations), replacements, known, tuple(unknown))
-
-
-def symbolic_name(size: Any) -> str | None:
-    """Return the name of a size that is one symbol, else None."""
-    return None if isinstance(size, int) else symbolic.name_of(size)
 
 
 def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimension]) -> None:
@@ -200,6 +195,3 @@ def _array_text(array: np.ndarray[Any, Any]) -> str:
     """Return an array of integers and expressions as nested lists."""
     items = np.asarray(array, dtype=object)
     return str(items.item()) if items.ndim == 0 else f"[{', '.join(_array_text(item) for item in items)}]"
-
-
-__all__ = ["InferenceReport", "UnknownDimension", "annotate", "infer_report"]

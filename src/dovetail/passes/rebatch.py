@@ -13,10 +13,11 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
+from dovetail.ir.substitution import substitute_type
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Size
 from dovetail.passes.rebatching.axes import FreedSize
-from dovetail.passes.rebatching.requests import NewSize, SizeRequest, alternatives, read_request, shapes_of_axes, substitute_type
+from dovetail.passes.rebatching.requests import NewSize, SizeRequest, alternatives, read_request, shapes_of_axes
 from dovetail.runtime.random_inputs import random_inputs
 
 if TYPE_CHECKING:
@@ -148,6 +149,3 @@ def _compare_whole(model: Model, new: Model, seed: int) -> list[SampleComparison
         "outputs differ at the new sizes",
     )
     return [SampleComparison(row.output, 0, row.dtype, row.absolute, row.relative, row.tolerance, True) for row in rows]
-
-
-__all__ = ["rebatch"]

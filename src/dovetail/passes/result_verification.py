@@ -13,6 +13,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.inputs_outputs import sizes_of_arrays
 from dovetail.ir.selection import select_scope
 from dovetail.ir.types import Tensor
 from dovetail.passes.edit import add_outputs, set_outputs
@@ -108,24 +109,13 @@ def verify_types(model: Model, inferred: Model, seed: int = 0) -> list[Differenc
     rows = compare(run_for_verification(model, arrays), run_for_verification(inferred, arrays), random=random_outputs(inferred))
     whole = copy_model(inferred)
     whole.graph.outputs = [y for node in whole.graph.nodes for y in node.outputs if isinstance(y.type, Tensor)]
-    sizes = _sizes_of(inferred, arrays)
+    sizes = sizes_of_arrays(inferred, arrays)
     for value, array in zip(whole.outputs, interpret(whole, arrays).values(), strict=True):
         why = _contradiction(value, array, sizes)
         if why:
             shape = tuple(np.shape(array))
             rows.append(Difference(value.name, str(value.dtype), shape, np.inf, np.inf, False, why))
     return rows
-
-
-def _sizes_of(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes of the symbols of the inputs."""
-    return {
-        str(symbolic.name_of(size)): actual
-        for value in model.inputs
-        if isinstance(value.type, Tensor) and value.type.shape is not None
-        for size, actual in zip(value.type.shape, np.shape(arrays[value.name]), strict=True)
-        if not isinstance(size, int) and symbolic.name_of(size) is not None
-    }
 
 
 def _contradiction(value: Value, array: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> str:
@@ -141,6 +131,3 @@ def _contradiction(value: Value, array: np.ndarray[Any, Any], sizes: Mapping[str
         if isinstance(known, int) and known != actual:
             return f"inferred as {value.type}, a run gives {list(np.shape(array))}"
     return ""
-
-
-__all__ = ["verify_edit", "verify_merge", "verify_part", "verify_types"]

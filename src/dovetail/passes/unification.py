@@ -9,7 +9,7 @@ from dovetail.errors import RuleError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
-from dovetail.ir.substitution import map_elements, map_sizes
+from dovetail.ir.substitution import map_elements, substitute_type
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_unnamed, sizes_in
 
 
@@ -89,16 +89,11 @@ def _is_unknown(type: Type) -> bool:
 
 def _within_bounds(symbol: Size, size: Size) -> Size | None:
     """Return ``size`` within the bounds of ``symbol``: a symbol gets the narrower bounds. None where no size is within both."""
-    low, high = symbolic.bounds(symbol)
-    other_low, other_high = symbolic.bounds(size)
-    lows = [bound for bound in (low, other_low) if bound is not None]
-    highs = [bound for bound in (high, other_high) if bound is not None]
-    if lows and highs and max(lows) > min(highs):
+    low, high = symbolic.merge_bounds(symbolic.bounds(symbol), symbolic.bounds(size))
+    if low is not None and high is not None and low > high:
         return None
     name = symbolic.name_of(size)
-    if name is None:
-        return size
-    return symbolic.symbol(name, max(lows, default=None), min(highs, default=None))
+    return size if name is None else symbolic.symbol(name, low, high)
 
 
 def substitute_symbols(graph: Graph, substitution: Mapping[str, Size]) -> None:
@@ -111,11 +106,6 @@ def substitute_symbols(graph: Graph, substitution: Mapping[str, Size]) -> None:
     for node in graph.nodes:
         for _, body in bodies(node.op):
             substitute_symbols(body, substitution)
-
-
-def substitute_type(type: Type, substitution: Mapping[str, Size]) -> Type:
-    """Return a type with symbols replaced."""
-    return map_sizes(type, lambda size: symbolic.substitute(size, substitution))
 
 
 def symbols_in(graph: Graph) -> dict[str, symbolic.Dim]:

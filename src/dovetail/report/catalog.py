@@ -141,15 +141,3 @@ def _openvino_versions() -> dict[str, tuple[int, ...]]:
 def as_json(rows: Sequence[OperatorSupport | ForeignOperatorSupport]) -> list[dict[str, Any]]:
     """Convert the rows to JSON values."""
     return [{name: list(item) if isinstance(item, tuple) else item for name, item in row._asdict().items()} for row in rows]
-
-
-__all__ = [
-    "FORMATS",
-    "ForeignOperatorSupport",
-    "OperatorSupport",
-    "as_json",
-    "catalog",
-    "foreign_catalog",
-    "foreign_operators",
-    "tested_facts",
-]

@@ -134,5 +134,3 @@ def _argument(x: Value | None) -> str:
 
 
 EXTENSIONS.model_text = show
-
-__all__ = ["printable", "show", "show_graph"]

@@ -85,6 +85,3 @@ def _arguments(step: Any) -> dict[str, Any]:
         "share of limit": None if step.share_of_limit is None else round(step.share_of_limit, 4),
     }  # fmt: skip
     return {name: fact for name, fact in facts.items() if fact not in (None, "")}
-
-
-__all__ = ["chrome_trace"]

@@ -152,6 +152,3 @@ class CacheProgram(LoadedProgram):
     def close(self) -> None:
         super().close()
         self._program.close()
-
-
-__all__ = ["CacheProgram"]

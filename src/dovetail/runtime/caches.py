@@ -93,6 +93,3 @@ def with_leading_growth(model: Model, caches: Iterable[Cache]) -> Model:
     new = copy_model(model, b.graph)
     new.states = []
     return new
-
-
-__all__ = ["Cache", "find_caches", "with_leading_growth"]

@@ -292,15 +292,11 @@ def _groups(graph: Graph, names: list[str]) -> list[tuple[str, ...]]:
     """Return groups of sizes that change together: one size; two axes of an input, the last ones first (height and width of an
     image); the same axis of two inputs."""
     shapes = [value.type.shape or () for value in graph.inputs if isinstance(value.type, Tensor)]
-    axes = [[name if name in names else None for name in map(_name, shape)] for shape in shapes]
+    axes = [[name if name in names else None for name in map(symbolic.name_of, shape)] for shape in shapes]
     inside = [pair for row in axes for pair in combinations([name for name in reversed(row) if name], 2)]
     across = [pair for first, second in combinations(axes, 2) for pair in zip(first, second, strict=False)]
     pairs = [(one, other) for one, other in (*inside, *across) if one is not None and other is not None and one != other]
     return list(dict.fromkeys([*((name,) for name in names), *pairs]))
-
-
-def _name(size: Size) -> str | None:
-    return None if isinstance(size, int) else symbolic.name_of(size)
 
 
 def _sizes_read_by(node: Node) -> tuple[set[str], set[int]]:
@@ -414,6 +410,3 @@ class _Trial:
                 for key in self.last.get(index, ()):
                     found.release(key)
         return Progress(self.length)
-
-
-__all__ = ["find_sizes", "separate_sizes"]

@@ -118,6 +118,3 @@ class _Stream:
 def fast_call_of(engine: Engine) -> Callable[..., Any] | None:
     """Return the call that the core serves alone; it returns None where it does not."""
     return None if engine.fast_calls is None else engine.fast_calls.call
-
-
-__all__ = ["NativeProgram"]

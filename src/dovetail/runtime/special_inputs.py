@@ -87,6 +87,3 @@ def _with_special(array: np.ndarray[Any, Any], special: list[Any], generator: np
     for index, place in enumerate(generator.permutation(flat.size)[: max(flat.size // SHARE, 1)]):
         flat[place] = special[(first + index) % len(special)]
     return flat.reshape(array.shape)
-
-
-__all__ = ["EXTREMES", "NOT_FINITE", "TIES", "empty_inputs", "special_inputs"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import fields as dataclass_fields, is_dataclass
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +14,11 @@ from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Unknown
+from dovetail.laws.terms.keys import digest
 from dovetail.ops.constant import Foreign
 
 WHOLE_BYTES = 1 << 16
 """A constant of more bytes has a key of samples: equality is decided later, by blocks, for matched nodes only."""
-BLOCK = 1 << 22
-"""Elements that are read at a time."""
 SAMPLES = 256
 MAX_SHOWN = 8
 MAX_HOST = 1024
@@ -55,30 +53,13 @@ def type_key(constant: Weight) -> tuple[Hashable, ...]:
     return constant.dtype.name, constant.data.shape
 
 
-def is_whole(weight: Weight) -> bool:
+def is_whole(data: np.ndarray[Any, Any]) -> bool:
     """Return whether the key of a constant has all of its elements."""
-    return not weight.data.dtype.hasobject and weight.data.nbytes <= WHOLE_BYTES
+    return not data.dtype.hasobject and data.nbytes <= WHOLE_BYTES
 
 
-def whole_digest(weight: Weight) -> bytes:
-    """Return a digest of all elements, read by blocks."""
-    data = weight.data
-    digest = blake2b(digest_size=16)
-    if data.dtype.hasobject:
-        digest.update(repr(data.reshape(-1).tolist()).encode("utf-8", "surrogatepass"))
-        return digest.digest()
-    for start in range(0, data.size, BLOCK):
-        # An iterator over the elements copies one block; a contiguous array gives a view of it.
-        block = data.reshape(-1)[start : start + BLOCK] if data.flags.c_contiguous else data.flat[start : start + BLOCK]
-        digest.update(np.ascontiguousarray(block).view(np.uint8).data)
-    return digest.digest()
-
-
-def _digest(data: np.ndarray[Any, Any]) -> Hashable:
-    if data.dtype.hasobject:
-        return tuple(map(str, _sample(data).tolist()))
-    chosen = data if data.nbytes <= WHOLE_BYTES else _sample(data)
-    return blake2b(np.ascontiguousarray(chosen).reshape(-1).view(np.uint8).tobytes(), digest_size=16).digest()
+def _digest(data: np.ndarray[Any, Any]) -> bytes:
+    return digest(data if is_whole(data) else _sample(data))
 
 
 def _sample(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.compare.diff.constant_keys import Weight, canonical_op, constant_key, is_whole, op_key, type_key, whole_digest
+from dovetail.compare.diff.constant_keys import Weight, canonical_op, constant_key, is_whole, op_key, type_key
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies, host_inputs
+from dovetail.laws.terms.keys import digest
 from dovetail.ops.constant import Constant, Foreign, Identity
 from dovetail.ops.elementwise.cast import Cast
 
@@ -169,7 +170,7 @@ class Side:
         """Return the number of all elements of a constant, of which a large one's ``constant_number`` has samples."""
         weight = self.constants[index]
         number = self.constant_number(index)
-        return number if is_whole(weight) else self.interner.number(("whole constant", number, whole_digest(weight)))
+        return number if is_whole(weight.data) else self.interner.number(("whole constant", number, digest(weight.data)))
 
     def weight_range(self, number: int) -> Hashable:
         """Return the size, minimum and maximum of a node's largest constant, which a transposition keeps; None without one."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import permutations
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from dovetail.compare.arrays import same_bits
 from dovetail.compare.diff.constant_keys import Weight
 from dovetail.ir.dtypes import DType
+from dovetail.laws.terms.keys import digest
 
 Array: TypeAlias = np.ndarray[Any, Any]
 BLOCK = 1 << 22
@@ -90,22 +91,12 @@ def _blocks(x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
         yield x.flat[start : start + BLOCK], y.flat[start : start + BLOCK]
 
 
-def _same_bits(x: Array, y: Array) -> Array:
-    """Return where two arrays of one element type have the same bits."""
-    if x.dtype.hasobject or x.dtype.kind in "OSU":
-        return np.asarray(x == y)
-    if x.dtype.kind == "b" or x.dtype.itemsize not in (1, 2, 4, 8):
-        return np.asarray((x == y) | ((x != x) & (y != y)))
-    code = np.dtype(f"u{x.dtype.itemsize}")
-    return np.asarray(np.ascontiguousarray(x).view(code) == np.ascontiguousarray(y).view(code))
-
-
 def _count_changes(x: Array, y: Array) -> tuple[int, float | None]:
     """Count the elements that differ, and return the largest absolute difference; None for strings."""
     changed, largest = 0, 0.0
     has_numbers = not (x.dtype.hasobject or y.dtype.hasobject)
     for a, b in _blocks(x, y):
-        differs = ~_same_bits(a, b) if a.dtype == b.dtype else np.asarray(~((a == b) | ((a != a) & (b != b))))
+        differs = ~same_bits(a, b) if a.dtype == b.dtype else np.asarray(~((a == b) | ((a != a) & (b != b))))
         count = int(np.count_nonzero(differs))
         changed += count
         if count and has_numbers:
@@ -146,7 +137,7 @@ def _movement(x: Array, y: Array) -> str:
     """Return the reshape, transposition or order of rows that makes ``x`` into ``y``; empty where there is none."""
     if x.size > MAX_PERMUTED or x.dtype != y.dtype:
         return ""
-    if x.shape != y.shape and all(bool(_same_bits(a, b).all()) for a, b in _blocks(x, y)):
+    if x.shape != y.shape and all(bool(same_bits(a, b).all()) for a, b in _blocks(x, y)):
         return "reshape"
     if x.ndim == y.ndim and 2 <= x.ndim <= MAX_RANK:
         for order in permutations(range(x.ndim)):
@@ -164,9 +155,9 @@ def _movement(x: Array, y: Array) -> str:
 def _has_equal_elements(x: Array, y: Array) -> bool:
     """Compare some elements first, then all."""
     positions = np.unravel_index(np.linspace(0, x.size - 1, _SAMPLE).astype(np.int64), x.shape) if x.size else ()
-    if x.size and not bool(np.all(_same_bits(x[positions], y[positions]))):
+    if x.size and not bool(np.all(same_bits(x[positions], y[positions]))):
         return False
-    return all(bool(_same_bits(a, b).all()) for a, b in _blocks(x, y))
+    return all(bool(same_bits(a, b).all()) for a, b in _blocks(x, y))
 
 
 def _has_rows_moved(x: Array, y: Array, axis: int) -> bool:
@@ -174,11 +165,4 @@ def _has_rows_moved(x: Array, y: Array, axis: int) -> bool:
     rows = x.shape[axis]
     if not 2 <= rows <= MAX_ROWS or prod(x.shape) == rows == 0:
         return False
-    return _row_digests(x, axis) == _row_digests(y, axis)
-
-
-def _row_digests(x: Array, axis: int) -> list[bytes]:
-    moved = np.moveaxis(x, axis, 0)
-    return sorted(
-        blake2b(np.ascontiguousarray(row).reshape(-1).view(np.uint8).tobytes(), digest_size=16).digest() for row in moved
-    )
+    return sorted(map(digest, np.moveaxis(x, axis, 0))) == sorted(map(digest, np.moveaxis(y, axis, 0)))

@@ -307,6 +307,6 @@ class _Translation:
         if not isinstance(exact.type, Tensor) or not isinstance(real.type, Tensor) or exact.shape is None or real.shape is None:
             return
         for size, new in zip(exact.shape, real.shape, strict=True):
-            name = None if isinstance(size, int) else symbolic.name_of(size)
+            name = symbolic.name_of(size)
             if name is not None and name.startswith("?") and size != new:
                 self._sizes.setdefault(name, new)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.arrays import relative_difference
 from dovetail.compare.prove.model_terms import number_terms
 from dovetail.compare.prove.real_terms import real_terms
 from dovetail.compare.prove.unequal_region import UnequalRegion
@@ -139,7 +140,7 @@ def _run_in_turn(models: tuple[Model, Model], seed: int, results: list[dict[int,
 
 def _distance(pair: Pair, values: Sequence[dict[int, Any]]) -> float:
     first, second = (each.get(id(value)) for each, value in zip(values, pair, strict=True))
-    return _relative_difference(first, second) if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) else 0.0
+    return relative_difference(first, second) if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) else 0.0
 
 
 def _pair_values(
@@ -171,7 +172,7 @@ def _pair_values(
         if form is None:
             continue
         for y in _near(rows.get(form, []), _magnitude(array)):
-            if id(y) not in used and _relative_difference(array, values[1][id(y)]) <= tolerance:
+            if id(y) not in used and relative_difference(array, values[1][id(y)]) <= tolerance:
                 pairs.append((x, y))
                 used |= {id(x), id(y)}
                 break
@@ -208,22 +209,6 @@ def _form(array: Any) -> Any:
         if isinstance(array, np.ndarray) and array.size > 1 and array.dtype.kind in "biuf"
         else None
     )
-
-
-def _relative_difference(x: Any, y: Any) -> float:
-    """Return the largest difference of two arrays relative to the largest magnitude; infinity for other shapes or NaN alone."""
-    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.shape != y.shape or x.dtype != y.dtype:
-        return np.inf
-    if not x.size:
-        return 0.0
-    if x.dtype.hasobject:
-        return 0.0 if bool(np.array_equal(x, y)) else np.inf
-    a, b = (np.asarray(each, np.complex128 if each.dtype.kind == "c" else np.float64) for each in (x, y))
-    with np.errstate(all="ignore"):
-        same = (a == b) | ((a != a) & (b != b))
-        distance = np.where(same, 0.0, np.abs(a - b))
-        finite = np.abs(a[np.isfinite(a)])
-        return float(np.nan_to_num(distance.max(), nan=np.inf, posinf=np.inf) / max(finite.max() if finite.size else 0.0, 1e-30))
 
 
 @dataclass(slots=True)
@@ -285,7 +270,7 @@ class _Runner:
                 results = [self._run(part, pair, index) for index in (0, 1)]
         except (DovetailError, KeyError):
             return
-        difference = _relative_difference(*results)
+        difference = relative_difference(*results)
         part.description.difference = difference
         part.description.is_different = difference > TOLERANCE
 

@@ -47,10 +47,7 @@ class _Classes:
         if a == b:
             return
         self._parent[b] = a
-        (low, high), (other_low, other_high) = self._bounds[a], self._bounds[b]
-        lows = [bound for bound in (low, other_low) if bound is not None]
-        highs = [bound for bound in (high, other_high) if bound is not None]
-        self._bounds[a] = max(lows, default=None), min(highs, default=None)
+        self._bounds[a] = symbolic.merge_bounds(self._bounds[a], self._bounds[b])
         if b in self._number:
             self._number.setdefault(a, self._number[b])
 

@@ -54,6 +54,3 @@ class ArrayStore:
         """Drop all other arrays."""
         for key in self.identities() - keys:
             self.drop(key)
-
-
-__all__ = ["ArrayStore"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dovetail.compare.values.deviation import Deviation
+from dovetail.compare.arrays import Deviation
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
 
@@ -73,6 +73,3 @@ class BisectResult:
 
     def __str__(self) -> str:
         return printable(f"{self.describe()} ({self.runs} runs, at most {self.bound})")
-
-
-__all__ = ["AGREES", "FOUND", "TOGETHER", "BisectResult"]

@@ -213,6 +213,3 @@ class _Search:
             inputs=part.inputs if reference_part is None else reference_part.inputs,
             **common,  # type: ignore[arg-type]
         )
-
-
-__all__ = ["bisect"]

@@ -114,6 +114,3 @@ def _by_name(values: Iterable[Value]) -> dict[str, Value]:
         for name in value.names:
             found.setdefault(name, value)
     return found
-
-
-__all__ = ["match_inputs", "match_values", "names_of_value"]

@@ -101,6 +101,3 @@ def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list
                 if os.path.exists(path):
                     os.unlink(path)
     return list(found.values())
-
-
-__all__ = ["ENGINES", "PEERS", "check_engines", "installed_engines", "release_memory", "run_part", "warm_up"]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite, log10
 from typing import Any
 
-from dovetail.compare.values.deviation import Deviation
+from dovetail.compare.arrays import Deviation
 from dovetail.errors import printable
 
 MARKS = " .:-=+*#"
@@ -159,6 +159,3 @@ def _mark(error: float) -> str:
 def _facts(row: ValueRow) -> dict[str, Any]:
     names = ("depth", "node", "operator", "value", "dtype", "shape", "is_output", "agrees")
     return {name: getattr(row, name) for name in names}
-
-
-__all__ = ["Column", "LayerComparison", "ValueRow", "errors_by_depth"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.arrays import Deviation, deviation_of, missing
 from dovetail.compare.f64_run import magnitude_of, run_wide, wide
 from dovetail.compare.values.array_store import ArrayStore
 from dovetail.compare.values.correspondence import match_inputs, match_values
-from dovetail.compare.values.deviation import Deviation, deviation_of, missing
 from dovetail.compare.values.engines import check_engines, installed_engines, release_memory, run_part, warm_up
 from dovetail.compare.values.layer_comparison import Column, LayerComparison, ValueRow
 from dovetail.compare.values.memory_budget import Slice, slices_within
@@ -362,7 +362,7 @@ class _Run:
             exact = evaluate_node(node, np, [None if x is None else wide(np.asarray(x)) for x in xs])[value.index]
         except DovetailError:
             return cell
-        theirs = float(np.max(np.abs(exact - arrays[id(value)]), initial=0.0))
+        theirs = deviation_of(exact, arrays[id(value)]).absolute
         self.notes.append(
             f"{value.name}: {self.columns[index].name} is {cell.absolute:.2g} away from {self.base}, which is {theirs:.2g} away "
             f"from f64; inputs reach {largest:.2g}"
@@ -383,6 +383,3 @@ class _Run:
         for value, own in present:
             found[id(value)] = missing(why)
             self.stores[index].store(id(own), cast_to(own, arrays[id(value)]))
-
-
-__all__ = ["compare_layers", "complete_inputs", "inputs_of_other"]

@@ -68,6 +68,3 @@ def _cost(subject: Subject, position: int, seen: set[int]) -> int:
     node = subject.nodes[position]
     values = [*node.outputs, *(x for x in node.inputs if x is not None and id(x) in subject.varying)]
     return subject.weight_bytes(node) + sum(subject.nbytes(value) for value in values if id(value) not in seen)
-
-
-__all__ = ["Slice", "resident_bytes", "slices_within"]

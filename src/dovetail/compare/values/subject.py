@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.compare.arrays import differ_by_ones, tolerance_of
 from dovetail.compare.values.array_store import ArrayStore
-from dovetail.compare.values.deviation import differ_by_ones
-from dovetail.compare.verification.conversion import tolerance_of
 from dovetail.errors import EngineError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.extract import extract
@@ -253,6 +252,3 @@ def _live(graph: Graph) -> set[int]:
             live.add(id(node))
             needed.update(id(x) for x in node.inputs if x is not None)
     return live
-
-
-__all__ = ["Part", "Subject", "cast_to", "fix_sizes", "static_bytes"]

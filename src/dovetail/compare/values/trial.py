@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.arrays import Deviation, deviation_of
 from dovetail.compare.values.array_store import ArrayStore
 from dovetail.compare.values.correspondence import match_values
-from dovetail.compare.values.deviation import Deviation, deviation_of
 from dovetail.compare.values.engines import run_part
 from dovetail.compare.values.memory_budget import Slice
 from dovetail.compare.values.subject import Part, Subject, cast_to
@@ -275,6 +275,3 @@ class Trials:
             return
         for value, array in zip(wanted, found, strict=True):
             verdict.outputs[value.name] = self._deviation(value, self._final[id(value)], array)
-
-
-__all__ = ["Trials", "Verdict"]

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.arrays import TOLERANCE, deviation_of, tolerance_of
 from dovetail.compare.f64_run import run_wide, run_wide_with_magnitude
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import load
 from dovetail.formats.model_source import format_of
 from dovetail.ir import dtypes
-from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Node
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.limits import Limits
@@ -26,9 +26,6 @@ from dovetail.runtime import peers as runtimes
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.peers import Runner
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
-
-TOLERANCE = 1e-4
-"""The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""
 
 LIMIT_CODES = ("run.memory", "run.time", "run.text", "loop.trips", "array.size")
 """The codes of a run that exceeds a limit: no other runtime then runs the model."""
@@ -94,22 +91,6 @@ def _outputs_behind(model: Model, begins: Callable[[Node], bool]) -> set[str]:
     return {value.name for value in model.outputs if id(value) in reached}
 
 
-def tolerance_of(dtype: DType) -> float:
-    """Return TOLERANCE, or 4 ulp of a coarser type; 0 for types whose elements must be equal."""
-    if not dtype.is_float and dtype.kind != "complex":
-        return 0.0
-    if dtype.kind == "complex" or dtype.name in ("f32", "f64"):
-        return TOLERANCE
-    return max(TOLERANCE, 4 * _spacing(dtype)) if dtype.numpy != np.uint8 else 0.0
-
-
-def _spacing(dtype: DType) -> float:
-    import ml_dtypes
-
-    facts: Any = ml_dtypes.finfo
-    return float(facts(dtype.numpy).eps)
-
-
 def _difference(name: str, first: Any, second: Any, tolerance: float | None) -> Difference:
     first = np.asarray(first)
     dtype = "string" if first.dtype.kind in "OUS" else str(dtypes.dtype(first.dtype))
@@ -126,29 +107,13 @@ def _difference(name: str, first: Any, second: Any, tolerance: float | None) -> 
         return row(np.inf, np.inf, False, f"shape {list(second.shape)}")
     if first.dtype != second.dtype and not {first.dtype.kind, second.dtype.kind} <= set("OUS"):
         return row(np.inf, np.inf, False, f"type {second.dtype}")
-    if not natural:
-        equal = bool(np.array_equal(first, second))
-        apart = 0.0 if equal or dtype in ("string", "boolean") else _integer_distance(first, second)
-        return row(apart, apart, equal, "" if equal else "not equal")
-    wide = np.complex128 if first.dtype.kind == "c" else np.float64
-    x, y = first.astype(wide), second.astype(wide)
-    special = ~np.isfinite(x) | ~np.isfinite(y)
-    if special.any() and not np.array_equal(x[special], y[special], equal_nan=True):
-        return row(np.nan, np.nan, False, "NaN or infinity in different places")
-    x, y = x[~special], y[~special]
-    absolute = float(np.max(np.abs(x - y), initial=0.0))
-    largest = float(np.max(np.abs(x), initial=0.0))
-    relative = absolute / largest if largest else (0.0 if absolute == 0 else np.inf)
-    return row(absolute, relative, relative <= allowed)
+    found = deviation_of(first, second, allowed if natural else None)
+    return row(found.absolute, found.relative, found.agrees, found.why)
 
 
 def _random_row(name: str, first: Any, second: Any) -> Difference:
     row = _difference(name, np.zeros_like(first), None if second is None else np.zeros_like(second), None)
     return replace(row, absolute=np.nan, relative=np.nan, agrees=False, why=row.why or NOT_COMPARED)
-
-
-def _integer_distance(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
-    return float(max((abs(int(a) - int(b)) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)), default=0))
 
 
 def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Runner, dict[str, Any]]:
@@ -295,12 +260,12 @@ class _Conversion:
             again = exact if file == self.source else run_wide(self.written_model, inputs_by_name(self.written_model, inputs))
         except DovetailError:
             return rows
-        wide = {name: np.asarray(x) for name, x in flatten_outputs(exact).items()}
+        wide = flatten_outputs(exact)
         same = {row.output for row in compare(exact, again, TOLERANCE) if row.agrees}
         judged = []
         for row in rows:
             if _is_near(row) and row.output in same and row.absolute <= ROUNDING * largest:
-                theirs = _distance(wide[row.output], flatten_outputs(reference)[row.output])
+                theirs = deviation_of(wide[row.output], flatten_outputs(reference)[row.output]).absolute
                 self.notes.append(
                     f"{row.output}: both files are the same in f64, and {file} in {runtime} is {row.absolute:.2g} away from that "
                     f"in the source's runtime, which is {theirs:.2g} away from f64; values reach {largest:.2g}"
@@ -412,11 +377,6 @@ def failed_row(name: str, x: Any, why: str) -> Difference:
     return Difference(
         name, "string" if x.dtype.kind in "OUS" else str(dtypes.dtype(x.dtype)), x.shape, np.inf, np.inf, False, why
     )
-
-
-def _distance(exact: Any, x: Any) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.max(np.abs(exact - np.asarray(x).astype(exact.dtype)), initial=0.0))
 
 
 def is_followed(x: Any, y: Any, exact: Any, tolerance: float | None, *, is_strict: bool) -> bool:

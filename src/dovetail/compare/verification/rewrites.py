@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.arrays import same_bits
 from dovetail.compare.verification.conversion import compare, random_outputs
 from dovetail.compare.verification.engine import MAX_NATIVE_WEIGHTS, has_native_size
 from dovetail.errors import DovetailError
-from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.graph import Graph, Model
-from dovetail.ir.inputs_outputs import flatten_outputs
+from dovetail.ir.inputs_outputs import flatten_outputs, sizes_of_arrays
 from dovetail.ir.limits import active, counting, current
-from dovetail.ir.types import Tensor
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
-from dovetail.runtime.random_inputs import choose_sizes, random_inputs
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
@@ -193,7 +192,7 @@ class RewriteVerification:
         for number, beside in enumerate(searches):
             try:
                 inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside=beside, distinct=True)
-                chosen = _sizes_of(self._model, inputs, choose_sizes(self._model, sizes))
+                chosen = sizes_of_arrays(self._model, inputs)
                 start = time.perf_counter()
                 native = self._run(inputs)
                 self._seconds = time.perf_counter() - start
@@ -205,21 +204,6 @@ class RewriteVerification:
             self.sizes.append(chosen)
             return chosen
         return None
-
-
-def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes of the open dimensions that the inputs have, as far as an axis is one symbol."""
-    found: dict[str, int] = {}
-    for value in model.inputs:
-        shape = value.type.shape if isinstance(value.type, Tensor) else None
-        array = inputs.get(value.name)
-        if shape is None or not isinstance(array, np.ndarray):
-            continue
-        for size, actual in zip(shape, array.shape, strict=True):
-            name = None if isinstance(size, int) else symbolic.name_of(size)
-            if name is not None and name in names:
-                found.setdefault(name, int(actual))
-    return found
 
 
 def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
@@ -248,22 +232,11 @@ def bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
     if first.keys() != second.keys():
         return "the outputs have other elements"
     for name, x in first.items():
-        y = second[name]
         if name in random:
             continue
-        if np.asarray(x).dtype != np.asarray(y).dtype or np.shape(x) != np.shape(y):
+        x, y = np.asarray(x), np.asarray(second[name])
+        if x.dtype != y.dtype or x.shape != y.shape:
             return f"output {name!r} has another type or shape"
-        if not _are_same_bits(np.asarray(x), np.asarray(y)):
+        if not np.all(same_bits(x, y) | ((x != x) & (y != y))):
             return f"output {name!r} differs in bits"
     return ""
-
-
-def _are_same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    if x.dtype.hasobject or not x.size:
-        return bool(np.array_equal(x, y))
-    raw = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1) for array in (x, y)]
-    different = (raw[0] != raw[1]).any(axis=1)
-    if not different.any():
-        return True
-    rest = [array.reshape(-1)[different] for array in (x, y)]
-    return all(bool(np.all(array != array)) for array in rest)

@@ -19,12 +19,12 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.op import bodies
+from dovetail.ir.substitution import substitute_type
 from dovetail.ir.types import Sequence as List, Size, Tensor, dims_of, dtype_of
 from dovetail.ops.ml.maps import ZipMap
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.passes.rebatching.requests import substitute_type
 
 BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM
 """Operators that quantize all rows of a batch with one scale."""

@@ -15,8 +15,8 @@ from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.infer import infer_graph
+from dovetail.ir.substitution import substitute_type
 from dovetail.ir.types import Size, Tensor, dtype_of
-from dovetail.passes.rebatching.requests import substitute_type
 
 
 def fit_constants(values: Mapping[str, Any], model: Model, cast: bool) -> Constants:
@@ -60,7 +60,7 @@ def _fixed_sizes(model: Model, constants: Constants) -> dict[str, Size]:
         if value.name not in constants.arrays:
             continue
         for size, actual in zip(value.shape or (), constants.arrays[value.name].shape, strict=False):
-            symbol = None if isinstance(size, int) else symbolic.name_of(size)
+            symbol = symbolic.name_of(size)
             if symbol is not None and fixed.setdefault(symbol, actual) != actual:
                 message = f"{symbol} must be the same in all constants, got {fixed[symbol]} and {actual} in {value.name!r}"
                 raise EngineError("batch.constant", message)

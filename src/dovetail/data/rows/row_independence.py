@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.arrays import relative_difference
 from dovetail.data.rows.row_signature import REMEDY, RowSignature
 from dovetail.errors import EngineError
 
@@ -45,17 +46,5 @@ def check_independence(
 
 def _difference(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
     """Return the largest difference relative to the largest magnitude; of integers and strings the part that differs."""
-    if first.shape != second.shape:
-        return float("inf")
-    if not first.size:
-        return 0.0
-    if first.dtype.kind in "OUSbiu":
-        return float(np.mean(first != second))
-    kind = np.complex128 if first.dtype.kind == "c" else np.float64
-    with np.errstate(all="ignore"):
-        a, b = first.astype(kind), second.astype(kind)
-        differs = ~((a == b) | (np.isnan(a) & np.isnan(b)))
-        if not differs.any():
-            return 0.0
-        difference = np.abs(a - b)[differs].max() / np.abs(a[np.isfinite(a)]).max(initial=0.0)
-    return float("inf") if np.isnan(difference) else float(difference)
+    is_exact = first.dtype.kind in "OUSbiu" and first.shape == second.shape and first.size
+    return float(np.mean(first != second)) if is_exact else relative_difference(first, second)

@@ -45,13 +45,6 @@ def take_rows(values: RowValues, index: NDArray[np.int64]) -> RowValues:
     return values.take(index)
 
 
-def slice_rows(values: RowValues, start: int, stop: int) -> RowValues:
-    """Return the rows ``start`` to ``stop`` of the values of a column, without a copy where that is possible."""
-    if isinstance(values, (list, np.ndarray)):
-        return values[start:stop]
-    return values.slice(start, stop - start)
-
-
 def join_rows(parts: Sequence[RowValues]) -> RowValues:
     """Concatenate the values of one column along the rows: arrays where all rows have one shape, else a list."""
     if len(parts) == 1:

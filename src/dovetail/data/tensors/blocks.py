@@ -24,6 +24,7 @@ from dovetail.ir.op import Op, Window, Windows, has
 from dovetail.ir.types import Unknown, static
 from dovetail.ops.constant import Constant, Identity
 from dovetail.ops.elementwise.cast import Cast
+from dovetail.ops.tensor.transpose_expand_tile import strides_of
 
 MAX_BLOCKS = 1 << 14
 """Blocks of one tensor; a value of more becomes a scratch tensor."""
@@ -177,18 +178,13 @@ class _Composer:
 def whole_tensor(source: Any, shape: tuple[int, ...]) -> list[Block]:
     """Return the blocks of a tensor that is a source itself."""
     count = prod(shape)
-    dense = row_major(shape)
+    dense = strides_of(shape)
     strides = getattr(source, "stored_strides", dense)
     if not count:
         return []
     if strides == dense:
         return [Block(source, (), (count,), 0, (1,), 0, (1,))]
     return [Block(source, (), shape, 0, strides, 0, dense)]
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a dense row-major tensor, in elements."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def windows_of_node(node: Node) -> Windows:
@@ -297,10 +293,3 @@ def _intersections(read: Sequence[Box], written: Sequence[Box]) -> Iterator[Affi
             common = intersect(other, one)
             if common is not None:
                 yield common
-
-
-def slice_blocks(tensor: TensorBlocks, starts: Sequence[int], sizes: Sequence[int]) -> list[Block] | None:
-    """Return a slice of a tensor as blocks of a dense tensor of ``sizes``; None where it is no list of boxes."""
-    strides = row_major(tensor.shape)
-    offset = sum(start * stride for start, stride in zip(starts, strides, strict=True))
-    return move_blocks(Window(0, 0, tuple(sizes), offset, strides, 0, row_major(sizes)), tensor.blocks, tensor.shape)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import BinaryIO
 
-from dovetail.data.tensors.blocks import Scratch, TensorBlocks, row_major
+from dovetail.data.tensors.blocks import Scratch, TensorBlocks
 from dovetail.data.tensors.copy_tasks import Budget, Task, tasks_of
 from dovetail.data.tensors.copy_worker import CopyWorker, write_error
 from dovetail.data.tensors.output_files import OutputFile, nbytes_of
 from dovetail.data.tensors.tensor_sets import StoredTensor, TensorFile
 from dovetail.errors import DovetailError, EngineError, FormatError
+from dovetail.ops.tensor.transpose_expand_tile import strides_of
 from dovetail.storage.atomic_write import replace_file
 
 
@@ -70,7 +71,7 @@ class CopyRun:
         opened = _OpenFile(OutputFile("", b"", size, [(tensor, 0)]), stream.fileno(), lambda: None)
         self._run(iter([opened]))
         file = TensorFile("a scratch file", stream.fileno(), os.fstat(stream.fileno()))
-        self._scratch[scratch] = StoredTensor(scratch.name, scratch.dtype, scratch.shape, file, 0, row_major(scratch.shape))
+        self._scratch[scratch] = StoredTensor(scratch.name, scratch.dtype, scratch.shape, file, 0, strides_of(scratch.shape))
 
     def write_files(self, files: Sequence[OutputFile]) -> None:
         """Write files under temporary names; each is flushed to the disk and renamed when it is complete."""

@@ -25,8 +25,6 @@ MAX_RUN = 16 << 20
 """Bytes of one RunCopy."""
 MIN_TARGET_RUN = 32 << 10
 """Blocks of shorter target runs that interleave with others are assembled in bands."""
-LOCALITY = 64 << 10
-"""Bytes of a run beyond which a tile need not grow for longer ones."""
 MAX_GAPS = 8
 """A block alone is assembled in bands where its extent has fewer than this many elements for each of its own."""
 CAST_BYTES = 8 << 20

@@ -343,6 +343,3 @@ def _has_equal_bytes(first: StoredTensor, second: StoredTensor) -> bool:
         if one[:size].tobytes() != other[:size].tobytes():
             return False
     return True
-
-
-__all__ = ["INPUT_PREFIX", "OUTPUT_PREFIX", "Recipe", "graph_of", "read_recipe", "reshard_graph"]

@@ -305,6 +305,3 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
                 existing = set()
         yield existing
         os.unlink(path)
-
-
-__all__ = ["ReshardReport", "is_tensor_job", "reshard"]

@@ -16,10 +16,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from dovetail.data.tensors.blocks import row_major
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
+from dovetail.ops.tensor.transpose_expand_tile import strides_of
 from dovetail.storage.files import StrPath, open_beside
 from dovetail.storage.npy_file import read_npy_header
 from dovetail.storage.safetensors_file import read_header
@@ -197,7 +197,7 @@ def _open(folder: str, name: str) -> TensorFile:
 def _read_safetensors(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
     rows, file.metadata = read_header(file.descriptor, file.path)
     for name, dtype, shape, offset in rows:
-        yield StoredTensor(name, dtype, shape, file, offset, row_major(shape))
+        yield StoredTensor(name, dtype, shape, file, offset, strides_of(shape))
 
 
 def _read_npy(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
@@ -211,7 +211,7 @@ def _read_npy(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
     size = file.status.st_size - header.offset
     if element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
         raise FormatError("array.file", f"{numpy_dtype}{list(shape)} does not have {size} bytes", file=file.path)
-    strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if header.is_fortran else row_major(shape)
+    strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if header.is_fortran else strides_of(shape)
     yield StoredTensor(stem, element, shape, file, header.offset, strides)
 
 

@@ -66,6 +66,3 @@ def _erfinv(xp: Namespace, x: Array) -> Array:
         outer = xp.where(r <= 5, _ratio(r - 1.6, *QUANTILES[1]), _ratio(r - 5, *QUANTILES[2]))
         outer = xp.where(size < 1, outer, xp.where(size == 1, xp.full_like(x, xp.inf), xp.full_like(x, xp.nan)))
         return xp.where(size <= 0.85, middle, xp.copysign(outer, x)) * 0.5**0.5
-
-
-__all__ = ["QUANTILES", "erfinv"]

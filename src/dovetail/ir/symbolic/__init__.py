@@ -13,7 +13,7 @@ from dovetail.ir.symbolic.algebra import Dim, Inexact, Size, name_of, product, s
 from dovetail.ir.symbolic.array_namespace import xp
 from dovetail.ir.symbolic.arrays import Array, SymbolicArray, fits
 from dovetail.ir.symbolic.broadcasting import broadcast_sizes
-from dovetail.ir.symbolic.compare import bounds, equal, less, less_equal
+from dovetail.ir.symbolic.compare import bounds, equal, less, less_equal, merge_bounds
 from dovetail.ir.symbolic.division import ceil_divide, exact_quotient, quotient_of_nonzero
 from dovetail.ir.symbolic.elementwise import floor_divide_by_nonzero
 from dovetail.ir.symbolic.min_max import maximum, minimum
@@ -38,6 +38,7 @@ __all__ = [
     "less",
     "less_equal",
     "maximum",
+    "merge_bounds",
     "minimum",
     "name_of",
     "parse",

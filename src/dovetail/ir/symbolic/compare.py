@@ -21,13 +21,21 @@ from dovetail.ir.symbolic.algebra import (
 )
 from dovetail.ir.symbolic.intervals import interval
 
+Bounds = tuple[int | None, int | None]
 
-def bounds(size: Size) -> tuple[int | None, int | None]:
+
+def bounds(size: Size) -> Bounds:
     """Return a lower and an upper bound for all values of the unknowns; None where none is known."""
     low, high = interval(size)
     if isinstance(size, Dim) and _may_tighten(size):
         low, high = _lowest(size), -_lowest(-size)
     return None if low == -inf else int(low), None if high == inf else int(high)
+
+
+def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
+    """Return the narrower bounds of two; the lower one exceeds the upper one where no number is within both."""
+    lows, highs = ([bound for bound in pair if bound is not None] for pair in zip(first, second, strict=True))
+    return max(lows, default=None), min(highs, default=None)
 
 
 def _may_tighten(dim: Dim) -> bool:

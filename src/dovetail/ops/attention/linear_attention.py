@@ -180,6 +180,3 @@ class LinearAttention(
         y = b.Unsqueeze(b.Multiply(scale, b.MatMul(row["q"], state_after)), [0])
         b.graph.outputs = [b.constant(True), state_after, y]
         return b.graph
-
-
-__all__ = ["LinearAttention"]

@@ -289,6 +289,3 @@ def _is_endless(body: Graph) -> bool:
     from dovetail.ops.control_flow.loop import is_endless
 
     return is_endless(body)
-
-
-__all__ = ["gradients_of_if", "gradients_of_loop"]

@@ -204,6 +204,3 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
 
     def __repr__(self) -> str:
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"
-
-
-__all__ = ["If", "infer_subgraph", "known_boolean", "known_branch", "restore_types", "symbols_of", "type_outside", "types_in"]

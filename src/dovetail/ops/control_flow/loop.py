@@ -386,6 +386,3 @@ def _is_positive(size: Size) -> bool:
 def _slice_part(x: Array, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
     start = x.shape[axis] - (trip + 1) * size if is_reversed else trip * size
     return x[(*[slice(None)] * axis, slice(start, start + size))]
-
-
-__all__ = ["Loop", "clear_types", "is_endless", "is_true"]

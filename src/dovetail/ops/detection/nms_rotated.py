@@ -161,6 +161,3 @@ def _clip_parameters(b: Builder, start: Value, step: Value, limit: Value, first:
 
 def _clamp(b: Builder, x: Value, low: Value, high: Value) -> Any:
     return b.Minimum(b.Maximum(x, low), high)
-
-
-__all__ = ["NMSRotated"]

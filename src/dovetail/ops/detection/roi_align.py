@@ -242,6 +242,3 @@ def _bilinear_taps(b: Builder, position: Value, size: Value) -> tuple[Any, list[
 def _size_of(b: Builder, x: Value, axis: int) -> Any:
     """Return the size of an axis as an i64 scalar."""
     return size_of(b, x, axis, dtypes.i64)
-
-
-__all__ = ["RoiAlign", "RoiAlignRotated"]

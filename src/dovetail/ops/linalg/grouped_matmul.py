@@ -72,6 +72,3 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         products = b.Transpose(b.MatMul(b.Unsqueeze(x, [0]), y, transpose_b=True), [1, 0, 2])
         own = b.GatherND(products, b.Minimum(group, b.Subtract(sizes[1], b.constant(1))), batch_dims=1)
         return b.Where(b.Less(group, sizes[1]), own, b.constant(0, x.dtype))
-
-
-__all__ = ["GroupedMatMul"]

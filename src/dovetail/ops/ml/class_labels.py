@@ -56,6 +56,3 @@ def check_labels(operator: str, integers: tuple[int, ...], strings: tuple[str, .
     if len(labels) < 2:
         raise RuleError("attribute.length", f"{operator} needs at least 2 class labels, got {len(labels)}")
     return labels
-
-
-__all__ = ["Labels", "check_labels"]

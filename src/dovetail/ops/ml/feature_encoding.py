@@ -224,6 +224,3 @@ def _check_values(name: str, values: tuple[Any, ...], x: View) -> None:
         raise RuleError(
             "attribute.length", f"{name} ({len(values)} values) must match the last axis of [{', '.join(map(str, x.shape))}]"
         )
-
-
-__all__ = ["FeatureVectorizer", "Imputer", "Normalizer", "OneHotEncoder", "Scaler"]

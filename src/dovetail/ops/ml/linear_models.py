@@ -135,6 +135,3 @@ def _check_lengths(operator: str, coefficients: tuple[float, ...], intercepts: t
         raise RuleError(
             "attribute.length", f"{operator}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
         )
-
-
-__all__ = ["LinearClassifier", "LinearRegressor", "as_rows", "row_count_of", "write_affine"]

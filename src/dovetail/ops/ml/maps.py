@@ -140,6 +140,3 @@ def map_type_of(type: Type) -> Map:
     if type == UNKNOWN:
         raise Unknown
     raise RuleError("type.kind", f"input must be a map, got {type}")
-
-
-__all__ = ["CastMap", "DictVectorizer", "ZipMap", "map_type_of"]

@@ -63,6 +63,3 @@ def _softmax_zero(b: Builder, scores: Value) -> Any:
 
 def _constant_maker(b: Builder, like: Value) -> Any:
     return lambda value: b.constant(np.array(value, like.dtype.numpy), like.dtype)
-
-
-__all__ = ["TRANSFORMS", "apply_transform", "apply_transform_to_single_score", "check_transform", "write_probit"]

@@ -312,6 +312,3 @@ def _couple(ratios: Array) -> Any:
             p /= (1 + step)[:, None]
         y[is_active] = p
     return y
-
-
-__all__ = ["KERNELS", "SVMClassifier", "SVMRegressor", "SquaredDistances"]

@@ -466,6 +466,3 @@ def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Arra
         raise RuleError("tree.nodes", f"targets must be in [0, {op.target_count() - 1}], got {wrong}")
     rows = index.rows(np.array(trees, np.int64), np.array(nodes, np.int64), np.ones(len(trees), bool), "a weight")
     return np.where(is_leaf[rows], number[rows], -1)
-
-
-__all__ = ["MODES", "TreeEnsembleClassifier", "TreeEnsembleRegressor"]

@@ -119,6 +119,3 @@ class _LoopBody:
             is_taken = any(value is other for other in (*outputs, *self.b.graph.inputs))
             outputs.append(self.b.Identity(value) if is_taken else value)
         return outputs
-
-
-__all__ = ["loop_over_time"]

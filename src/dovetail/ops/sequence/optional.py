@@ -104,6 +104,3 @@ def _element_of(x: View) -> Any:
         return None if x.type == types.UNKNOWN else x
     node = getattr(x, "node", None)
     return node.inputs[0] if node is not None and isinstance(node.op, Optional) and node.inputs else None
-
-
-__all__ = ["Optional", "OptionalGetElement", "OptionalHasElement"]

@@ -469,17 +469,3 @@ def _view_with_type(x: Array) -> Any:
     view = view_of(x)
     view.type = Tensor(element(x), tuple(x.shape))
     return view
-
-
-__all__ = [
-    "ConcatFromSequence",
-    "SequenceAt",
-    "SequenceConstruct",
-    "SequenceEmpty",
-    "SequenceErase",
-    "SequenceInsert",
-    "SequenceLength",
-    "SplitToSequence",
-    "elements_of_sequence",
-    "position_in",
-]

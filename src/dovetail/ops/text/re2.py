@@ -64,6 +64,3 @@ def _import_re2() -> Any:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
-
-
-__all__ = ["check_pattern", "compile_pattern", "full_matcher_of"]

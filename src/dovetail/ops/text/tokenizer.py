@@ -110,6 +110,3 @@ class _Pattern:
             yield text[position:start]
             position = end
         yield text[position:]
-
-
-__all__ = ["Tokenizer"]

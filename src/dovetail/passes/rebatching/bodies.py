@@ -165,6 +165,3 @@ def _install(state: RepairState, node: Node, children: dict[str, RepairState]) -
     for y, inner in zip(node.outputs, child.graph.outputs[first:], strict=True):
         if id(inner) in child.inner:
             state.inner[id(y)] = dict(child.inner[id(inner)])
-
-
-__all__ = ["SubgraphBlocker", "repair_bodies"]

@@ -118,6 +118,3 @@ def _repeat_updates(state: RepairState, node: Node, place: BatchAxis) -> bool:
     state.add_change(node, f"updates {updates.type}", state.text(new.dims), "the updates get a row for each sample")
     state.replace_input(node, 2, new)
     return True
-
-
-__all__ = ["elements_of_indices", "repair_elements", "repair_scatter_nd"]

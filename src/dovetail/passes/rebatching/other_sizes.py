@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from dovetail.compare.verification.engine import run_for_verification
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
+from dovetail.ir.inputs_outputs import sizes_of_arrays
 from dovetail.ir.types import Tensor, Type
 from dovetail.passes.rebatching.axes import FreedSize
 from dovetail.runtime.random_inputs import random_inputs
@@ -44,7 +45,7 @@ def _run(model: Model, sizes: dict[str, int], seed: int) -> SizeRun:
         results = run_for_verification(model, arrays)
     except DovetailError as error:
         return SizeRun(sizes, error.diagnostics[0].message, error.diagnostics[0].node or "")
-    every = {**sizes, **_sizes_of(model, arrays)}
+    every = {**sizes, **sizes_of_arrays(model, arrays)}
     for value in model.outputs:
         wanted = _shape_at(value.type, every)
         if wanted is not None and wanted != np.shape(results[value.name]):
@@ -53,23 +54,9 @@ def _run(model: Model, sizes: dict[str, int], seed: int) -> SizeRun:
     return SizeRun(sizes, "")
 
 
-def _sizes_of(model: Model, arrays: dict[str, Any]) -> dict[str, int]:
-    """Return the sizes of the symbols that name dimensions of the inputs."""
-    return {
-        str(symbolic.name_of(size)): actual
-        for value in model.inputs
-        if isinstance(value.type, Tensor) and value.type.shape is not None
-        for size, actual in zip(value.type.shape, np.shape(arrays[value.name]), strict=True)
-        if isinstance(size, symbolic.Dim) and symbolic.name_of(size) is not None
-    }
-
-
 def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
     """Return a shape at sizes; None where it depends on others, or on data."""
     if not isinstance(type, Tensor) or type.shape is None:
         return None
     shape = [symbolic.substitute(size, sizes) if isinstance(size, symbolic.Dim) else size for size in type.shape]
     return tuple(size for size in shape if isinstance(size, int)) if all(isinstance(size, int) for size in shape) else None
-
-
-__all__ = ["SizeRun", "run_at_other_sizes"]

@@ -14,7 +14,7 @@ from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import faults, infer_types, infer_values
-from dovetail.ir.substitution import map_elements
+from dovetail.ir.substitution import map_elements, substitute_type
 from dovetail.ir.symbolic import Dim, Inexact
 from dovetail.ir.types import Size, Tensor, Type, View, axis_in, is_unnamed
 from dovetail.ops.tensor.gather import Gather, GatherElements
@@ -23,7 +23,6 @@ from dovetail.passes.rebatching.axes import FreedSize, carries, has_symbol
 from dovetail.passes.rebatching.bodies import SubgraphBlocker, repair_bodies
 from dovetail.passes.rebatching.operands import repair_operands
 from dovetail.passes.rebatching.repairs import COORDINATES, NO_REPAIRS, REPAIRS, Repairs, force_random
-from dovetail.passes.rebatching.requests import substitute_type
 from dovetail.passes.rebatching.sizes import carries_size
 from dovetail.passes.rebatching.state import RepairState
 
@@ -279,6 +278,3 @@ def sweep_nodes(graph: Graph, dead: set[int]) -> None:
 
 def describe(blocker: Blocker) -> str:
     return describe_op(blocker.node.op, blocker.node.inputs)
-
-
-__all__ = ["Blocker", "describe", "propagate", "sweep_nodes"]

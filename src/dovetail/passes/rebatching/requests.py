@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dovetail.errors import DovetailError, RuleError, raise_all
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
-from dovetail.ir.types import Optional, Sequence as List, Shape, Size, Tensor, Type
+from dovetail.ir.types import Shape, Size, Tensor
 from dovetail.passes.rebatching.axes import FreedSize, freed_symbol
 
 NewSize: TypeAlias = int | str
@@ -69,19 +69,6 @@ def shapes_of_axes(model: Model, dims: Mapping[str, NewSize]) -> dict[str, list[
     return found or None
 
 
-def substitute_type(type: Type, values: Mapping[str, Size]) -> Type:
-    """Replace symbols by name in all sizes of a type."""
-
-    def replace(size: Any) -> Any:
-        return symbolic.substitute(size, values) if isinstance(size, symbolic.Dim) else size
-
-    if isinstance(type, Tensor):
-        return type if type.shape is None else Tensor(type.dtype, tuple(map(replace, type.shape)))
-    if isinstance(type, List):
-        return List(substitute_type(type.element, values), replace(type.length))
-    return Optional(substitute_type(type.element, values)) if isinstance(type, Optional) else type
-
-
 class _Reader:
     def __init__(self, model: Model, batch_axis: int | None) -> None:
         self.inputs = model.inputs
@@ -138,7 +125,7 @@ class _Reader:
         """
         found = [index for index, value in enumerate(self.inputs) if _has_axis(_shape(value), axis)]
         olds = {index: (_shape(self.inputs[index]) or ())[axis] for index in found}
-        are_symbols = all(not isinstance(old, int) and symbolic.name_of(old) is not None for old in olds.values())
+        are_symbols = all(symbolic.name_of(old) is not None for old in olds.values())
         if len({str(old) for old in olds.values()}) > 1 and not are_symbols:
             sizes = ", ".join(f"{self.inputs[index].name} {old}" for index, old in olds.items())
             raise _fault(f"axis {axis} must have one size in all inputs, got {sizes}; name the inputs as INPUT.{axis}")

@@ -16,13 +16,14 @@ from dovetail.ir.edit import copy_graph, copy_model, disconnect
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.op import draws
+from dovetail.ir.substitution import substitute_type
 from dovetail.ir.types import Shape, Tensor
 from dovetail.ops.constant import Constant
 from dovetail.ops.control_flow.if_op import types_in
 from dovetail.passes.rebatching.axes import FreedSize
 from dovetail.passes.rebatching.other_sizes import run_at_other_sizes
 from dovetail.passes.rebatching.propagation import Blocker, describe, propagate, sweep_nodes
-from dovetail.passes.rebatching.requests import SizeRequest, substitute_type
+from dovetail.passes.rebatching.requests import SizeRequest
 from dovetail.passes.rebatching.state import ChangedConstant, RepairState, Restart
 from dovetail.passes.rebatching.verification import (
     SIZES,
@@ -387,6 +388,3 @@ def _layout(state: RepairState, batches: Sequence[FreedSize], blockers: Sequence
 def _items(value: Any) -> list[Any]:
     found: list[Any] = np.ravel(value).tolist()
     return found
-
-
-__all__ = ["RebatchReport", "Search"]

@@ -298,13 +298,3 @@ def repair_expand_sizes(state: RepairState, node: Node) -> bool:
     node.op = Expand(bidirectional=True)
     state.replace_input(node, 1, state.b.constant(np.array(new, np.int64)))
     return True
-
-
-__all__ = [
-    "carries_size",
-    "match_factors",
-    "repair_expand_sizes",
-    "repair_reshape_sizes",
-    "repair_resize_sizes",
-    "repair_slice_sizes",
-]

@@ -311,16 +311,3 @@ def _run_nodes(
             except DovetailError as error:
                 failed.append((node, error))
     return arrays, failed
-
-
-__all__ = [
-    "Runs",
-    "SampleComparison",
-    "Samples",
-    "compare_samples",
-    "draw_samples",
-    "find_differences",
-    "run_both",
-    "verify_batches",
-    "worst_rows",
-]

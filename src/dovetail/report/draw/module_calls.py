@@ -128,6 +128,3 @@ def _cycles(after: Mapping[str | Node, Mapping[str | Node, None]]) -> Iterator[l
                     component.append(stack.popitem()[0])
                 if len(component) > 1:
                     yield component
-
-
-__all__ = ["call_paths"]

@@ -80,6 +80,3 @@ def check_defaults(model: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
                 raise EngineError("input.shape", f"input {name!r} must be {value.type}, got the shape {list(array.shape)}")
             found[name] = array
     return found
-
-
-__all__ = ["check_defaults", "interpret"]

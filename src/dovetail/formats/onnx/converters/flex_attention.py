@@ -52,6 +52,3 @@ def _apply_subgraph(ctx: ImportContext, name: str, x: Value) -> Value:
     if y.type.__class__ is not x.type.__class__ or y.dtype is not x.dtype or len(y.dims) != 4:
         raise FormatError("attribute.value", f"FlexAttention: {name} must keep the type {x.type}, got {y.type}")
     return y
-
-
-__all__ = ["import_flex_attention"]

@@ -39,6 +39,3 @@ def _value_of(ctx: ImportContext, name: str) -> Value:
     if value is None:
         raise FormatError("attribute.value", f"Gradient: no node before it produces {name!r}")
     return value
-
-
-__all__ = ["import_gradient"]

@@ -79,6 +79,3 @@ def legalize_scaled_dot_product_attention(b: Builder, node: Node) -> Any:
         return None
     mask = b.constant(0, q.dtype) if mask is None else mask
     return b.add(op, q, k, v, mask, default_scale(b, q) if scale is None else scale, sink)
-
-
-__all__ = ["legalize_attention", "legalize_scaled_dot_product_attention"]

@@ -1,19 +1,21 @@
-"""Difference of two values: absolute, relative and in ulp, computed in blocks of bounded memory."""
+"""Comparison of arrays: the difference, absolute, relative and in ulp, by blocks of bounded memory; and equality of bits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
 
-from dovetail.compare.verification.conversion import tolerance_of
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.inputs_outputs import flatten_outputs
 
 Array = np.ndarray[Any, Any]
+
+TOLERANCE = 1e-4
+"""The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""
 
 BLOCK = 1 << 16
 """Elements of one block: its f64 copies fit into the L2 cache."""
@@ -38,6 +40,22 @@ class Deviation:
     why: str = ""
     is_missing: bool = False
     """True where the engine has no such value; ``why`` has the reason."""
+
+
+def tolerance_of(dtype: DType) -> float:
+    """Return TOLERANCE, or 4 ulp of a coarser type; 0 for types whose elements must be equal."""
+    if not dtype.is_float and dtype.kind != "complex":
+        return 0.0
+    if dtype.kind == "complex" or dtype.name in ("f32", "f64"):
+        return TOLERANCE
+    return max(TOLERANCE, 4 * _spacing(dtype)) if dtype.numpy != np.uint8 else 0.0
+
+
+def _spacing(dtype: DType) -> float:
+    import ml_dtypes
+
+    facts: Any = ml_dtypes.finfo
+    return float(facts(dtype.numpy).eps)
 
 
 def missing(why: str) -> Deviation:
@@ -78,6 +96,28 @@ def deviation_of(
     if not why:
         return found
     return Deviation(found.absolute, found.relative, found.ulp, found.agrees and types_may_differ, found.why or why)
+
+
+def relative_difference(first: Any, second: Any) -> float:
+    """Return the largest difference of two arrays relative to the largest magnitude.
+
+    Infinity for other types or shapes, for values that are no arrays, and where NaN or infinities are in different places.
+    """
+    arrays = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
+    if not arrays or first.shape != second.shape or first.dtype != second.dtype:
+        return inf
+    relative = deviation_of(first, second).relative
+    return inf if isnan(relative) else relative
+
+
+def same_bits(x: Array, y: Array) -> Array:
+    """Return where two arrays of one element type and shape have the same bits."""
+    if x.dtype.kind in "OSUb":
+        return np.asarray(x == y)
+    if x.dtype.kind == "c":
+        return same_bits(x.real, y.real) & same_bits(x.imag, y.imag)
+    code = np.dtype(f"u{x.dtype.itemsize}")
+    return np.asarray(np.ascontiguousarray(x).view(code) == np.ascontiguousarray(y).view(code))
 
 
 def differ_by_ones(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
@@ -161,6 +201,3 @@ def _blocks(first: Array, second: Array) -> Any:
     x, y = np.ascontiguousarray(first).reshape(-1), np.ascontiguousarray(second).reshape(-1)
     for start in range(0, x.size, BLOCK):
         yield x[start : start + BLOCK], y[start : start + BLOCK]
-
-
-__all__ = ["Deviation", "deviation_of", "differ_by_ones", "missing"]
