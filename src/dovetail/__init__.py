@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The application decides where warnings go; without this handler Python would print them on stderr.
+# The application configures logging; without this handler Python would print dovetail's warnings on stderr.
 logging.getLogger("dovetail").addHandler(logging.NullHandler())
 
 __all__ = [
@@ -148,7 +148,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or a module of the package, at its first use: an import of dovetail alone takes milliseconds."""
+    """Import a public name or a submodule at its first use, so that ``import dovetail`` takes only milliseconds."""
     if name in _MODULE_OF:
         from dovetail.ir.host.gc_pause import pause_gc
 

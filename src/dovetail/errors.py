@@ -1,8 +1,8 @@
-"""The exceptions of dovetail, each with a stable code.
+"""The exceptions of dovetail; every error has a stable code.
 
-A rule of an operator raises an error without a node; the caller adds node and file with :meth:`DovetailError.at`.
-A code names the rule that is broken, in whatever operator or command: ``subject.fact`` in lower case, with hyphens between the
-words of the fact. Its meaning never changes. ``docs/errors.md`` has an entry for each code.
+A rule of an operator raises an error without a node; the rule's caller adds node and file with :meth:`DovetailError.at`.
+A code names the broken rule, independent of the operator or command: ``subject.fact`` in lower case, with hyphens between the
+words of the fact. The meaning of a code never changes. ``docs/errors.md`` has an entry for each code.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Escape the characters of ``text`` that are invisible, or that a terminal or browser would interpret.
+    """Escape the characters of ``text`` that are invisible or that a terminal or browser would interpret.
 
-    These are control characters, line and paragraph separators, bidirectional controls, white space other than the space,
-    unpaired surrogates and unassigned code points. Names in a file are untrusted.
+    The escaped characters are control characters, line and paragraph separators, bidirectional controls, white space other
+    than the space, unpaired surrogates and unassigned code points. Names in a file are untrusted.
     """
     if text.isprintable():
         return text
@@ -31,7 +31,7 @@ def _escape(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One fault or warning: its stable ``code``, its ``message``, and the ``node`` and ``file`` that have it."""
+    """Diagnostic is one fault or warning: a stable ``code``, a ``message``, and the ``node`` and ``file`` where it occurs."""
 
     code: str
     message: str
@@ -42,7 +42,7 @@ class Diagnostic:
 
     @property
     def location(self) -> str:
-        """The node and file as text, each preceded by a line break; empty where both are unknown."""
+        """The node and the file as text, each preceded by a line break; empty if both are unknown."""
         node = f"{self.node or '?'} = {self.op}" if self.op else self.node
         lines = (f"  in {node}" if node else "", f"  at {self.file}" if self.file else "")
         return "".join(f"\n{printable(line)}" for line in lines if line)
@@ -52,10 +52,10 @@ class Diagnostic:
 
 
 class DovetailError(Exception):
-    """The base class of dovetail's errors.
+    """DovetailError is the base class of dovetail's errors.
 
-    ``code`` is stable; ``node``, ``op`` (its text with its input types) and ``file`` locate the error where they are known.
-    ``diagnostics`` has one item for each fault of the same pass: for a single fault, that of the error itself.
+    ``code`` is stable. ``node``, ``op`` (the operator as text with its input types) and ``file`` locate the error where they
+    are known. ``diagnostics`` has one item for each fault that the same pass reports, and at least one for the error itself.
     """
 
     exit_code = 3
@@ -111,13 +111,13 @@ def _rebuild(
 
 
 class FormatError(DovetailError, ValueError):
-    """A file violates its format."""
+    """FormatError reports a file that violates the specification of its format."""
 
     exit_code = 3
 
 
 class MissingFileError(FormatError, FileNotFoundError):
-    """A file does not exist: as ``FormatError`` and as Python's own ``FileNotFoundError``."""
+    """MissingFileError reports a file that does not exist, as a ``FormatError`` and as Python's ``FileNotFoundError``."""
 
     def __init__(self, code: str, message: str, **details: Any) -> None:
         super().__init__(code, message, **details)
@@ -125,37 +125,37 @@ class MissingFileError(FormatError, FileNotFoundError):
 
 
 class UnsupportedError(DovetailError, NotImplementedError):
-    """A valid model that dovetail does not support exactly, and therefore refuses."""
+    """UnsupportedError reports a valid model that dovetail cannot represent exactly and therefore refuses."""
 
     exit_code = 4
 
 
 class RuleError(DovetailError, ValueError):
-    """A model violates a rule of an operator."""
+    """RuleError reports a model that violates a rule of an operator."""
 
     exit_code = 5
 
 
 class MissingAttributeError(RuleError, AttributeError):
-    """A RuleError for Python's attribute protocol: to ``hasattr`` and ``getattr`` with a default the attribute is missing."""
+    """MissingAttributeError is a RuleError that ``hasattr`` and ``getattr`` with a default treat as a missing attribute."""
 
 
 class ArgumentTypeError(RuleError, TypeError):
-    """A RuleError for an argument of a wrong Python type: as ``RuleError`` and as Python's own ``TypeError``."""
+    """ArgumentTypeError reports an argument of a wrong Python type, as a ``RuleError`` and as Python's ``TypeError``."""
 
 
 class EngineError(DovetailError, RuntimeError):
-    """A run fails: inputs do not fit the model, or a kernel cannot run."""
+    """EngineError reports a failed run: the inputs do not fit the model, or a kernel cannot run."""
 
     exit_code = 6
 
 
 class UnknownOutputError(EngineError, LookupError):
-    """The results of a run hold no output of this name or at this position."""
+    """UnknownOutputError reports a name or a position of which the results of a run have no output."""
 
 
 def raise_all(errors: Sequence[DovetailError], subject: str) -> None:
-    """Raise ``errors`` as one error of the first one's class; return if there are none."""
+    """Raise ``errors`` as one error of the class of ``errors[0]``; return if ``errors`` is empty."""
     if not errors:
         return
     if len(errors) == 1:

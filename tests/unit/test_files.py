@@ -87,22 +87,22 @@ def unix_socket(folder: Path) -> str:
 
 
 REFUSED: list[tuple[str, str | Callable[[Path], str]]] = [
-    ("path.escape: leaves", "../secret"),  # CVE-2022-25882
-    ("path.escape: leaves", "sub/../../secret"),  # CVE-2024-27318
-    ("path.escape: leaves", "sub/../w.bin"),
-    ("path.escape: leaves", "..\\secret"),
-    ("path.escape: leaves", "sub\\..\\..\\secret"),
-    ("path.escape: leaves", ".."),
-    ("path.escape: absolute", "/etc/passwd"),
-    ("path.escape: absolute", "//etc/passwd"),
-    ("path.escape: absolute", "C:\\secret"),
-    ("path.escape: absolute", "C:secret"),
-    ("path.escape: absolute", "\\\\server\\share\\secret"),
+    ("path.escape: must stay", "../secret"),  # CVE-2022-25882
+    ("path.escape: must stay", "sub/../../secret"),  # CVE-2024-27318
+    ("path.escape: must stay", "sub/../w.bin"),
+    ("path.escape: must stay", "..\\secret"),
+    ("path.escape: must stay", "sub\\..\\..\\secret"),
+    ("path.escape: must stay", ".."),
+    ("path.escape: must be a relative path", "/etc/passwd"),
+    ("path.escape: must be a relative path", "//etc/passwd"),
+    ("path.escape: must be a relative path", "C:\\secret"),
+    ("path.escape: must be a relative path", "C:secret"),
+    ("path.escape: must be a relative path", "\\\\server\\share\\secret"),
     ("path.escape: NUL", "w.bin\0.png"),
     ("path.escape: NUL", "\0"),
-    ("path.escape: names no file", ""),
-    ("path.escape: names no file", "."),
-    ("path.escape: names no file", "././"),
+    ("path.escape: must name a file", ""),
+    ("path.escape: must name a file", "."),
+    ("path.escape: must name a file", "././"),
     ("path.missing", "absent.bin"),
     ("path.missing", "absent/w.bin"),
     ("path.kind", "w.bin/x"),
@@ -245,8 +245,8 @@ def test_the_models_own_link_is_written_through(model: Path, tmp_path: Path) -> 
     [
         ("path.link", link),  # CVE-2025-51480 and its kin: a place prepared by someone else
         ("path.link", link_on_the_way),
-        ("path.escape: leaves", "../secret"),
-        ("path.escape: leaves", "sub/../../secret"),
+        ("path.escape: must stay", "../secret"),
+        ("path.escape: must stay", "sub/../../secret"),
         ("path.kind", fifo),
         ("path.kind", "sub"),
         ("path.missing", "absent/w.bin"),

@@ -1,1 +1,1 @@
-"""Files: opened, locked, renamed, mapped, digested; weights files, safetensors, and the pairs of model and weights."""
+"""Files are opened, locked, renamed, memory-mapped and digested here; so are weights files, safetensors and file pairs."""

@@ -1,8 +1,8 @@
-"""Write files all or nothing: into drafts beside them, which are renamed when all data is on the disk.
+"""Write files atomically: data goes to drafts in the target folders, which are renamed when all data is on the disk.
 
-A draft is named ``.<stem>.dovetail.<16 hex digits>.tmp``, and locked (flock) while its writer lives. A draft whose lock is free
-is of a writer that was killed; the next save of the same file removes it. The renames of one save happen under a lock of the
-folder, so that two concurrent saves do not mix their files.
+A draft is named ``.<stem>.dovetail.<16 hex digits>.tmp``. The writing process locks the draft (flock) as long as it lives. An
+unlocked draft is abandoned: its writer was killed, and the next save of the same file removes the draft. The renames of one
+save happen under a lock of the folder, so that two concurrent saves do not mix their files.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ try:
 
     _HAS_LOCKS = True
 except ImportError:
-    # Windows: an open file cannot be removed.
+    # Windows has no fcntl, and an open file cannot be removed there.
     _HAS_LOCKS = False
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-# Bytes of a file's name in the names of its drafts; file systems allow 255 in all.
+# The maximum length, in bytes, of the target's name within a draft's name; file systems allow names of 255 bytes.
 _STEM_BYTES = 180
 _DRAFT = re.compile(r"\..*\.dovetail\.[0-9a-f]{16}\.tmp", re.DOTALL)
-# Attempts to create one draft; another process must remove each draft for the next attempt to be needed.
+# The maximum number of attempts to create one draft; an attempt fails only if another process removes the draft.
 _NAMES = 100
-# Seconds that a save waits for the renames of another one; a longer lock has another purpose.
+# Seconds that a save waits for the renames of another save; a lock held longer has another purpose.
 _PATIENCE = 10.0
 
 
 @contextmanager
 def replace_file(path: StrPath, *, keep_drafts: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file that replaces ``path`` when the block ends normally, and is removed otherwise.
+    """Open a new file that replaces ``path`` when the ``with`` block ends normally, and is removed otherwise.
 
-    ``keep_drafts``: do not list the folder for abandoned drafts of the file, for folders of very many files.
+    ``keep_drafts``: do not search the folder for abandoned drafts; a search is slow in folders of very many files.
     """
     with replace_files([path], keep_drafts=keep_drafts) as (stream,):
         yield stream
@@ -50,12 +50,12 @@ def replace_file(path: StrPath, *, keep_drafts: bool = False) -> Iterator[Binary
 
 @contextmanager
 def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Iterator[list[BinaryIO]]:
-    """Open one new file per path; all are renamed when the block ends normally, the first one last, or none is.
+    """Open one new file per path; when the ``with`` block ends normally, rename all of them, ``paths[0]`` last.
 
-    The first path is the user's choice and may be a link, whose target is replaced. The others are in the first one's folder or
-    below, without links on the way. Old files stay complete until the renames. Raises FormatError [path.missing] (the folder
-    must exist), [path.link], [path.kind], [path.escape], [argument.conflict], [path.unwritable] (the system refuses, or the disk
-    is full).
+    If the block raises, no file is renamed. The user chooses ``paths[0]``, which may be a link; its target is replaced. The other
+    paths must be in the folder of ``paths[0]`` or below, and no step to them may be a link. Old files stay complete until the
+    renames. Raises FormatError [path.missing] (the folder must exist), [path.link], [path.kind], [path.escape],
+    [argument.conflict], [path.unwritable] (the system refuses, or the disk is full).
     """
     targets = _rowsof(paths)
     file = os.fspath(paths[0])
@@ -68,7 +68,8 @@ def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Ite
             with drafts[0].lock_folder():
                 for draft in reversed(drafts):
                     draft.rename()
-                # Only now: until here the draft of an interrupted save may be the only remaining file of its pair.
+                # Abandoned drafts are removed last: before the renames, a draft of an interrupted save may be the only model
+                # file that belongs to the weights file on the disk.
                 for draft in () if keep_drafts else drafts:
                     draft.remove_abandoned_drafts()
         except OSError as error:
@@ -76,7 +77,7 @@ def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Ite
 
 
 def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield every readable draft of the file at ``path`` of at most ``limit`` bytes, and whether its writer lives."""
+    """Yield the content of every readable draft of at most ``limit`` bytes for ``path``, and whether its writer lives."""
     target = os.path.realpath(os.fspath(path))
     with suppress(OSError, FormatError), Folder.walk(os.path.dirname(target), (), target) as folder:
         for name in _drafts_in(folder, os.path.basename(target)):
@@ -95,7 +96,7 @@ def remove_abandoned_drafts(path: StrPath) -> None:
 
 
 def _rowsof(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return per path: the trusted folder, the steps from there that the model may have named, and the name."""
+    """Return for each path the trusted folder, the folder names from there (the model may choose them), and the file name."""
     main = os.fspath(paths[0])
     refuse_nul(main, main)
     target = os.path.realpath(main)
@@ -112,7 +113,7 @@ def _rowsof(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
 
 
 class _Draft:
-    """A file under a temporary name, to be renamed or removed."""
+    """_Draft is a file under a temporary name, which is later renamed or removed."""
 
     def __init__(self, root: str, steps: tuple[str, ...], name: str) -> None:
         self.name = name
@@ -141,7 +142,7 @@ class _Draft:
                 descriptor = os.open(self.folder.at(self.draft), _CREATE, mode, dir_fd=self.folder.descriptor)
             except OSError as error:
                 raise _unwritable(error, self.folder.file) from None
-            # Between these two calls another save may have removed the draft as an abandoned one.
+            # Between the creation and the lock, another save may have removed the draft as an abandoned one.
             if lock_file(descriptor) and os.fstat(descriptor).st_nlink:
                 break
             os.close(descriptor)
@@ -152,7 +153,7 @@ class _Draft:
         self.is_renamed = False
 
     def flush(self) -> None:
-        """Flush the draft to the disk, with owner and mode of the file that it replaces."""
+        """Flush the draft to the disk, and give it the owner and mode of the file that it replaces."""
         self.stream.flush()
         descriptor = self.stream.fileno()
         if self._old is not None and hasattr(os, "fchmod"):
@@ -169,7 +170,7 @@ class _Draft:
 
     @contextmanager
     def lock_folder(self) -> Iterator[None]:
-        """Lock the folder against renames of other saves, where the system has such locks."""
+        """Lock the folder against renames of other saves, where the system supports locks of folders."""
         descriptor = self.folder.descriptor
         if not _HAS_LOCKS or descriptor is None:
             yield
@@ -179,7 +180,7 @@ class _Draft:
             yield
         finally:
             if is_locked:
-                # Closing alone does not unlock: a forked process shares the descriptor.
+                # close() does not release the lock while a forked process shares the descriptor.
                 _unlock(descriptor)
 
     def rename(self) -> None:
@@ -253,7 +254,7 @@ def _unlink(folder: Folder, name: str) -> None:
 
 
 def lock_file(descriptor: int) -> bool:
-    """Lock a file (flock) for this open of it; False where another open has the lock. True on a system without locks."""
+    """Lock an open file (flock); return False if another open descriptor holds the lock, True on systems without locks."""
     if _HAS_LOCKS:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -266,7 +267,7 @@ def lock_file(descriptor: int) -> bool:
 
 
 def _is_free(descriptor: int, *, keep: bool = False) -> bool:
-    """Tell whether a file is unlocked, by locking it; ``keep`` leaves it locked until the descriptor is closed."""
+    """Return whether a file was unlocked, by locking it; ``keep``: the file stays locked until the descriptor is closed."""
     if not _HAS_LOCKS:
         return False
     try:
@@ -279,7 +280,7 @@ def _is_free(descriptor: int, *, keep: bool = False) -> bool:
 
 
 def _lock_within(descriptor: int, seconds: float) -> bool:
-    """Lock a file, waiting for at most the given time; tell whether it succeeded."""
+    """Lock a file, waiting at most ``seconds`` for the lock; return whether the file is locked."""
     end = time.monotonic() + seconds
     while True:
         try:

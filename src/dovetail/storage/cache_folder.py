@@ -1,8 +1,9 @@
-"""The folder of cached plans: entries are read only if this user wrote them whole, and replaced in one step.
+"""The folder of cached plans: an entry is read only if it is complete and belongs to this user, and is replaced atomically.
 
-An entry is a magic number, a digest, the length of a header in JSON, the length of what the digest covers (from the lengths on),
-the header, and blobs at multiples of 64 bytes. Behind what the digest covers are copies of parts of the model file, whose digest
-names the entry: they are compared with it. An entry is data: reading it executes nothing and opens nothing else.
+An entry consists of a magic number, a digest, the length of the JSON header, the length of the digested part, the header, and
+blobs at multiples of 64 bytes. The digested part starts at the two lengths. Copies of parts of the model file follow the
+digested part; a reader compares the copies with the model file. The name of an entry contains the digest of the model file.
+An entry is pure data: reading an entry executes nothing and opens no other file.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _HEADER_BEGIN = _DIGEST_END + 16
 ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 28
 MAX_FOLDER_BYTES = 8 << 30
-"""The most bytes of all entries together; the least recently used are removed."""
+"""The maximum total size of all entries in bytes; beyond it the least recently used entries are removed."""
 MAX_DRAFT_SECONDS = 3600
-"""The age at which a draft is that of a killed process."""
+"""The age in seconds at which a draft counts as abandoned: its writer was killed."""
 SUFFIX = ".plan"
 LOCK_SUFFIX = ".lock"
 _DRAFT = re.compile(r"\.[0-9a-f]{16}\.draft")
@@ -49,18 +50,21 @@ Blob = np.ndarray[Any, Any]
 
 
 class Entry(NamedTuple):
-    """The header of an entry, and all of its bytes, mapped."""
+    """Entry holds the header of a cache entry and all bytes of the entry's memory-mapped file."""
 
     header: dict[str, Any]
     data: np.ndarray[Any, Any]
     blobs: list[tuple[int, int]]
-    """Offset and size in bytes of each blob."""
+    """The offset and the size in bytes of each blob."""
     comparison: BufferComparison
-    """That of blobs with the model file, which runs meanwhile. An entry is used only if they are equal."""
+    """The background comparison of copied blobs with the model file. An entry is used only if all copies are equal."""
 
 
 class LockFile:
-    """The lock file of an entry (None: it cannot be opened). It is not empty once a process could not write the entry."""
+    """LockFile is the open lock file of an entry, or None where the lock file cannot be opened.
+
+    A process that cannot write the entry writes a mark into the lock file; ``is_storable`` is then false.
+    """
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -70,17 +74,17 @@ class LockFile:
         return self._descriptor is None or os.fstat(self._descriptor).st_size == 0
 
     def refuse(self) -> None:
-        """Note that the entry cannot be written, so that no other process waits for it."""
+        """Mark the entry as not storable, so that no other process waits for the entry."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.write(self._descriptor, b"not storable\n")
 
 
 class CacheFolder:
-    """A folder of entries, which belongs to this user and that no other user may write. It is created with the mode 0700.
+    """CacheFolder is a folder of entries that belongs to this user and that no other user may write.
 
-    Raises EngineError [cache.folder] where the path is no such folder. Every access checks the folder anew, and goes through its
-    descriptor where the system has such calls.
+    A missing folder is created with the mode 0700. Raises EngineError [cache.folder] if the path is not a folder of this kind.
+    Every access checks the folder again, and uses calls relative to the folder's descriptor where the system supports them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -94,7 +98,7 @@ class CacheFolder:
 
     @contextmanager
     def _open(self) -> Iterator[int | None]:
-        """Open the folder. Yields its descriptor; None where the system opens no files relative to one."""
+        """Open the folder. Yields the descriptor; None where the system cannot open files relative to a descriptor."""
         descriptor = None
         try:
             if _HAS_DESCRIPTORS:
@@ -115,9 +119,9 @@ class CacheFolder:
         return os.path.join(self.path, name) if folder is None else name
 
     def read(self, name: str, model: Any = b"") -> Entry | None:
-        """Return the entry called ``name``; None where there is none, or one that is not whole or not of this user.
+        """Return the entry called ``name``; None if it is missing, incomplete, damaged or of another user.
 
-        ``model``: the bytes of the model file, which ``name`` depends on.
+        ``model``: the bytes of the model file, whose digest is part of ``name``.
         """
         name += SUFFIX
         with self._open() as folder:
@@ -148,9 +152,9 @@ class CacheFolder:
             os.close(descriptor)
 
     def write(self, name: str, header: Mapping[str, Any], blobs: Sequence[Blob], sources: Sequence[int] = ()) -> bool:
-        """Write an entry in one step, and remove old ones beyond MAX_FOLDER_BYTES. Returns whether it was written.
+        """Write an entry atomically, and remove old entries beyond MAX_FOLDER_BYTES. Returns whether the entry was written.
 
-        ``sources``: for each blob the offset of the same bytes in the model file; -1 if there are none.
+        ``sources``: for each blob the offset of equal bytes in the model file; -1 if the model file does not contain the blob.
         """
         sources = sources or [-1] * len(blobs)
         text = json.dumps(
@@ -190,7 +194,7 @@ class CacheFolder:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[LockFile]:
-        """Hold the lock of the entry ``name`` against other processes, where the system and the folder have such locks."""
+        """Hold the lock of the entry ``name`` against other processes, where the system and the file system support locks."""
         descriptor = None
         with self._open() as folder, suppress(OSError):
             flags = os.O_RDWR | os.O_CREAT | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK") | _flag("O_CLOEXEC")
@@ -202,14 +206,14 @@ class CacheFolder:
             _flock(descriptor, "LOCK_EX")
             yield LockFile(descriptor)
         finally:
-            # A forked child may have the descriptor open, so that closing it would not release the lock.
+            # A forked child may share the descriptor; close() would then not release the lock.
             _flock(descriptor, "LOCK_UN")
             os.close(descriptor)
 
     def _remove_old(self, keep: str, folder: int | None) -> None:
-        """Remove the least recently used entries until all fit into MAX_FOLDER_BYTES, and drafts of killed processes.
+        """Remove the least recently used entries beyond MAX_FOLDER_BYTES, and abandoned drafts.
 
-        Other files are left alone.
+        Files that are neither entries nor drafts stay.
         """
         with suppress(OSError):
             files = {item.name: item.stat(follow_symlinks=False) for item in os.scandir(self.path if folder is None else folder)}
@@ -225,7 +229,7 @@ class CacheFolder:
 
 
 def _parse(content: mmap.mmap, model: Blob) -> Entry | None:
-    """Return the entry, if its digest is that of its bytes, and its header describes them."""
+    """Return the entry in ``content``; None if its digest is wrong or its header does not match its size."""
     view = memoryview(content)
     length, covered = (int.from_bytes(view[at : at + 8], "little") for at in (_DIGEST_END, _DIGEST_END + 8))
     if view[: len(MAGIC)] != MAGIC or not _HEADER_BEGIN <= covered <= len(view):
@@ -255,7 +259,10 @@ def _parse(content: mmap.mmap, model: Blob) -> Entry | None:
 
 
 def _layout(end: int, sizes: Sequence[int], sources: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:
-    """Return offset and size of each blob behind a header that ends at ``end``, and the ends of own blobs and of copies."""
+    """Return offset and size of each blob behind a header that ends at ``end``, the end of the digested part, and the file's end.
+
+    Blobs that are no copies of the model file come first.
+    """
     offsets = [0] * len(sizes)
     ends = []
     for is_copy in (False, True):

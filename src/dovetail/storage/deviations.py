@@ -1,6 +1,7 @@
-"""Deviations: a file departs from its specification, and every reader that accepts the file reads it alike.
+"""Deviations: departures of a file from its specification that all readers which accept the file interpret alike.
 
-``load`` accepts them and reports each as a warning; ``check`` and ``load(strict=True)`` report each as a fault. docs/formats.md
+``load`` accepts deviations and reports each as a warning; ``check`` and ``load(strict=True)`` report each as a fault.
+docs/formats.md
 lists the kinds, with the behavior of onnxruntime and OpenVINO.
 """
 
@@ -13,15 +14,18 @@ from collections.abc import Iterable
 from dovetail.errors import Diagnostic, DovetailError, printable
 
 MAX_RECORDED = 1000
-"""The most deviations of one code that are recorded; others are only counted: a small file can have millions."""
+"""The maximum number of recorded deviations per code; further ones are only counted, as a small file can have millions."""
 
 _LOGGER = logging.getLogger("dovetail")
 WRITING = logging.getLogger("dovetail.write")
-"""The logger of what a written file cannot say; the command line prints its records."""
+"""The logger for facts of a model that a written file cannot express; the command line prints its records."""
 
 
 class Deviations:
-    """Collects the deviations of one file. ``counts`` has their numbers by code; ``faults`` are the errors of preserved nodes."""
+    """Deviations collects the deviations of one file.
+
+    ``counts`` has the number of deviations per code; ``faults`` are the errors of preserved nodes.
+    """
 
     def __init__(self) -> None:
         self.errors: list[DovetailError] = []
@@ -29,13 +33,13 @@ class Deviations:
         self.counts: Counter[str] = Counter()
 
     def add(self, error: DovetailError) -> None:
-        """Record a deviation as the error that ``check`` reports."""
+        """Record a deviation in the form of the error that ``check`` reports."""
         self.counts[error.code] += 1
         if self.counts[error.code] <= MAX_RECORDED:
             self.errors.append(error)
 
     def extend(self, deviations: Deviations) -> None:
-        """Record the deviations of ``deviations`` too."""
+        """Add all deviations that ``deviations`` recorded and counted."""
         room = {code: MAX_RECORDED - count for code, count in self.counts.items()}
         for error in deviations.errors:
             room[error.code] = room.get(error.code, MAX_RECORDED) - 1
@@ -50,14 +54,14 @@ class Deviations:
 
 
 def accept(deviations: Deviations | None, error: DovetailError) -> None:
-    """Add ``error`` to ``deviations``; raise it where they are None."""
+    """Add ``error`` to ``deviations``; raise ``error`` if ``deviations`` is None."""
     if deviations is None:
         raise error
     deviations.add(error)
 
 
 def summarize(warnings: Iterable[Diagnostic]) -> list[str]:
-    """Return one line for each code among ``warnings``: the first message, and the number of others."""
+    """Return one line for each code among ``warnings``: the number of warnings with the code, and the first message."""
     first: dict[str, Diagnostic] = {}
     counts: Counter[str] = Counter()
     for item in warnings:
@@ -73,6 +77,6 @@ def _line(item: Diagnostic, count: int) -> str:
 
 
 def log(warnings: Iterable[Diagnostic], file: str, logger: logging.Logger = _LOGGER) -> None:
-    """Log ``warnings`` to the logger "dovetail" or to ``logger``, one record for each code."""
+    """Log ``warnings`` of ``file`` to ``logger`` (by default "dovetail"), one record for each code."""
     for line in summarize(warnings):
         logger.warning("%s: %s", printable(file), line)

@@ -1,4 +1,4 @@
-"""Digests of files and buffers: SHA-256 of the digests of fixed pieces. Several threads compute them, and compare buffers."""
+"""Digests of files and buffers: SHA-256 of the SHA-256 digests of pieces of PIECE bytes, computed by several threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECE = 1 << 22
 """Bytes of one piece."""
 MAX_THREADS = 4
 COMPARED_BYTES = 1 << 18
-"""Bytes that are compared at a time; they fit into L2."""
+"""The bytes of each buffer that one comparison covers; two of these blocks fit into L2."""
 
 
 def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
@@ -44,7 +44,7 @@ def digest_of(data: Any) -> bytes:
 
 
 class BufferComparison:
-    """Compares pairs of arrays of bytes, in a thread of its own until the result is read, and then in both threads."""
+    """BufferComparison compares pairs of byte arrays in a background thread; the thread that reads the result helps."""
 
     def __init__(self, pairs: Iterable[tuple[Bytes, Bytes]]) -> None:
         self._is_equal = True
@@ -73,7 +73,7 @@ class BufferComparison:
 
 
 def _are_equal(a: Bytes, b: Bytes) -> bool:
-    # numpy compares aligned words faster than bytes: both parts are copied to L2.
+    # numpy compares aligned 64-bit words faster than bytes: both blocks are copied to aligned buffers, which fit into L2.
     buffers = np.empty((2, COMPARED_BYTES), np.uint8)
     for start in range(0, a.size, COMPARED_BYTES):
         count = min(COMPARED_BYTES, a.size - start)
@@ -87,7 +87,7 @@ def _are_equal(a: Bytes, b: Bytes) -> bool:
 
 
 def _run_in_threads(work: Callable[[int], None], count: int) -> None:
-    """Call ``work`` with each number below ``count``."""
+    """Call ``work`` with each integer in range(count), from several threads."""
     threads = min(MAX_THREADS, _processors(), count)
 
     def run(first: int) -> None:
@@ -104,7 +104,7 @@ def _run_in_threads(work: Callable[[int], None], count: int) -> None:
 
 
 def map_file(path: str) -> mmap.mmap | bytes | None:
-    """Return the content of a regular file, mapped; None where it cannot be read."""
+    """Return a memory map of a regular file (``b""`` for an empty file); None if the file cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except (OSError, ValueError):
@@ -121,7 +121,7 @@ def map_file(path: str) -> mmap.mmap | bytes | None:
 
 
 def digest_of_file(path: str) -> bytes | None:
-    """Return the digest of a regular file; None where it cannot be read."""
+    """Return the digest of a regular file; None if the file cannot be read."""
     content = map_file(path)
     if content is None:
         return None
@@ -132,7 +132,7 @@ def digest_of_file(path: str) -> bytes | None:
 
 
 def name_of(parts: Sequence[str | bytes]) -> str:
-    """Return the name of an entry: a digest of ``parts``, each with its length."""
+    """Return the name of a cache entry: the SHA-256, in hex, of ``parts``, each preceded by its length."""
     hasher = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

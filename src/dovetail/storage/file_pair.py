@@ -1,16 +1,16 @@
-"""A model file and its weights file: proof that one save wrote both, so that a read never mixes two saves.
+"""A model file and its weights file: digests prove that one save wrote both, so that a read never mixes two saves.
 
-The signature of a weights file has the digest of its content and the digest of the model file: in a trailer, or in the header of
-a safetensors file. The model file contains the first digest: ONNX in the metadata property ``dovetail.external_data``, IR in
-``rt_info`` under ``dovetail/weights``. Digests are the first 24 bytes of SHA-256 (of the weights: of the SHA-256 of their
-blocks), so that equal models give equal bytes. A read compares the digests and hashes nothing. A weights file without a
-signature (of another tool) is accepted.
+A weights file has a signature: the digest of the weights and the digest of the model file. The signature is a trailer of the
+file, or in the header of a safetensors file. The model file contains the digest of the weights: ONNX in the metadata property
+``dovetail.external_data``, IR in ``rt_info`` under ``dovetail/weights``. A digest is the first 24 bytes of a SHA-256; that of
+the weights is computed from the SHA-256 digests of blocks. Equal models therefore give equal bytes. A read compares the two
+stored digests of the weights and hashes nothing. A weights file without a signature, from another tool, is accepted.
 
-ONNX's own ``checksum`` is the SHA1 digest of the whole file, which cannot be verified without reading every weight. It is
-verified where a file has it, and not written.
+ONNX's ``checksum`` is the SHA1 digest of the whole weights file, which cannot be verified without reading every weight.
+dovetail verifies the checksum of files that have one, and writes no checksum.
 
-A save renames the weights file first. If the save is killed before it renames the model file, its complete draft is on the
-disk, and the signature names the draft by its digest: the next read reads the draft.
+A save renames the weights file first. If the save is killed before it renames the model file, the complete draft of the model
+file is on the disk. The signature has the draft's digest, and the next read reads the draft.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from dovetail.storage.weights_file import DIGEST, PairSignature, WeightsFile, si
 T = TypeVar("T")
 _MODEL_SUFFIXES = (".onnx", ".xml", ".dt", ".pb", ".ort")
 PROPERTY = "dovetail.external_data"
-"""The metadata property of an ONNX model for the digest of its weights file."""
+"""The metadata property of an ONNX model that holds the digest of its weights file."""
 RT_INFO = ("dovetail", "weights")
-"""The path of the digest in the ``rt_info`` of an IR."""
-# Repeated reads while other processes save: each repetition takes a whole save.
+"""The path of the weights' digest in the ``rt_info`` of an IR."""
+# The maximum number of repeated reads while other processes save; a read is repeated only after another save.
 _ATTEMPTS = 32
 _PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
-"""Seconds to wait before a refused pair is read again."""
+"""The seconds to wait before each new read of a pair whose digests differ."""
 
 
 class Pair:
-    """One read of a model file with its weights files.
+    """Pair is the state of one read of a model file with its weights files.
 
-    ``record`` is the digest in the model file, if any; ``is_safetensors`` tells whether an IR has a safetensors file.
+    ``record`` is the digest of the weights in the model file, if any. ``is_safetensors``: the weights of an IR are in a
+    safetensors file. ``torn`` is the signature of a weights file that was saved with another model file.
     """
 
     def __init__(self, file: str | None, record: str | None = None) -> None:
@@ -57,7 +58,7 @@ class Pair:
         self.torn: PairSignature | None = None
 
     def check(self, name: str, data: files.Bytes) -> None:
-        """Raise FormatError [file.pair] where the whole weights file ``name`` was written with another model file."""
+        """Raise FormatError [file.pair] if the weights file ``name`` of content ``data`` was saved with another model file."""
         signature = signature_of(data)
         if signature is None or signature.weights == self.record:
             return
@@ -68,15 +69,15 @@ class Pair:
 
 
 def signature_of(data: files.Bytes) -> PairSignature | None:
-    """Return the signature of a weights file; None where it has none."""
+    """Return the signature of a weights file; None for a file without a signature."""
     return signature_in_trailer(data) or signature_in_header(data)
 
 
 def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[str], bytes], *, is_named: bool) -> None:
     """Write a weights file and its model file; see :func:`atomic_write.replace_files`.
 
-    ``model_of`` returns the model file that contains a digest; ``is_named``: the caller named the weights file. Raises
-    FormatError [path.foreign] like :func:`refuse_foreign` where it did not.
+    ``model_of`` returns the bytes of the model file for the digest of the weights. ``is_named``: the user named the weights file;
+    otherwise raises FormatError [path.foreign] like :func:`refuse_foreign`.
     """
     if not is_named:
         refuse_foreign(side_path, path)
@@ -90,14 +91,14 @@ def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[s
 
 
 def refuse_foreign(side_path: str, path: str) -> None:
-    """Raise FormatError [path.foreign] where a weights file that no argument names would replace a file of another model or tool.
+    """Raise FormatError [path.foreign] if a weights file with a default name would replace a file of another model or tool.
 
-    The file at ``side_path`` is replaced where the model file at ``path`` refers to it, or where an earlier save wrote it and no
-    model file of the folder refers to it (a save that was interrupted, a model file that was removed).
+    The file at ``side_path`` may be replaced in two cases: the model file at ``path`` refers to the file, or an earlier save of
+    dovetail wrote the file and no model file of the folder refers to it (an interrupted save, a removed model file).
     """
     side = _content_of(side_path)
     if side is None:
-        # Nothing is there, or what replace_files refuses.
+        # There is no file, or replace_files refuses the file.
         return
     signature = signature_of(np.frombuffer(side, np.uint8))
     name = os.path.basename(side_path)
@@ -106,19 +107,17 @@ def refuse_foreign(side_path: str, path: str) -> None:
         owner = "no save of dovetail"
     else:
         others = [file for file in _files_beside(side_path) if os.path.realpath(file) != os.path.realpath(path)]
-        # A concurrent save may replace the model file between two looks: it is never another owner.
+        # A concurrent save may replace the model file between two reads; ``path`` itself therefore never counts as an owner.
         owners = [] if _refers(path, signature) else [file for file in others if _refers(file, signature)]
         belongs = not owners
         owner = "" if belongs else f"a save of {os.path.basename(owners[0])!r}"
     if not belongs:
-        message = (
-            f"the weights need the file {name!r}, which exists and is of {owner}: choose another name for the model, or move it"
-        )
+        message = f"the weights file {name!r} exists and belongs to {owner}: save under another name, or move it"
         raise FormatError("path.foreign", message, file=path)
 
 
 def _content_of(path: str) -> bytes | mmap.mmap | None:
-    """Map a regular file; None where there is none that can be read."""
+    """Return a memory map of a regular file (``b""`` for an empty file); None if the file cannot be read."""
     flags = os.O_RDONLY | files.NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
@@ -136,13 +135,13 @@ def _content_of(path: str) -> bytes | mmap.mmap | None:
 
 
 def _refers(path: str, signature: PairSignature) -> bool:
-    """Tell whether a model file has the digest of the weights file."""
+    """Return whether a model file contains the digest of the weights in ``signature``."""
     content = _content_of(os.path.realpath(path))
     return content is not None and content.find(signature.weights.encode()) >= 0
 
 
 def _refers_without_digest(path: str, name: str) -> bool:
-    """Tell whether a model file refers to a weights file of another tool: ONNX by its name, IR by its own name."""
+    """Return whether a model file refers to the weights file ``name``: ONNX contains the name, an IR has the same stem."""
     content = _content_of(os.path.realpath(path))
     if content is None:
         return False
@@ -153,7 +152,7 @@ def _refers_without_digest(path: str, name: str) -> bool:
 
 
 def _files_beside(side_path: str) -> list[str]:
-    """Return the model files in the folder of a weights file: those of its stem, and those with a suffix of models."""
+    """Return the files in the folder of a weights file whose names begin with its stem or end with a suffix of model files."""
     folder = os.path.dirname(side_path) or os.curdir
     stem = os.path.splitext(os.path.basename(side_path))[0]
     with suppress(OSError):
@@ -163,7 +162,7 @@ def _files_beside(side_path: str) -> list[str]:
 
 
 def sign(side: BinaryIO, weights: WeightsFile, digest: str, model: bytes) -> None:
-    """Write the digests of the weights and of the model file into the weights file."""
+    """Write the signature, the digests of the weights and of the model file, into the weights file."""
     weights.sign(side, PairSignature(digest, _digest(model)))
 
 
@@ -175,7 +174,7 @@ def read(
 ) -> T:
     """Call ``attempt`` on the bytes of the model file; repeat with newer bytes while the weights file is of another save.
 
-    Raises what ``attempt`` raises, and [file.pair] where no model file belongs to the weights file.
+    Raises the errors of ``attempt``, and FormatError [file.pair] if no model file belongs to the weights file.
     """
     file = os.fspath(path)
     data: files.Content = files.read_content(path, limit)
@@ -192,7 +191,7 @@ def read(
                 tried.add((_digest(data), pair.torn))
                 newer, interrupted = _newer(path, limit, data, pair)
                 if newer is None or (_digest(newer), pair.torn) in tried:
-                    # No process is writing, or saves of the same few models follow each other.
+                    # No process is writing, or several processes save the same few models in succession.
                     time.sleep(_PAUSES[repeats])
                     repeats += 1
                     newer, interrupted = files.read_content(path, limit), None
@@ -211,7 +210,10 @@ def read(
 
 
 def _newer(path: files.StrPath, limit: int, data: files.Content, pair: Pair) -> tuple[files.Content | None, FormatError | None]:
-    """Return the model file if it is newer than ``data``, else the draft of the weights file's save, and the deviation."""
+    """Return a model file newer than ``data``, or else the draft that the weights file's save left, with a deviation.
+
+    (None, None): there is neither. The deviation is None while the draft's writer lives.
+    """
     assert pair.torn is not None
     for _ in range(2):
         again = files.read_content(path, limit)
@@ -220,10 +222,10 @@ def _newer(path: files.StrPath, limit: int, data: files.Content, pair: Pair) -> 
         for draft, is_alive in atomic_write.drafts_of(path, limit):
             if _digest(draft) == pair.torn.model:
                 message = (
-                    "a save was interrupted between its two files: the draft of its model file is read; save the model again"
+                    "a save was interrupted between its two files; the draft of the model file was read: save the model again"
                 )
                 return draft, None if is_alive else FormatError("file.pair", message, file=pair.file)
-        # A writer may have renamed its draft between the two reads.
+        # A writer may have renamed its draft after the model file was read: both are read a second time.
     return None, None
 
 

@@ -1,8 +1,8 @@
-"""Files that a model is read from, and files that a model names.
+"""Open model files, whose paths the user chooses, and files that a model refers to.
 
-The user chooses the path of the model, with any links. Paths in the *model* are not trusted: the file must be in the model's
-folder, and every step to it starts at an open directory and follows no links, so that nothing can be replaced between a check
-and its use (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489, CVE-2026-34446, CVE-2026-34447, CVE-2025-51480).
+The user's path of a model may contain links. Paths *in* a model are not trusted: the file must be in the model's folder.
+Every step of its path is opened relative to an open directory and follows no links, so that nothing can be replaced between
+a check and its use (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489, CVE-2026-34446, CVE-2026-34447, CVE-2025-51480).
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from dovetail.storage.mapped_files import watch
 StrPath: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = NDArray[np.uint8]
 Content: TypeAlias = bytes | memoryview
-"""The bytes of a model file: read, or a view of a mapped file."""
+"""The bytes of a model file: a copy in memory, or a view of a memory-mapped file."""
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A FIFO that replaces a file between lstat and open must not block.
 _NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
 MIN_MAPPED_SIZE = 64 << 20
-"""The least size in bytes of a mapped weights file. Smaller files are read in milliseconds, and a copy cannot be modified."""
+"""The minimum size in bytes of a memory-mapped weights file.
+
+Smaller files are copied in milliseconds, and later changes of the file do not affect a copy.
+"""
 _policy: ContextVar[str] = ContextVar("dovetail-mapping", default="auto")
 _HAS_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
 
@@ -43,7 +46,7 @@ _opened: ContextVar[list[tuple[str, os.stat_result]] | None] = ContextVar("dovet
 
 @contextmanager
 def record_files() -> Iterator[list[tuple[str, os.stat_result]]]:
-    """Collect the paths of the files that are opened in a block, each with its status."""
+    """Collect the paths of all files that are opened in the ``with`` block, each with its ``stat`` result."""
     opened: list[tuple[str, os.stat_result]] = []
     token = _opened.set(opened)
     try:
@@ -59,7 +62,7 @@ def _record(path: str, descriptor: int) -> None:
 
 
 def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
-    """Read the whole regular file at ``path``, which the user chose.
+    """Read the whole regular file at ``path``, a path that the user chose.
 
     Raises FormatError [path.escape], [path.missing], [path.unreadable], [path.kind]; [file.size] beyond ``limit`` bytes.
     """
@@ -72,7 +75,7 @@ def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
 
 
 def read_content(path: StrPath, limit: int) -> Content:
-    """Read the regular file at ``path``, which the user chose, or map it where ``contents`` does. Raises like read_bytes."""
+    """Read or memory-map the regular file at ``path``, chosen as in ``contents``. Raises like read_bytes."""
     descriptor = _open_user_path(path)
     try:
         size = os.fstat(descriptor).st_size
@@ -86,9 +89,9 @@ def read_content(path: StrPath, limit: int) -> Content:
 def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: StrPath | None = None) -> int:
     """Open the file ``location`` of a model at ``model_path`` for reading; the caller closes the descriptor.
 
-    ``location`` is relative to the folder of the model. ``allow_symlinks_within`` is a folder that links may lead to (such as a
-    download cache); the file must then be in that folder. Raises FormatError: [path.escape] (empty, absolute, ``..``, or outside
-    the allowed folder), [path.link] (a symbolic link on the way, or a file with a second name), [path.kind] (no regular
+    ``location`` is relative to the folder of the model. ``allow_symlinks_within`` is a folder that links may lead to, such as a
+    download cache; the file must then be in that folder. Raises FormatError: [path.escape] (empty, absolute, ``..``, or outside
+    the allowed folder), [path.link] (a symbolic link in the path, or a file with several hard links), [path.kind] (no regular
     file), [path.missing], [path.unreadable].
     """
     parts = parts_of(location, file=os.fspath(model_path))
@@ -104,8 +107,8 @@ def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: St
 def map_file(source: StrPath | int, offset: int = 0, length: int | None = None) -> Bytes:
     """Map ``length`` bytes (None: to the end) from ``offset`` of a file as a read-only uint8 array.
 
-    ``source`` is a path that the user chose, or a descriptor, which stays open. Bytes are read when they are used. Raises
-    FormatError [data.range] where the file does not have those bytes, and like read_bytes.
+    ``source`` is a path that the user chose, or a descriptor, which stays open. The system reads bytes at their first use.
+    Raises FormatError [data.range] if the file does not have the bytes of the range, and the errors of read_bytes.
     """
     if not isinstance(source, int):
         descriptor = _open_user_path(source)
@@ -126,10 +129,10 @@ def map_file(source: StrPath | int, offset: int = 0, length: int | None = None) 
 
 
 def contents(source: StrPath | int) -> Bytes:
-    """Return all bytes of a weights file as a read-only uint8 array: a copy of a small file, a map of a large one.
+    """Return all bytes of a weights file as a read-only uint8 array: a copy of a small file, a memory map of a large file.
 
-    ``mapping_policy`` overrides the choice. Raises like map_file, and FormatError [data.memory] where a copy does not fit into
-    memory.
+    ``mapping_policy`` overrides the choice by size. Raises the errors of map_file, and FormatError [data.memory] if a copy does
+    not fit into memory.
     """
     if not isinstance(source, int):
         descriptor = _open_user_path(source)
@@ -154,7 +157,9 @@ def _copy_contents(descriptor: int, size: int) -> Bytes:
     try:
         data = np.empty(size, np.uint8)
     except MemoryError:
-        raise FormatError("data.memory", f"the weights ({size} bytes) do not fit into memory; map them") from None
+        raise FormatError(
+            "data.memory", f"the weights ({size} bytes) do not fit into memory: load the model with map='always'"
+        ) from None
     remaining: memoryview = data.data
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
         stream.seek(0)
@@ -168,9 +173,9 @@ def _copy_contents(descriptor: int, size: int) -> Bytes:
 
 @contextmanager
 def mapping_policy(policy: str) -> Iterator[None]:
-    """Set for a block how ``contents`` reads: "never" maps, "always", or "auto" (from MIN_MAPPED_SIZE bytes).
+    """Set when ``contents`` memory-maps files in the ``with`` block: "never", "always" or "auto" (from MIN_MAPPED_SIZE bytes).
 
-    Raises FormatError [argument.value] for any other word.
+    Raises FormatError [argument.value] for any other policy.
     """
     if policy not in ("never", "auto", "always"):
         raise FormatError("argument.value", f"map must be 'never', 'auto' or 'always', got {policy!r}")
@@ -182,12 +187,12 @@ def mapping_policy(policy: str) -> Iterator[None]:
 
 
 def check_location(location: str, *, file: str | None = None) -> None:
-    """Raise for a ``location`` that is empty, absolute, or contains ``..`` or NUL. Accesses no file."""
+    """Raise FormatError [path.escape] if ``location`` is empty or absolute, or contains ``..`` or NUL. Accesses no file."""
     parts_of(location, file=file)
 
 
 class Folder:
-    """An open directory. Where the system supports it, everything inside is accessed through its descriptor, not its path."""
+    """Folder is an open directory, whose files are accessed relative to its descriptor where the system supports that."""
 
     def __init__(self, path: str, descriptor: int | None, file: str) -> None:
         self.path = path
@@ -196,7 +201,7 @@ class Folder:
 
     @classmethod
     def walk(cls, root: str, steps: Sequence[str], file: str) -> Folder:
-        """Open the folder that ``steps`` lead to from ``root``, without following links; links in ``root`` are followed."""
+        """Open the folder ``root/step/step/...`` without following links in ``steps``; links in ``root`` are followed."""
         try:
             descriptor = os.open(root, _READ | os.O_DIRECTORY) if _HAS_DIRECTORIES else None
             os.stat(os.path.join(root, os.curdir))
@@ -262,7 +267,7 @@ class Folder:
 
 
 def _open_user_path(path: StrPath) -> int:
-    """Open the regular file at a path that the user chose; links are followed."""
+    """Open the regular file at a path that the user chose, following links."""
     name = os.fspath(path)
     refuse_nul(name, name)
     try:
@@ -285,22 +290,22 @@ def folder_of(model_path: StrPath) -> str:
 
 
 def parts_of(location: str, *, file: str | None) -> tuple[str, ...]:
-    """Split a relative path into steps, read both as POSIX and as Windows: what is unsafe in either is refused."""
+    """Split a relative POSIX path into steps. Raises FormatError [path.escape] for paths that are unsafe on POSIX or Windows."""
     refuse_nul(location, file)
     windows = PureWindowsPath(location)
     if location.startswith("/") or windows.drive or windows.root:
-        raise FormatError("path.escape", f"{location!r} is an absolute path", file=file)
+        raise FormatError("path.escape", f"{location!r} must be a relative path", file=file)
     if ".." in location.split("/") or ".." in windows.parts:
-        raise FormatError("path.escape", f"{location!r} leaves the model's folder", file=file)
+        raise FormatError("path.escape", f"{location!r} must stay in the model's folder", file=file)
     parts = tuple(part for part in location.split("/") if part not in ("", "."))
     if not parts:
-        raise FormatError("path.escape", f"{location!r} names no file", file=file)
+        raise FormatError("path.escape", f"{location!r} must name a file", file=file)
     return parts
 
 
 def _parts_below(target: str, root: str, location: str, *, file: str) -> tuple[str, ...]:
     if os.path.commonpath([target, root]) != root or target == root:
-        raise FormatError("path.escape", f"{location!r} must be in {root!r}, and leads to {target!r}", file=file)
+        raise FormatError("path.escape", f"{location!r} must lead into {root!r}, got {target!r}", file=file)
     return tuple(os.path.relpath(target, root).split(os.sep))
 
 

@@ -1,4 +1,4 @@
-"""The lock of an output folder: one driver at a time writes into it."""
+"""The lock of an output folder: only one driver process at a time writes into the folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from dovetail.storage.atomic_write import lock_file
 LOCK_NAME = "_lock"
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0
-"""A driver on another host that has sent no heartbeat for so long counts as dead."""
+"""A driver on another host counts as dead when its last heartbeat is at least this many seconds old."""
 
 
 class FolderLock:
-    """A file that names the driver of a folder: locked (flock) while it lives, and touched every HEARTBEAT_SECONDS.
+    """FolderLock is a lock file that names the driver of a folder.
 
-    On one kernel the flock decides: the file of a dead driver is taken over at once. A shared file system may not carry flock to
-    other hosts, and Windows has none; there the file's age decides, by the clock of the file system.
+    The driver holds the file's flock while it lives, and touches the file every HEARTBEAT_SECONDS. Among processes of one kernel
+    the flock decides: a new driver takes over the file of a dead driver at once. A shared file system may not propagate flock to
+    other hosts, and Windows has no flock; there the file's age decides, by the clock of the file system.
     """
 
     def __init__(self, folder: str, token: str) -> None:
@@ -37,7 +38,7 @@ class FolderLock:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
             try:
                 self._take(descriptor)
-                # The former driver may have removed the file between these calls.
+                # The former driver may have removed the file between its opening and its locking.
                 if os.fstat(descriptor).st_nlink:
                     self._descriptor = descriptor
             finally:
@@ -55,7 +56,7 @@ class FolderLock:
         if not lock_file(descriptor):
             raise _lock_error(self.path, owner, "it is running")
         if owner and owner.get("boot") != boot_id():
-            # Another descriptor's touch gives the file system's clock.
+            # The modification time of a newly created file gives the file system's clock.
             age = _clock_of(self.path) - os.fstat(descriptor).st_mtime
             if age < STALE_SECONDS:
                 raise _lock_error(
@@ -63,7 +64,7 @@ class FolderLock:
                 )
 
     def beat(self) -> None:
-        """Touch the file, at most once in HEARTBEAT_SECONDS."""
+        """Touch the lock file as a heartbeat, at most once per HEARTBEAT_SECONDS."""
         if time.monotonic() - self._touched >= HEARTBEAT_SECONDS:
             self._touched = time.monotonic()
             with suppress(OSError):
@@ -77,7 +78,7 @@ class FolderLock:
 
 
 def token_in(folder: str) -> str | None:
-    """Return the token of the driver that has locked ``folder``; None where there is no lock file."""
+    """Return the token of the driver that has locked ``folder``; None if there is no lock file."""
     with suppress(OSError), open(os.path.join(folder, LOCK_NAME), "rb") as stream:
         token = _decode(stream.read(4096)).get("token")
         return token if isinstance(token, str) else None
@@ -85,7 +86,7 @@ def token_in(folder: str) -> str | None:
 
 
 def boot_id() -> str:
-    """Return an identity of the running kernel; processes with the same one see each other's flock."""
+    """Return an identifier of the running kernel; processes with equal identifiers see each other's flock."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
         return stream.read().strip()
     return socket.gethostname()
@@ -112,5 +113,5 @@ def _lock_error(path: str, owner: dict[str, Any], state: str) -> EngineError:
     name = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
     end = " it counts as dead: start again then, or remove the file if it has ended" if "heartbeat" in state else ""
     return EngineError(
-        "folder.locked", f"one driver at a time writes into a folder; {name} has locked it: {state}{end}", file=path
+        "folder.locked", f"only one driver at a time may write into the folder; {name} has locked it: {state}{end}", file=path
     )

@@ -1,6 +1,6 @@
-"""Files that arrays map, and the check that they are unchanged.
+"""Record the state of memory-mapped files, and check that they are unchanged.
 
-A map shows new bytes of a modified file, and a read beyond its new end is a SIGBUS.
+The memory map of a modified file shows the new bytes; a read beyond the file's new end causes a SIGBUS.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from dovetail.ops.constant import Constant
 
 
 class _State(NamedTuple):
-    """The state of a file when it was mapped."""
+    """_State is the state of a file at the time of its mapping."""
 
     descriptor: int
     size: int
     modified: int
     address: int
-    """The address of the file's first byte in the map."""
+    """The memory address of the file's first byte."""
 
 
 _states: dict[int, _State] = {}
-"""States by the id of the map that arrays are views of."""
+"""The states of mapped files by the ``id`` of the ``mmap`` object."""
 
 
 def watch(array: np.ndarray[Any, Any], descriptor: int) -> None:
-    """Record the state of the file that ``array`` maps from its first byte, as long as the map is in use."""
+    """Record the state of the file that ``array`` maps from its first byte, until the map is no longer in use."""
     map_ = map_of(array)
     if map_ is None:
         return
@@ -49,9 +49,9 @@ def _forget(key: int) -> None:
 
 
 def check_mapped_files(graph: Graph, file: str | None = None) -> None:
-    """Raise FormatError [file.changed] where constants map a file that was modified since.
+    """Raise FormatError [file.changed] if constants of ``graph`` map a file that was modified after the mapping.
 
-    A file that was replaced is another file: its map still shows the old bytes.
+    A replaced file is no modified file: the map still shows the bytes of the old file.
     """
     if not _states:
         return
@@ -61,8 +61,8 @@ def check_mapped_files(graph: Graph, file: str | None = None) -> None:
             continue
         now = os.fstat(state.descriptor)
         if (now.st_size, now.st_mtime_ns) != (state.size, state.modified):
-            change = f"has {now.st_size} bytes, and had {state.size}" if now.st_size != state.size else "was written to"
-            raise FormatError("file.changed", f"the weights file {change} since the model was loaded", file=file)
+            change = f"changed from {state.size} to {now.st_size} bytes" if now.st_size != state.size else "was modified"
+            raise FormatError("file.changed", f"the weights file must not change after loading, but it {change}", file=file)
 
 
 def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
@@ -74,14 +74,14 @@ def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def region_of(array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
-    """Return the open file and the offset of a contiguous array in it; None for an array of any other memory."""
+    """Return the descriptor of the file that a contiguous array maps, and the array's offset; None for any other memory."""
     map_ = map_of(array)
     state = None if map_ is None else _states.get(id(map_))
     return None if state is None else (state.descriptor, _address(array) - state.address)
 
 
 def mapped_constants(graph: Graph) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
-    """Yield the contiguous constants that are views of a mapped file, with their offsets in it."""
+    """Yield the contiguous constants that are views of a mapped file, with their offsets in that file."""
     for array in _constants(graph):
         region = region_of(array) if array.flags.c_contiguous and array.size else None
         if region is not None:
@@ -93,7 +93,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 def map_of(array: object) -> mmap.mmap | None:
-    """Return the map that an array is a view of; None for any other memory."""
+    """Return the ``mmap`` object that an array is a view of; None for any other memory."""
     while isinstance(array, np.ndarray | memoryview):
         array = array.base if isinstance(array, np.ndarray) else array.obj
     return array if isinstance(array, mmap.mmap) else None

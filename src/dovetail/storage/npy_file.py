@@ -1,4 +1,4 @@
-"""The header of a .npy file: element type, shape and order of an array, and where its elements lie."""
+"""The header of a .npy file: element type, shape, order and file offset of an array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.errors import FormatError
 
 
 class ArrayHeader(NamedTuple):
-    """The header of a .npy file: type, shape, order, and the offset of the first element in bytes."""
+    """ArrayHeader is the header of a .npy file: element type, shape, order, and the offset of the first element in bytes."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class ArrayHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the file, header and elements."""
+        """The size of the file in bytes: header and elements."""
         return self.offset + self.rows * self.row_bytes
 
 
@@ -39,14 +39,14 @@ def read_npy_header(stream: IO[bytes], file: str) -> ArrayHeader:
         if version == (1, 0):
             shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
         elif version in ((2, 0), (3, 0)):
-            # Version 3 differs in the encoding of field names, and an array with fields is refused.
+            # Version 3 differs from version 2 only in the encoding of field names; arrays with fields are refused.
             shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
         else:
             raise ValueError(f"version {version} of the format is unknown")
         offset = stream.tell()
     except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
         message = (str(error) or type(error).__name__).splitlines()[0]
-        raise FormatError("array.file", f"no .npy file: {message}", file=file) from None
+        raise FormatError("array.file", f"the file must be a valid .npy file: {message}", file=file) from None
     if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
-        raise FormatError("file.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
+        raise FormatError("file.size", f"the array must have less than 2^63 bytes, got {dtype} of shape {shape}", file=file)
     return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)

@@ -1,9 +1,9 @@
 """Weights in a safetensors file. Source: the format of the safetensors library, version 0.8.
 
-The header is JSON: per tensor its name, element type, shape and range of bytes after the header. Tensors follow each other
-without gaps. The signature of a weights file is the entry ``dovetail`` of ``__metadata__``. Models name tensors by their offset
-in the file, which is what ONNX and OpenVINO IR say of any weights file. The library parses the header of files that are read by
-names; it writes only whole files of its own, which could not replace a pair of files together.
+The JSON header has, for each tensor, the name, the element type, the shape and the range of bytes after the header. Tensors
+follow each other without gaps. The entry ``dovetail`` of ``__metadata__`` is the signature of a weights file. Models refer to
+tensors by file offset, as ONNX and OpenVINO IR do for any weights file. The safetensors library parses the header where
+tensors are read by name. Files are written without the library, which cannot replace a model file and a weights file together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dovetail.storage.weights_file import DIGEST, Bytes, Label, PairSignature, W
 
 SUFFIX = ".safetensors"
 KEY = "dovetail"
-"""The entry of the metadata for the signature."""
+"""The metadata entry that holds the signature."""
 _ALIGNMENT = 64
 _UNSIGNED = " ".join(2 * ["0" * (2 * DIGEST)])
 _SIGNATURE = re.compile(rb'.{8}\{"__metadata__":\{"dovetail":"([0-9a-f]{48}) ([0-9a-f]{48})"', re.DOTALL)
@@ -32,14 +32,14 @@ NAMES = {
     "f16": "F16", "bf16": "BF16", "f32": "F32", "f64": "F64", "complex64": "C64",
     "f8e4m3": "F8_E4M3", "f8e5m2": "F8_E5M2", "f8e4m3fnuz": "F8_E4M3FNUZ", "f8e5m2fnuz": "F8_E5M2FNUZ", "f8e8m0": "F8_E8M0",
 }  # fmt: skip
-"""Element types by their names in the format. Tensors of other types are stored as their bytes, of type U8."""
+"""The safetensors names of element types. Tensors of any other type are stored as bytes, with the type U8."""
 
 
 class SafetensorsFile(WeightsFile):
-    """Tensors in the order of their alignment.
+    """SafetensorsFile is a weights file in the safetensors format; tensors are ordered by descending alignment.
 
-    ``names`` are those in the file, by the number that ``store`` returns first. Offsets are known when all tensors are: a model
-    file is written once to store them, and again for their offsets.
+    ``store`` returns the index of a tensor at first; ``names[index]`` is its name in the file. Offsets are known only after all
+    tensors are stored. The model file is therefore generated twice: once to store the tensors, once with their offsets.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class SafetensorsFile(WeightsFile):
         self._header = b""
 
     def store(self, data: Bytes, label: Label) -> int:
-        """Return the offset of ``data``; before ``lay_out`` a number that only identifies it."""
+        """Return the file offset of ``data``; before ``lay_out`` the index of the tensor instead."""
         if self._offsets is not None:
             return self._offsets[next(self._turn)]
         index = super().store(data, label)
@@ -71,7 +71,7 @@ class SafetensorsFile(WeightsFile):
         return len(self.parts) - 1
 
     def _unique_name(self, name: str) -> str:
-        """Return the name, with a number behind it where it is taken, or reserved by the format."""
+        """Return ``name``, with a numeric suffix if another tensor has the name or the format reserves it."""
         chosen, number = name, 0
         while chosen in self._taken:
             number += 1
@@ -80,7 +80,7 @@ class SafetensorsFile(WeightsFile):
         return chosen
 
     def lay_out(self) -> None:
-        """Choose the offsets; the next calls of ``store`` return them, in the order of the calls before."""
+        """Choose the offsets. Later calls of ``store`` return them, and must follow the order of the earlier calls."""
         order = sorted(range(len(self.parts)), key=lambda index: -_alignment(self._labels[index].dtype))
         entries: dict[str, Any] = {"__metadata__": {KEY: _UNSIGNED}}
         starts = [0] * len(order)
@@ -116,15 +116,15 @@ def _alignment(dtype: DType) -> int:
 
 
 def signature_in_header(data: Bytes) -> PairSignature | None:
-    """Return the signature in the header of a safetensors file; None where it has none."""
+    """Return the signature in the header of a safetensors file; None for a file without a signature."""
     match = _SIGNATURE.match(data[: 8 + 256].tobytes())
     return None if match is None else PairSignature(match[1].decode(), match[2].decode())
 
 
 def read_tensors(descriptor: int, file: str, content: Bytes | None = None) -> Mapping[str, tuple[DType, tuple[int, ...], Bytes]]:
-    """Return element type, shape and bytes by name of every tensor of an open file, without a copy where files are mapped.
+    """Return element type, shape and bytes of every tensor of an open file by name; the bytes of a mapped file are views.
 
-    ``content`` are the bytes of the file where the caller has them. Raises FormatError [array.file] where the safetensors
+    ``content``: the bytes of the file, if the caller has read them already. Raises FormatError [array.file] if the safetensors
     library refuses the file, and for an element type that is not in NAMES.
     """
     content = files.contents(descriptor) if content is None else content
@@ -137,7 +137,7 @@ def read_tensors(descriptor: int, file: str, content: Bytes | None = None) -> Ma
 
 
 def read_header(descriptor: int, file: str) -> tuple[list[tuple[str, DType, tuple[int, ...], int]], dict[str, str]]:
-    """Return name, element type, shape and first byte of every tensor of an open file in their order there, and the metadata.
+    """Return name, element type, shape and file offset of every tensor of an open file, in file order, and the metadata.
 
     The elements are not read. Raises FormatError [array.file] like :func:`read_tensors`.
     """
@@ -151,19 +151,19 @@ def read_header(descriptor: int, file: str) -> tuple[list[tuple[str, DType, tupl
             ]
             metadata = dict(header.metadata() or {})
     except (SafetensorError, OSError, UnicodeError) as error:
-        raise FormatError("array.file", f"not a safetensors file: {error}", file=file) from None
+        raise FormatError("array.file", f"the file must be a valid safetensors file: {error}", file=file) from None
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
         stream.seek(0)
         offset = 8 + int.from_bytes(stream.read(8), "little")
     tensors = []
     for name, code, shape in rows:
         if code not in by_code:
-            raise FormatError("array.file", f"the tensor {name!r} has the unknown element type {code}", file=file)
+            raise FormatError("array.file", f"dovetail cannot read the element type {code} of tensor {name!r}", file=file)
         tensors.append((name, by_code[code], tuple(shape), offset))
         offset += math.prod(shape) * by_code[code].numpy.itemsize
     return tensors, metadata
 
 
 def _path_of(descriptor: int) -> str:
-    """Return a path of an open file, through which no other file is opened."""
+    """Return a path that always refers to the open file ``descriptor``, even if the file was renamed or replaced."""
     return f"/proc/self/fd/{descriptor}" if os.path.isdir("/proc/self/fd") else f"/dev/fd/{descriptor}"

@@ -1,8 +1,8 @@
-"""The content of a weights file to be written: equal tensors once, copied from mapped files without passing through memory.
+"""The content of a weights file to be written; equal tensors are stored once.
 
-A weights file identifies its model file. One without a format of its own ends in a trailer, which no tensor's offset reaches:
-MAGIC, the digest of the weights, the digest of the model file. Digests of blocks are computed by threads while the blocks are
-copied. The system copies between files in one call where the tensor is a view of a mapped file.
+A weights file identifies its model file. A raw weights file ends in a trailer behind all tensors: MAGIC, the digest of the
+weights, the digest of the model file. Threads compute the digests of blocks while the blocks are copied. Tensors that are views
+of a mapped file are copied from file to file by the system (copy_file_range), without passing through memory.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from dovetail.storage.mapped_files import region_of
 Bytes: TypeAlias = NDArray[np.uint8]
 
 DIGEST = 24
-"""The bytes of a digest: the first ones of a SHA-256."""
+"""The size of a digest in bytes: a SHA-256 is truncated to this many bytes."""
 MAGIC = b"dovetail pair 1\n"
 TRAILER = len(MAGIC) + 2 * DIGEST
 BLOCK = 32 << 20
-"""The bytes that one thread hashes at a time."""
+"""The block size of hashing in bytes; one thread hashes one block at a time."""
 _FLUSH = 128 << 20
-"""The bytes after which the disk starts to write."""
+"""The number of bytes written to a file before an fsync starts in the background."""
 _SAMPLE = 256
 _COPY = getattr(os, "copy_file_range", None)
 
 
 class PairSignature(NamedTuple):
-    """The digests in a weights file, in hex: of its content, and of the model file."""
+    """PairSignature holds the two hex digests in a weights file: those of the weights and of the model file."""
 
     weights: str
     model: str
 
 
 class Label(NamedTuple):
-    """Name, element type and shape of a tensor in the model, for a container of named tensors."""
+    """Label is the name, element type and shape of a tensor, for weights files that store named tensors."""
 
     name: str
     dtype: DType
@@ -50,7 +50,10 @@ class Label(NamedTuple):
 
 
 class WeightsFile:
-    """Tensors with their offsets in one file; tensors of equal bytes have one offset. ``alignment_of`` maps a size to bytes."""
+    """WeightsFile collects tensors and their offsets in one file; tensors of equal bytes have one offset.
+
+    ``alignment_of`` returns the alignment, in bytes, of a tensor of a size in bytes.
+    """
 
     def __init__(self, alignment_of: Callable[[int], int]) -> None:
         self.size = 0
@@ -59,7 +62,7 @@ class WeightsFile:
         self._known: dict[tuple[int, bytes, Any], list[_Known]] = {}
 
     def lay_out(self) -> None:
-        """Choose the offsets of tensors where ``store`` has not."""
+        """Choose the offsets of the tensors, in subclasses whose ``store`` does not."""
 
     def store(self, data: Bytes, label: Label) -> int:
         """Return the offset of ``data``, which must be contiguous and must not be empty."""
@@ -73,7 +76,7 @@ class WeightsFile:
         return candidate.offset
 
     def _form_of(self, label: Label) -> Any:
-        """Return what must be equal beside the bytes for two tensors to be stored once."""
+        """Return the part of ``label`` that must be equal, in addition to the bytes, for two tensors to be stored once."""
         return None
 
     def _add(self, data: Bytes, label: Label) -> int:
@@ -85,7 +88,7 @@ class WeightsFile:
 
     @contextmanager
     def hashing(self) -> Iterator[Callable[[], str]]:
-        """Hash the content in threads while the block runs; it gets a function that waits for the digest, in hex."""
+        """Hash the content in threads during the ``with`` block. Yields a function that waits for the hex digest."""
         from concurrent.futures import ThreadPoolExecutor
 
         blocks = [
@@ -106,11 +109,11 @@ class WeightsFile:
                 pool.shutdown(cancel_futures=True)
 
     def copy_to(self, stream: BinaryIO) -> None:
-        """Write the content to the disk, with zero bytes between the tensors. Raises FormatError [file.changed]."""
+        """Write the tensors and the zero padding between them to a file, and fsync it. Raises FormatError [file.changed]."""
         self._copy_parts(stream, 0)
 
     def write_to(self, stream: BinaryIO) -> None:
-        """Write the content to a stream that is no file of a disk."""
+        """Write the tensors and the zero padding between them to a stream that need not be a file."""
         end = 0
         for offset, data in self.parts:
             stream.write(bytes(offset - end))
@@ -134,18 +137,18 @@ class WeightsFile:
                     flushes.append(disk.submit(os.fsync, stream.fileno()))
                     pending = 0
         for flush in flushes:
-            # A system reports an error of the disk once.
+            # The system reports a disk error to one fsync only: the result of every background fsync is checked.
             flush.result()
         stream.flush()
         os.fsync(stream.fileno())
 
     def sign(self, stream: BinaryIO, signature: PairSignature) -> None:
-        """Write the signature into the file that copy_to wrote."""
+        """Write the signature to ``stream``, the file that ``copy_to`` wrote."""
         stream.write(MAGIC + bytes.fromhex(signature.weights) + bytes.fromhex(signature.model))
 
 
 def signature_in_trailer(data: Bytes) -> PairSignature | None:
-    """Return the signature at the end of a weights file; None where it has none."""
+    """Return the signature in the trailer of a weights file; None for a file without a trailer."""
     end = data[-TRAILER:].tobytes()
     if len(end) < TRAILER or not end.startswith(MAGIC):
         return None
@@ -154,7 +157,7 @@ def signature_in_trailer(data: Bytes) -> PairSignature | None:
 
 
 class _Known:
-    """A stored tensor; its digest is computed where another one may be equal to it."""
+    """_Known is a stored tensor, whose digest is computed only for a comparison with another tensor."""
 
     def __init__(self, data: Bytes) -> None:
         self.data = data
@@ -171,20 +174,20 @@ class _Known:
 
 
 def contiguous_bytes(data: NDArray[Any]) -> Bytes:
-    """Return the bytes of an array in row-major order: a view where it has that order, else a copy."""
+    """Return the bytes of an array in row-major order: a view if the array is contiguous in that order, else a copy."""
     flat = np.ascontiguousarray(data).reshape(-1)
     return flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
 
 
 def copy_array(data: Bytes, stream: BinaryIO) -> None:
-    """Write the bytes of a contiguous array. Raises FormatError [file.changed] where a mapped file became shorter."""
+    """Write the bytes of a contiguous array. Raises FormatError [file.changed] if a mapped file became shorter."""
     region = region_of(data) if data.size >= BLOCK >> 5 and _COPY is not None else None
     if region is None or not _copy_region(region[0], region[1], data.size, stream):
         stream.write(data.data)
 
 
 def _copy_region(source: int, offset: int, size: int, stream: BinaryIO) -> bool:
-    """Copy a range of a file by the system; False where it cannot, and nothing was written."""
+    """Copy a range of a file with copy_file_range; return False, with nothing written, if the system cannot copy it."""
     try:
         stream.flush()
         target = stream.fileno()
@@ -205,7 +208,7 @@ def _copy_region(source: int, offset: int, size: int, stream: BinaryIO) -> bool:
 
 
 def _sample(data: Bytes) -> bytes:
-    """Return some of the bytes, in which different tensors usually differ."""
+    """Return up to 3 * _SAMPLE bytes from begin, middle and end of ``data``; different tensors usually differ in them."""
     middle = data.size // 2
     return data[:_SAMPLE].tobytes() + data[middle : middle + _SAMPLE].tobytes() + data[-_SAMPLE:].tobytes()
 
