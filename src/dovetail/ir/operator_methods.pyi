@@ -325,20 +325,22 @@ class OperatorMethods:
     def DefaultInput(
         self, /, *, default: np.ndarray[Any, Any], dtype: DTypeLike, declared: Type | None = None,
     ) -> Value:
-        """Return an optional input of the model: ``data`` where the caller passes no array.
+        """Return the value of an optional model input: ``default`` if the caller passes no array.
 
-        It is an initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no
-        constant of shape inference and of rewrites, until :func:`dovetail.formats.default_inputs.freeze_defaults` makes it one.
+        An optional input is an ONNX initializer that is also a graph input (IR version 4). ``declared`` is the type of the graph
+        input. Shape inference and rewrites do not treat ``default`` as a constant, until
+        :func:`dovetail.formats.default_inputs.freeze_defaults` replaces the node by a Constant.
         """
 
     def Foreign(
         self, /, *inputs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
         attributes: Sequence[tuple[str, Any]], outputs: int, captures: Sequence[str] = (), fault: DovetailError | None = None,
     ) -> list[Value]:
-        """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
+        """Preserve an operator that dovetail cannot import: the node is printed, checked and exported unchanged.
 
-        ``captures``: the names that the last inputs have in the subgraphs among the attributes, which stay in the form of their file.
-        ``fault`` is the error of a known operator whose rule refuses the node, or that dovetail does not support exactly.
+        A Foreign node cannot be converted, run or differentiated. Subgraphs among its attributes stay in the format of the file;
+        ``captures`` holds the names under which these subgraphs refer to the last inputs. ``fault`` is the error for an operator
+        that dovetail knows: the import rule refuses the node, or dovetail does not support the operator exactly.
         """
 
     def Identity(
@@ -1521,18 +1523,18 @@ class OperatorMethods:
     def AdaptiveAveragePool(
         self, x: Operand, output_shape: Operand, /,
     ) -> Value:
-        """Compute the mean of each of ``output_shape`` windows along the spatial axes.
+        """Compute the mean of each window; the spatial axes are divided into ``output_shape`` windows.
 
-        Window i of n elements in m begins at floor(i * n / m) and ends before ceil((i + 1) * n / m). Source: OpenVINO
+        Window i of m windows over n elements begins at floor(i * n / m) and ends before ceil((i + 1) * n / m). Source: OpenVINO
         AdaptiveAvgPool-8.
         """
 
     def AdaptiveMaxPool(
         self, x: Operand, output_shape: Operand, /, *, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
-        """Compute the maximum of each of ``output_shape`` windows along the spatial axes, and its index.
+        """Compute the maximum of each window and the maximum's index; the spatial axes are divided into ``output_shape`` windows.
 
-        The index counts all spatial elements in row-major order; of equal elements the first one counts. The windows are those of
+        The index is row-major over all spatial axes; of equal elements the first one is the maximum. Windows are defined as in
         AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
         """
 
@@ -1543,11 +1545,11 @@ class OperatorMethods:
         self, input: Operand, weight: Operand, bias: Operand | None = None, past_state: Operand | None = None, /, *,
         activation: str = 'plain', outputs: Literal[1],
     ) -> Value:
-        """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+        """CausalConvWithState convolves channel c of ``input`` with row c of ``weight``; no output element reads a later input.
 
         ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
-        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
-        [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` for the next part of the sequence.
+        ``bias`` [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
         Source: ONNX CausalConvWithState 27.
         """
 
@@ -1556,11 +1558,11 @@ class OperatorMethods:
         self, input: Operand, weight: Operand, bias: Operand | None = None, past_state: Operand | None = None, /, *,
         activation: str = 'plain', outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+        """CausalConvWithState convolves channel c of ``input`` with row c of ``weight``; no output element reads a later input.
 
         ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
-        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
-        [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` for the next part of the sequence.
+        ``bias`` [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
         Source: ONNX CausalConvWithState 27.
         """
 
@@ -1569,11 +1571,11 @@ class OperatorMethods:
         self, input: Operand, weight: Operand, bias: Operand | None = None, past_state: Operand | None = None, /, *,
         activation: str = 'plain', outputs: int = 2,
     ) -> Value | list[Value]:
-        """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+        """CausalConvWithState convolves channel c of ``input`` with row c of ``weight``; no output element reads a later input.
 
         ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
-        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
-        [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` for the next part of the sequence.
+        ``bias`` [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
         Source: ONNX CausalConvWithState 27.
         """
 
@@ -1583,11 +1585,12 @@ class OperatorMethods:
         self, x: Operand, image_shape: Operand, block_shape: Operand, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
     ) -> Value:
-        """Add blocks of columns into an image, the transpose of im2col.
+        """Add blocks of columns into an image: the transpose of im2col.
 
-        ``x`` [N, channels * block elements, blocks], or without N, to [N, channels, *image_shape]. Blocks of ``block_shape``, with
-        ``dilations`` between their elements, begin every ``strides`` elements in the image with ``pads`` around it. Blocks, and the
-        elements of each, are in row-major order. Elements on the padding are dropped. Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
+        ``x`` is [N, channels * block elements, blocks] and the result [N, channels, *image_shape]; both may lack the axis N. Blocks
+        of ``block_shape``, with ``dilations`` between their elements, begin every ``strides`` elements in the image padded by
+        ``pads``. Blocks, and the elements of each block, are in row-major order. Elements on the padding are dropped.
+        Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
         """
 
     # nn.conv
@@ -1599,10 +1602,10 @@ class OperatorMethods:
     ) -> Value:
         """Compute the cross-correlation of ``x`` with the weights ``w``, plus ``bias``.
 
-        ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k. ``x`` [N, C, *sizes],
-        ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) / stride) + 1 with span =
-        (kernel - 1) * dilation + 1. Consecutive channels form the ``group`` groups. Floats of fewer than 32 bits are summed in f32
-        and rounded once.
+        ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k. ``x`` is [N, C, *sizes],
+        ``w`` [O, C / group, *kernel], ``bias`` [O] and the result [N, O, *outs], with outs = floor((size + pads - span) / stride) +
+        1 and span = (kernel - 1) * dilation + 1. Consecutive channels form the ``group`` groups. Floats of fewer than 32 bits are
+        summed in f32, and the sum is rounded once.
         Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
         """
 
@@ -1614,17 +1617,19 @@ class OperatorMethods:
     ) -> Value:
         """Compute the transpose of Conv.
 
-        Element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation - pad``. ``w`` [C, O /
-        group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads. Elements without
-        a product are ``bias`` alone.
+        Element i of ``x`` adds ``w[c, o, k] * x[n, c, i]`` to the output element at ``i * stride + k * dilation - pad``. ``x`` is [N,
+        C, *sizes], ``w`` [C, O / group, *kernel], ``bias`` [O] and the result [N, O, *outs], with outs = (size - 1) * stride + span +
+        output_padding - pads. Output elements to which no product is added equal ``bias``.
 
-        ``output_shape`` gives outs instead. With ``auto_pad`` same_upper and same_lower the padding is the surplus, with the odd
-        element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
-        extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
+        The input ``output_shape`` sets outs instead. With ``auto_pad`` same_upper and same_lower the padding is then the surplus of
+        the full output over outs, with an odd element at the end (same_upper) or at the beginning (same_lower). With explicit and
+        valid the padding at the beginning is kept, and the end is cut or extended. Without ``output_shape``, same_upper and
+        same_lower mean outs = size * stride.
 
-        Raises UnsupportedError [op.unsupported] where sources disagree: more than a stride is missing, or anything with same_*.
+        Raises UnsupportedError [op.unsupported] for same_upper and same_lower if outs exceeds the full output by a stride or more,
+        or without ``output_shape`` at all, because the sources disagree.
         Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
-        ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
+        ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts the odd element at the beginning.
         """
 
     # nn.deform_conv
@@ -1639,11 +1644,11 @@ class OperatorMethods:
         """Compute a deformable convolution: kernel element k reads at ``i * stride - pad + k * dilation + offset`` for output i.
 
         ``offset`` [N, offset_group * kernel elements * axes, *outs] holds the displacement for each channel group, kernel element
-        and axis in order. ``mask`` [N, offset_group * kernel elements, *outs] multiplies what is read. Positions between elements
-        are interpolated linearly.
+        and axis in order. ``mask`` [N, offset_group * kernel elements, *outs] multiplies the elements that are read. Positions
+        between elements are interpolated linearly.
 
-        With ``bilinear_interpolation_pad`` zeros surround ``x``. Without it a position before the first element, or one or more
-        after the last, reads 0, and a position between the last element and the next index reads the last element.
+        With ``bilinear_interpolation_pad`` zeros surround ``x``. Otherwise a position before the first element, or at least 1 after
+        the last element, reads 0; a position less than 1 after the last element reads the last element.
         Sources: ONNX DeformConv 19, 22; OpenVINO DeformableConvolution-1, -8.
         """
 
@@ -1654,11 +1659,12 @@ class OperatorMethods:
         self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
         seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[1] = 1,
     ) -> Value:
-        """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
+        """Set each element of ``x`` to 0 with probability ``ratio``, and scale the others by ``1 / (1 - ratio)``.
 
-        ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
-        element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
-        is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
+        If ``training_mode`` is absent or false, the result is ``x``. ``ratio`` defaults to 0.5. ``mask`` is true for the elements
+        that are kept; with ``mask_like`` the mask has the element type of ``x``, and 1 means true. The random numbers are numpy's
+        ``RandomState(seed).uniform``, as in onnx.reference; the default seed is 0.
+        Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
         """
 
     @overload
@@ -1666,11 +1672,12 @@ class OperatorMethods:
         self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
         seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[2],
     ) -> list[Value]:
-        """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
+        """Set each element of ``x`` to 0 with probability ``ratio``, and scale the others by ``1 / (1 - ratio)``.
 
-        ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
-        element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
-        is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
+        If ``training_mode`` is absent or false, the result is ``x``. ``ratio`` defaults to 0.5. ``mask`` is true for the elements
+        that are kept; with ``mask_like`` the mask has the element type of ``x``, and 1 means true. The random numbers are numpy's
+        ``RandomState(seed).uniform``, as in onnx.reference; the default seed is 0.
+        Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
         """
 
     @overload
@@ -1678,11 +1685,12 @@ class OperatorMethods:
         self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
         seed: int | Value | None = None, mask_like: bool = False, outputs: int,
     ) -> Value | list[Value]:
-        """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
+        """Set each element of ``x`` to 0 with probability ``ratio``, and scale the others by ``1 / (1 - ratio)``.
 
-        ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
-        element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
-        is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
+        If ``training_mode`` is absent or false, the result is ``x``. ``ratio`` defaults to 0.5. ``mask`` is true for the elements
+        that are kept; with ``mask_like`` the mask has the element type of ``x``, and 1 means true. The random numbers are numpy's
+        ``RandomState(seed).uniform``, as in onnx.reference; the default seed is 0.
+        Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
         """
 
     # nn.grid_sample
@@ -1690,25 +1698,26 @@ class OperatorMethods:
     def AffineGrid(
         self, theta: Operand, size: Operand, /, *, align_corners: bool = False,
     ) -> Value:
-        """Compute a GridSample grid of the image ``size`` [batch, channels, ...] from affine matrices ``theta``: [batch, ..., axes].
+        """Compute a grid for GridSample, [batch, *outs, axes], from affine matrices ``theta`` and an image's size.
 
-        ``theta`` is [batch, axes, axes + 1]. Positions along each axis are evenly spaced from -1 to 1, which are the outer edges of
-        the first and the last element, or with ``align_corners`` their centers. Each is multiplied as [position along the last
-        axis, ..., position along the first, 1]. Source: ONNX AffineGrid 20.
+        ``theta`` is [batch, axes, axes + 1], and ``size`` is [batch, channels, *outs]. Positions of elements along each axis are
+        evenly spaced, where -1 and 1 are the outer edges of the first and the last element, or with ``align_corners`` the centers of
+        these elements. A matrix multiplies the vector [position along the last axis, ..., position along the first axis, 1].
+        Source: ONNX AffineGrid 20.
         """
 
     def GridSample(
         self, x: Operand, grid: Operand, /, *, align_corners: bool = False, mode: str = 'linear', padding_mode: str = 'zeros',
     ) -> Value:
-        """Sample ``x`` [batch, channels, ...] at the positions ``grid`` [batch, ..., axes]: [batch, channels, ...].
+        """Sample ``x`` [batch, channels, *sizes] at positions ``grid`` [batch, *outs, axes]; the result is [batch, channels, *outs].
 
-        A position has one number per spatial axis, the last axis first. -1 and 1 are the outer edges of the first and the last
-        element, or with ``align_corners`` their centers. ``nearest`` takes the nearest element, ties to even; ``linear``
-        interpolates between two elements per axis, ``cubic`` between four (Keys, a = -0.75).
+        A position has one number per spatial axis, the last axis first. The numbers -1 and 1 are the outer edges of the first and
+        the last element, or with ``align_corners`` the centers of these elements. ``nearest`` takes the nearest element, ties to
+        even; ``linear`` interpolates between two elements per axis, ``cubic`` between four (Keys, a = -0.75).
 
-        Elements outside ``x`` are 0 with ``zeros`` and the edge element with ``border``; ``reflection`` mirrors positions at the
-        edges, or with ``align_corners`` at the centers of the outermost elements. Sources: ONNX GridSample 16, 20, 22; OpenVINO
-        GridSample-9.
+        With ``padding_mode`` ``zeros`` elements outside ``x`` are 0, and with ``border`` they equal the edge element.
+        ``reflection`` mirrors positions at the edges, or with ``align_corners`` at the centers of the outermost elements.
+        Sources: ONNX GridSample 16, 20, 22; OpenVINO GridSample-9.
         """
 
     # nn.group_conv
@@ -1737,8 +1746,8 @@ class OperatorMethods:
         """Compute local response normalization, ``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``.
 
         The sum is over a region of ``size`` elements along each of the n ``axes``, from floor((size - 1) / 2) before to ceil((size
-        - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the channels); OpenVINO LRN-1 (an odd size; for an even one its text
-        and implementation differ).
+        - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (over the channels); OpenVINO LRN-1 (odd sizes only: for an even size
+        OpenVINO's text and implementation differ).
         """
 
     def LpNormalization(
@@ -1749,9 +1758,9 @@ class OperatorMethods:
     def NormalizeL2(
         self, x: Operand, axes: Operand, /, *, eps: float, eps_mode: str = 'add',
     ) -> Value:
-        """Compute ``x / sqrt(s + eps)``, where s is the sum of squares over ``axes`` (none: of the element alone).
+        """Compute ``x / sqrt(s + eps)``, where s is the sum of squares over ``axes`` (empty: the square of the element).
 
-        ``eps_mode``: ``add`` as written, ``max`` takes the maximum of s and eps. Source: OpenVINO NormalizeL2-1.
+        With the ``eps_mode`` ``max`` the root is of the maximum of s and eps instead. Source: OpenVINO NormalizeL2-1.
         """
 
     # nn.normalization
@@ -1764,9 +1773,9 @@ class OperatorMethods:
     ) -> Value:
         """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
-        are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
-        the shape of ``x`` without its first axis.
+        With ``training_mode`` the mean and population variance of ``x`` over all axes but the channels are used. ``running_mean`` is
+        then ``momentum * input_mean + (1 - momentum) * mean``, and ``running_var`` the same average of ``input_var`` and the
+        variance. Without ``spatial`` the parameters have the shape of ``x`` without the first axis.
         Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
         """
 
@@ -1778,9 +1787,9 @@ class OperatorMethods:
     ) -> list[Value]:
         """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
-        are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
-        the shape of ``x`` without its first axis.
+        With ``training_mode`` the mean and population variance of ``x`` over all axes but the channels are used. ``running_mean`` is
+        then ``momentum * input_mean + (1 - momentum) * mean``, and ``running_var`` the same average of ``input_var`` and the
+        variance. Without ``spatial`` the parameters have the shape of ``x`` without the first axis.
         Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
         """
 
@@ -1792,9 +1801,9 @@ class OperatorMethods:
     ) -> Value | list[Value]:
         """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
-        are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
-        the shape of ``x`` without its first axis.
+        With ``training_mode`` the mean and population variance of ``x`` over all axes but the channels are used. ``running_mean`` is
+        then ``momentum * input_mean + (1 - momentum) * mean``, and ``running_var`` the same average of ``input_var`` and the
+        variance. Without ``spatial`` the parameters have the shape of ``x`` without the first axis.
         Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
         """
 
@@ -1802,7 +1811,7 @@ class OperatorMethods:
         self, x: Operand, scale: Operand, bias: Operand, /, *, num_groups: int | Value = 1,
         epsilon: float = 9.999999747378752e-06, per_group: bool = False, stash_type: DTypeLike | None = None,
     ) -> Value:
-        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics per group of ``num_groups`` groups.
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics of each of ``num_groups`` channel groups.
 
         ``x`` is [N, C, *sizes]; ``scale`` and ``bias`` are [C], or with ``per_group`` [num_groups]. The statistics are computed in
         ``stash_type``, by default in the type of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
@@ -1824,8 +1833,8 @@ class OperatorMethods:
     ) -> Value:
         """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
-        with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type``; the axes from ``axis``
+        on have size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
         broadcast to ``x``. Source: ONNX LayerNormalization 17.
         """
 
@@ -1836,8 +1845,8 @@ class OperatorMethods:
     ) -> list[Value]:
         """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
-        with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type``; the axes from ``axis``
+        on have size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
         broadcast to ``x``. Source: ONNX LayerNormalization 17.
         """
 
@@ -1848,8 +1857,8 @@ class OperatorMethods:
     ) -> Value | list[Value]:
         """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
-        with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type``; the axes from ``axis``
+        on have size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
         broadcast to ``x``. Source: ONNX LayerNormalization 17.
         """
 
@@ -1869,7 +1878,7 @@ class OperatorMethods:
     ) -> Value:
         """Compute ``x / sqrt(mean(x ** 2) + epsilon) * scale``, with the mean over the axes from ``axis`` on, in ``stash_type``.
 
-        ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
+        ``scale`` broadcasts to ``x``, and the result has the element type of ``scale``. Source: ONNX RMSNormalization 23.
         """
 
     # nn.pool
@@ -1879,11 +1888,11 @@ class OperatorMethods:
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
         rounding_type: str = 'floor', divisor: str = 'inside',
     ) -> Value:
-        """Compute the sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by a number of elements.
+        """Compute the average of each window of ``x`` [N, C, *sizes]: the sum, with padding as 0, over a number of elements.
 
-        ``divisor``: the window's elements in the input (``inside``), in the padded input (``padded``, ONNX and torch), or all of
-        them (``window``, OpenVINO; without padding the same as ``inside``). A window without elements gives 0. Floats of fewer than
-        32 bits are summed in f32; integers are rounded to nearest, ties to even.
+        ``divisor`` selects that number: the window's elements in the input (``inside``), in the padded input (``padded``, ONNX and
+        torch), or all elements of the window (``window``, OpenVINO; without padding it equals ``inside``). A window without elements
+        gives 0. Floats of fewer than 32 bits are summed in f32; integers are rounded to nearest, ties to even.
         Sources: ONNX AveragePool 1 to 22; OpenVINO AvgPool-1, -14, -16.
         """
 
@@ -1900,7 +1909,7 @@ class OperatorMethods:
     def GlobalMaxPool(
         self, x: Operand, /,
     ) -> Value:
-        """Compute the maximum over all spatial axes, -inf of no elements, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
+        """Compute the maximum over all spatial axes; no elements give -inf, as in ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
     def LpPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
@@ -1919,10 +1928,10 @@ class OperatorMethods:
         rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
         axis: int | Value = 0, outputs: Literal[1] = 1,
     ) -> Value:
-        """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
+        """Compute the maximum of each window of ``x`` [N, C, *sizes], and the index of the maximum's first occurrence.
 
-        Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
-        are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        Padding is never the maximum. Indices are row-major over the axes of ``x`` from ``axis`` on; with ``storage_order`` 1 the
+        spatial axes are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
@@ -1932,10 +1941,10 @@ class OperatorMethods:
         rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
         axis: int | Value = 0, outputs: Literal[2],
     ) -> list[Value]:
-        """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
+        """Compute the maximum of each window of ``x`` [N, C, *sizes], and the index of the maximum's first occurrence.
 
-        Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
-        are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        Padding is never the maximum. Indices are row-major over the axes of ``x`` from ``axis`` on; with ``storage_order`` 1 the
+        spatial axes are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
@@ -1945,10 +1954,10 @@ class OperatorMethods:
         rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
         axis: int | Value = 0, outputs: int,
     ) -> Value | list[Value]:
-        """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
+        """Compute the maximum of each window of ``x`` [N, C, *sizes], and the index of the maximum's first occurrence.
 
-        Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
-        are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        Padding is never the maximum. Indices are row-major over the axes of ``x`` from ``axis`` on; with ``storage_order`` 1 the
+        spatial axes are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     def MaxUnpool(
@@ -1956,11 +1965,11 @@ class OperatorMethods:
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
     ) -> Value:
-        """Scatter ``x`` to the positions that MaxPool found, with 0 elsewhere.
+        """Scatter ``x`` to the positions ``indices`` that MaxPool returns; all other elements are 0.
 
-        ``indices`` count the elements of the whole result in row-major order. The result has ``(size - 1) * stride + kernel -
-        pads`` elements along an axis; with ``output_shape`` it has that shape, which begins with these elements. Source: ONNX
-        MaxUnpool 9 to 22 and its reference evaluator (for ``output_shape``).
+        The result has ``(size - 1) * stride + kernel - pads`` elements along a spatial axis, and ``indices`` are row-major over all
+        of its axes. With ``output_shape`` zeros are appended to each axis up to that shape. Source: ONNX MaxUnpool 9 to 22 and its
+        reference evaluator (for ``output_shape``).
         """
 
     # nn.resize
@@ -1974,24 +1983,32 @@ class OperatorMethods:
     ) -> Value:
         """Resize ``x`` to ``sizes`` elements along ``axes`` (default: all), or with ``scales`` to floor(size * scale).
 
-        Either ``sizes`` or ``scales`` is given; empty ``sizes``, ``scales`` and ``roi`` count as absent. Output element i has a
-        position in ``x`` by ``coordinate_transformation_mode``, with s the scale, or the ratio of the sizes: ``half_pixel`` (i +
-        0.5) / s - 0.5; ``pytorch_half_pixel`` the same, 0 for a single element; ``half_pixel_symmetric`` the same around the middle
-        of the exact scaled length; ``asymmetric`` i / s; ``tf_half_pixel_for_nn`` (i + 0.5) / s; ``align_corners`` i * (n - 1) / (m
-        - 1) from n to m elements, and ``align_corners_scaled`` with n * s for m; ``tf_crop_and_resize`` the same between the
-        fractions ``roi`` (all begins, all ends) of the axis, with ``extrapolation_value`` outside ``x``.
+        Either ``sizes`` or ``scales`` is given; empty ``sizes``, ``scales`` and ``roi`` count as absent. An axis is resized from n to
+        m elements with the scale s, which is m / n if ``sizes`` is given. ``coordinate_transformation_mode`` defines the position in
+        ``x`` of output element i:
 
-        ``mode`` ``nearest`` rounds positions by ``nearest_mode`` (``simple``: ceil where s < 1, else floor), at most to the last
-        element. ``linear`` and ``cubic`` (Keys, a = ``cubic_coeff_a``) interpolate; border elements are repeated, or with
-        ``exclude_outside`` omitted and the other weights rescaled. ``antialias`` widens the weights by 1 / s where s < 1; with
-        ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
+        - ``half_pixel``: (i + 0.5) / s - 0.5
+        - ``pytorch_half_pixel``: as ``half_pixel``, but 0 if m is 1
+        - ``half_pixel_symmetric``: as ``half_pixel``, plus n / 2 * (1 - m / (n * s))
+        - ``asymmetric``: i / s
+        - ``tf_half_pixel_for_nn``: (i + 0.5) / s
+        - ``align_corners``: i * (n - 1) / (m - 1)
+        - ``align_corners_scaled``: i * (n - 1) / (n * s - 1)
+        - ``tf_crop_and_resize``: as ``align_corners``, between the fractions ``roi`` of the axis (the begins of all axes, then the
+          ends); elements at positions outside ``x`` are ``extrapolation_value``
+
+        ``mode`` ``nearest`` rounds positions by ``nearest_mode`` (``simple``: ceil if s < 1, else floor) and clamps them to the axis.
+        ``linear`` and ``cubic`` (Keys, a = ``cubic_coeff_a``) interpolate, and repeat the border elements outside ``x``. With
+        ``exclude_outside``, elements outside ``x`` have no weight, and the other weights are rescaled. ``antialias`` widens the
+        weights by 1 / s if s < 1. ``narrow`` narrows the weights by s on an axis of s > 1 if another axis has s < 1; output elements
+        that no weight reaches are 0.
 
         With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
-        rounded, ties up. Positions are computed in f32. ``linear`` and ``cubic`` compute integers in f32, and round once: to nearest,
-        ties to even, saturated.
+        rounded, ties up. Positions are computed in f32. ``linear`` and ``cubic`` compute integers in f32, and round the result once:
+        to nearest, ties to even, saturated.
 
-        The ``convention`` ``openvino`` has lengths of floor(size * (scale + 1e-6)), copies an axis that keeps its length, and fixes
-        the rounding of integers, which ONNX leaves open.
+        The ``convention`` ``openvino`` computes m as floor(n * (s + 1e-6)) from ``scales``, copies an axis that keeps its length, and
+        fixes the rounding of integers, which ONNX leaves open.
         Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
         """
 
@@ -2005,21 +2022,21 @@ class OperatorMethods:
     ) -> Value:
         """Convolve integers: Conv of ``x - x_zero_point`` with ``w - w_zero_point``, accumulated in wrapping i32.
 
-        The padding value is the zero point. The zero point of ``w`` is a scalar or one for each output channel.
+        Padding elements equal the zero point of ``x``. The zero point of ``w`` is a scalar or has one number per output channel.
         Source: ONNX ConvInteger 10.
         """
 
     def DynamicQuantizeMatMul(
         self, x: Operand, y: Operand, y_scale: Operand, y_zero_point: Operand | None = None, bias: Operand | None = None, /,
     ) -> Value:
-        """Apply MatMulIntegerToFloat to the DynamicQuantizeLinear of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
+        """Quantize ``x`` by DynamicQuantizeLinear, and apply MatMulIntegerToFloat. Source: com.microsoft DynamicQuantizeMatMul."""
 
     def MatMulInteger(
         self, x: Operand, y: Operand, x_zero_point: Operand | None = None, y_zero_point: Operand | None = None, /,
     ) -> Value:
         """Multiply integer matrices: ``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul, accumulated in wrapping i32.
 
-        A zero point is a scalar, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
+        A zero point is a scalar, a vector of one number per row of ``x`` or column of ``y``, or a column or a row for each matrix.
         Source: ONNX MatMulInteger 10.
         """
 
@@ -2027,9 +2044,9 @@ class OperatorMethods:
         self, x: Operand, y: Operand, x_scale: Operand, y_scale: Operand, x_zero_point: Operand | None = None,
         y_zero_point: Operand | None = None, bias: Operand | None = None, /,
     ) -> Value:
-        """Multiply integer matrices to floats: MatMulInteger * ``x_scale * y_scale`` + ``bias``, in f32.
+        """Multiply integer matrices and scale the product to floats: MatMulInteger * ``x_scale * y_scale`` + ``bias``, in f32.
 
-        The scale and zero point of ``x`` are scalars, those of ``y`` scalars or one per column.
+        Scale and zero point of ``x`` are scalars; scale and zero point of ``y`` are scalars or have one number per column.
         Source: com.microsoft MatMulIntegerToFloat.
         """
 
@@ -2040,9 +2057,10 @@ class OperatorMethods:
     ) -> Value:
         """Multiply quantized matrices: ``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times the scales in f32.
 
-        The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
-        saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
-        are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
+        The factor is ``alpha * x_scale * y_scale``. With ``z_scale`` the result is divided by ``z_scale``, rounded, increased by
+        ``z_zero_point`` and saturated; without ``z_scale`` the result is f32. ``trans_a`` and ``trans_b`` transpose ``x`` and ``y``
+        first. Scale and zero point of ``y`` are scalars or have one number per column of the product. Source: com.microsoft QGemm,
+        as in onnxruntime.
         """
 
     def QLinearConv(
@@ -2054,7 +2072,7 @@ class OperatorMethods:
     ) -> Value:
         """Convolve quantized tensors: (ConvInteger + ``bias``) * ``x_scale * w_scale / y_scale``, rounded, plus ``y_zero_point``.
 
-        The factor is f32, the result saturates. The scale and zero point of ``w`` are scalars or one for each output channel.
+        The factor is f32, and the result saturates. Scale and zero point of ``w`` are scalars or have one number per output channel.
         Source: ONNX QLinearConv 10.
         """
 
@@ -2064,8 +2082,9 @@ class OperatorMethods:
     ) -> Value:
         """Multiply quantized matrices: MatMulInteger * ``x_scale * y_scale / z_scale``, rounded, plus ``z_zero_point``.
 
-        The factor is f32, the result saturates. A scale and zero point of ``x`` are scalars or one per row, those of ``y`` one per
-        column. Source: ONNX QLinearMatMul 10, 21; products of f8, whose accumulation it does not specify, are refused.
+        The factor is f32, and the result saturates. A scale or zero point of ``x`` is a scalar or has one number per row; a scale or
+        zero point of ``y`` is a scalar or has one number per column. Source: ONNX QLinearMatMul 10, 21; products of f8 are refused,
+        because ONNX does not specify their accumulation.
         """
 
     # quantization.matmul_nbits
@@ -2075,12 +2094,13 @@ class OperatorMethods:
         bias: Operand | None = None, /, *, k: int | Value, n: int | Value, bits: int | Value = 4, block_size: int | Value = 32,
         accuracy_level: int | Value = 0, prepacked: bool = False,
     ) -> Value:
-        """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
+        """Multiply ``x`` by quantized weights: ``x @ w + bias``, with ``(code - zero_point) * scale`` as the elements of w [k, n].
 
-        ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
-        ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has as many, as floats, or
-        packed like the codes with each column padded to whole bytes; by default they are 2^(bits - 1). Floats of fewer than 32 bits
-        are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first, which dovetail does not do.
+        ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits; the first code of a byte is in its lowest bits.
+        ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has one number for each scale:
+        floats, or integers that are packed like the codes with each column padded to whole bytes. The default zero point is 2^(bits -
+        1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first; dovetail does
+        not round ``x``.
         Source: com.microsoft MatMulNBits.
         """
 
@@ -2092,9 +2112,9 @@ class OperatorMethods:
     ) -> Value:
         """Add quantized tensors: dequantize the operands, add them, and quantize the sum.
 
-        That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and saturated. It
-        is computed in f32 as ``x * p + (y * q + r)``: p and q are the ratios of the scales, r is the contribution of the zero points.
-        Each multiplication with its addition is rounded once.
+        The result is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and
+        saturated. The sum is computed in f32 as ``x * p + (y * q + r)``: p is x_scale / z_scale, q is y_scale / z_scale, and r is the
+        sum of the terms with zero points. Each multiply-add is rounded once.
         Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
         """
 
@@ -2107,7 +2127,7 @@ class OperatorMethods:
         """Apply AveragePool to a quantized tensor: dequantize, average in f32, and quantize.
 
         The mean is divided by ``y_scale``, ``y_zero_point`` is added, and the sum is rounded and saturated.
-        Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
+        Source: com.microsoft QLinearAveragePool, as in onnxruntime, which rounds after adding the zero point.
         """
 
     def QLinearConcat(
@@ -2122,10 +2142,10 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand, y_scale: Operand, y_zero_point: Operand, /, *,
         channels_last: bool = False,
     ) -> Value:
-        """Average a quantized tensor over all spatial axes; the channels are axis 1, or the last axis.
+        """Average a quantized tensor over all spatial axes; the channels are axis 1, or with ``channels_last`` the last axis.
 
-        The integer sum times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source: com.microsoft
-        QLinearGlobalAveragePool, as onnxruntime computes it.
+        The result is the integer sum times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source:
+        com.microsoft QLinearGlobalAveragePool, as in onnxruntime.
         """
 
     def QLinearLeakyRelu(
@@ -2140,8 +2160,8 @@ class OperatorMethods:
     ) -> Value:
         """Multiply quantized tensors: subtract the zero points, multiply, and requantize.
 
-        That is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
-        Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
+        The result is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and
+        saturated. Source: com.microsoft QLinearMul, as in onnxruntime, which rounds after adding the zero point.
         """
 
     def QLinearSigmoid(
@@ -2154,9 +2174,9 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
         y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """Apply Softmax to a quantized tensor along ``axis``; with ``coerce_to_2d`` over ``axis`` and all axes after it.
+        """Apply Softmax to a quantized tensor along ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes together.
 
-        Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is not an integer, onnxruntime rounds it down.
+        Source: com.microsoft QLinearSoftmax; unlike dovetail, onnxruntime rounds 1 / ``y_scale`` down to an integer.
         """
 
     # quantization.quantize_linear
@@ -2165,31 +2185,32 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
         block_size: int | Value = 0, output_dtype: DTypeLike | None = None,
     ) -> Value:
-        """Dequantize: ``(x - x_zero_point) * x_scale``, of the type ``output_dtype``, else of that of ``x_scale``.
+        """Dequantize ``x`` to ``(x - x_zero_point) * x_scale``.
 
-        The parameters broadcast to ``x`` as in QuantizeLinear. The difference is exact, the product is computed in f32 (f64 where the
-        scale is) and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
+        The result has the type ``output_dtype``, by default the type of ``x_scale``. The parameters broadcast to ``x`` as in
+        QuantizeLinear. The difference is exact. The product is computed in f64 if the scale or the result is f64, otherwise in f32,
+        and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
         """
 
     def DynamicQuantizeLinear(
         self, x: Operand, /,
     ) -> list[Value]:
-        """Quantize ``x`` to u8 over its own range, extended to 0. Outputs: the codes, the scale and the zero point.
+        """Quantize ``x`` to u8 over the range of its elements, extended to contain 0; return codes, scale and zero point.
 
-        ``y_scale`` is the range / 255 (1 for an empty range), ``y_zero_point`` round(saturate(-min / y_scale)), and ``y`` as in
-        QuantizeLinear. Source: ONNX DynamicQuantizeLinear 11 (an empty range as in onnxruntime).
+        ``y_scale`` is (max - min) / 255, or 1 if max equals min. ``y_zero_point`` is round(saturate(-min / y_scale)), and ``y`` is
+        computed as by QuantizeLinear. Source: ONNX DynamicQuantizeLinear 11 (max equal to min as in onnxruntime).
         """
 
     def FakeQuantize(
         self, data: Operand, input_low: Operand, input_high: Operand, output_low: Operand, output_high: Operand, /, *,
         levels: int | Value, broadcast: bool = True,
     ) -> Value:
-        """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
+        """Quantize ``data`` to ``levels`` steps of the input range, and map the steps to the output range.
 
-        ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
-        output_low``, rounding half to even; ``output_low`` where data <= min(input_low, input_high), otherwise ``output_high`` where
-        data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are computed in f32. Source:
-        OpenVINO FakeQuantize-1.
+        The result is ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high -
+        output_low) + output_low``, rounding half to even. It is ``output_low`` for data <= min(input_low, input_high), and
+        ``output_high`` for data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are
+        computed in f32. Source: OpenVINO FakeQuantize-1.
         """
 
     def QuantizeLinear(
@@ -2197,14 +2218,14 @@ class OperatorMethods:
         block_size: int | Value = 0, output_dtype: DTypeLike | None = None, saturate: bool = True,
         precision: DTypeLike | None = None,
     ) -> Value:
-        """Quantize: ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
+        """Quantize ``x`` to ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
 
-        The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
-        is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
-        as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
-        number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
-        onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [op.unsupported]
-        for a scale of integers.
+        The result has the type of ``y_zero_point``; without that input it has ``output_dtype``, by default u8. The quotient is
+        computed in f64 if an operand is f64, otherwise in f32, and rounded to ``precision`` if that is narrower. For a float type the
+        result is ``x / y_scale + y_zero_point``, cast as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``,
+        or with ``block_size`` a tensor with one number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21
+        (quotients of f16 are rounded as in onnxruntime) and 23 to 28 (quotients are rounded to the type of the scale);
+        com.microsoft QuantizeLinear. Raises UnsupportedError [op.unsupported] for a scale of integers.
         """
 
     # random
@@ -2212,9 +2233,9 @@ class OperatorMethods:
     def Bernoulli(
         self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, dtype: DTypeLike | None = None,
     ) -> Value:
-        """Draw 1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
+        """Draw 0 or 1 for each element of ``x``, which is the probability of 1.
 
-        Source: ONNX Bernoulli 15, 22.
+        The element type is ``dtype``, by default that of ``x``. Source: ONNX Bernoulli 15, 22.
         """
 
     def Multinomial(
@@ -2229,7 +2250,7 @@ class OperatorMethods:
     def RandomNormal(
         self, shape: Operand, mean: Operand, scale: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """Generate normally distributed numbers of a given shape, mean and standard deviation (``scale``).
+        """Generate normally distributed numbers with ``mean`` and standard deviation ``scale``, in a tensor of shape ``shape``.
 
         Source: ONNX RandomNormal 1, 22.
         """
@@ -2237,21 +2258,21 @@ class OperatorMethods:
     def RandomNormalLike(
         self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """Generate RandomNormal numbers of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
+        """Generate numbers with the shape of ``x``, distributed as in RandomNormal. Source: ONNX RandomNormalLike 1, 22."""
 
     def RandomUniform(
         self, shape: Operand, low: Operand, high: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """Generate numbers of a given shape, uniformly distributed in [``low``, ``high``).
+        """Generate numbers, uniformly distributed in [``low``, ``high``), in a tensor of shape ``shape``.
 
-        ``low + u * (high - low)`` with u in [0, 1), rounded down for integers. Sources: ONNX RandomUniform 1, 22; OpenVINO
-        RandomUniform-8.
+        A number is ``low + u * (high - low)`` with u in [0, 1); integers are rounded down. Sources: ONNX RandomUniform 1, 22;
+        OpenVINO RandomUniform-8.
         """
 
     def RandomUniformLike(
         self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """Generate RandomUniform numbers of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
+        """Generate numbers with the shape of ``x``, distributed as in RandomUniform. Source: ONNX RandomUniformLike 1, 22."""
 
     # recurrent.cells
 
@@ -2270,7 +2291,7 @@ class OperatorMethods:
     ) -> list[Value]:
         """LSTMCell computes one time step of LSTM.
 
-        Sources: OpenVINO LSTMCell-1 (with ``weights_format`` and ``input_forget`` of its files), -4.
+        Sources: OpenVINO LSTMCell-1 (whose files have ``weights_format`` and ``input_forget``), -4.
         """
 
     def RNNCell(
@@ -2293,10 +2314,10 @@ class OperatorMethods:
     ) -> Value:
         """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
-        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
-        is refused: the values after the end of a row would change the quantization of all rows.
-        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized once for all time steps, the state h at each time step. ``w`` [directions, input, 4 * hidden] and ``r``
+        [directions, hidden, 4 * hidden] are quantized; scales and zero points have one number per direction, or one per column of a
+        direction's matrix. ``sequence_lens`` is refused, because values after the end of a row would change the quantization of all
+        rows. Source: com.microsoft DynamicQuantizeLSTM, as in onnxruntime.
         """
 
     @overload
@@ -2310,10 +2331,10 @@ class OperatorMethods:
     ) -> list[Value]:
         """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
-        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
-        is refused: the values after the end of a row would change the quantization of all rows.
-        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized once for all time steps, the state h at each time step. ``w`` [directions, input, 4 * hidden] and ``r``
+        [directions, hidden, 4 * hidden] are quantized; scales and zero points have one number per direction, or one per column of a
+        direction's matrix. ``sequence_lens`` is refused, because values after the end of a row would change the quantization of all
+        rows. Source: com.microsoft DynamicQuantizeLSTM, as in onnxruntime.
         """
 
     @overload
@@ -2327,10 +2348,10 @@ class OperatorMethods:
     ) -> Value | list[Value]:
         """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
-        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
-        is refused: the values after the end of a row would change the quantization of all rows.
-        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized once for all time steps, the state h at each time step. ``w`` [directions, input, 4 * hidden] and ``r``
+        [directions, hidden, 4 * hidden] are quantized; scales and zero points have one number per direction, or one per column of a
+        direction's matrix. ``sequence_lens`` is refused, because values after the end of a row would change the quantization of all
+        rows. Source: com.microsoft DynamicQuantizeLSTM, as in onnxruntime.
         """
 
     # recurrent.layers
@@ -2351,8 +2372,8 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
-        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: bz, br, the
+        bias of wh and the bias of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
@@ -2372,8 +2393,8 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
-        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: bz, br, the
+        bias of wh and the bias of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
@@ -2393,8 +2414,8 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
-        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: bz, br, the
+        bias of wh and the bias of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
@@ -2417,8 +2438,8 @@ class OperatorMethods:
             h = o * k(c)
 
         ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
-        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
-        = k = tanh.
+        ``w``, ``r`` and ``b``. As in the implementations, ``clip`` does not clip the argument of k. Defaults: f = sigmoid, g = k =
+        tanh.
         Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
@@ -2441,8 +2462,8 @@ class OperatorMethods:
             h = o * k(c)
 
         ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
-        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
-        = k = tanh.
+        ``w``, ``r`` and ``b``. As in the implementations, ``clip`` does not clip the argument of k. Defaults: f = sigmoid, g = k =
+        tanh.
         Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
@@ -2465,8 +2486,8 @@ class OperatorMethods:
             h = o * k(c)
 
         ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
-        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
-        = k = tanh.
+        ``w``, ``r`` and ``b``. As in the implementations, ``clip`` does not clip the argument of k. Defaults: f = sigmoid, g = k =
+        tanh.
         Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
@@ -2641,11 +2662,12 @@ class OperatorMethods:
     def RuntimeAttributes(
         self, /, *xs: Operand | None, op: Op, names: Sequence[str], outputs: int = 1,
     ) -> list[Value]:
-        """Apply ``op`` with the attributes ``names`` read from the last inputs, in that order; their values in ``op`` are unused.
+        """Apply ``op`` with the attributes ``names`` read from the last inputs, in the order of ``names``.
 
-        An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
-        one that is left out keeps its position. Where the values are known the rules are those of ``op``. Otherwise an attribute
-        called ``axis`` or ``axes`` may be each of the axes: each type holds for all of these choices. Sources:
+        The values that ``op`` itself has for these attributes are unused. An integer attribute is read from a tensor of one element,
+        a list of integers from a tensor of rank 0 or 1. The inputs of ``op`` come first; an omitted optional input keeps its
+        position. If the attribute values are known, the rules of ``op`` apply. Otherwise an attribute named ``axis`` or ``axes`` may
+        be any of the axes, and the output types are types that hold for all choices. Sources:
         OpenVINO's VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
         """
 

@@ -1,4 +1,4 @@
-"""Zeros and reshapes that the rules of several families write."""
+"""Builder functions that several operator families share: zeros_like and reshape_like."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def zeros_like(b: Builder, x: Value) -> Value:
-    """Write a tensor of zeros with the element type and shape of ``x``."""
+    """Emit a tensor of zeros with the element type and shape of ``x``."""
     from dovetail.ir.builder import shape_value
 
     zero = b.constant(np.zeros((), dtype=x.dtype.numpy), x.dtype)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_type(b: Builder, x: Value, dtype: DType) -> Value:
-    """Cast ``x`` to ``dtype``; ``x`` itself where it has that type."""
+    """Cast ``x`` to ``dtype``; return ``x`` itself if its element type is ``dtype``."""
     if x.dtype is dtype:
         return x
     y: Value = b.Cast(x, to=dtype)
@@ -27,5 +27,5 @@ def round_to(xp: Namespace, y: Array, dtype: DType) -> Array:
 
 
 def wide_type(*types: DType) -> DType:
-    """Return the type for intermediate results of operands of ``types``: f64 where one is f64, otherwise f32."""
+    """Return the element type of intermediate results: f64 if any of ``types`` is f64, otherwise f32."""
     return dtypes.f64 if any(dtype == "f64" for dtype in types) else dtypes.f32

@@ -1,4 +1,4 @@
-"""Constant, DefaultInput, Identity and Foreign. Foreign is an operator of a file that has no class here."""
+"""Constant, DefaultInput, Identity and Foreign. Foreign preserves an operator of a file that dovetail cannot import."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ class Constant(Op, sig="-> y: any"):
 
 
 class DefaultInput(Op, sig="-> y: any"):
-    """Return an optional input of the model: ``data`` where the caller passes no array.
+    """Return the value of an optional model input: ``default`` if the caller passes no array.
 
-    It is an initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no
-    constant of shape inference and of rewrites, until :func:`dovetail.formats.default_inputs.freeze_defaults` makes it one.
+    An optional input is an ONNX initializer that is also a graph input (IR version 4). ``declared`` is the type of the graph
+    input. Shape inference and rewrites do not treat ``default`` as a constant, until
+    :func:`dovetail.formats.default_inputs.freeze_defaults` replaces the node by a Constant.
     """
 
     is_in_catalog = False
@@ -99,10 +100,11 @@ class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19
 
 
 class Foreign(Op, sig="*inputs?: any -> *outputs: any"):
-    """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
+    """Preserve an operator that dovetail cannot import: the node is printed, checked and exported unchanged.
 
-    ``captures``: the names that the last inputs have in the subgraphs among the attributes, which stay in the form of their file.
-    ``fault`` is the error of a known operator whose rule refuses the node, or that dovetail does not support exactly.
+    A Foreign node cannot be converted, run or differentiated. Subgraphs among its attributes stay in the format of the file;
+    ``captures`` holds the names under which these subgraphs refer to the last inputs. ``fault`` is the error for an operator
+    that dovetail knows: the import rule refuses the node, or dovetail does not support the operator exactly.
     """
 
     is_in_catalog = False
@@ -122,7 +124,7 @@ class Foreign(Op, sig="*inputs?: any -> *outputs: any"):
 
     @property
     def refusal(self) -> DovetailError:
-        """The error of a run, a gradient or a conversion."""
+        """Return the error that a run, a gradient or a conversion of the node raises."""
         if self.fault is not None:
             return copy(self.fault)
         return UnsupportedError(

@@ -1,6 +1,7 @@
-"""Optional inputs of a model: initializers of ONNX that are graph inputs too, whose data is the default.
+"""Optional inputs of a model: ONNX initializers that are also graph inputs; the initializer is the input's default.
 
-In a graph each is a DefaultInput, a node without inputs. A run without the input evaluates the node.
+A graph represents each optional input by a DefaultInput node, which has no inputs. A run evaluates the node if the caller does
+not pass the input.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from dovetail.ops.constant import Constant, DefaultInput
 
 
 def default_inputs(graph: Graph) -> dict[str, Node]:
-    """Return the DefaultInput nodes of a graph by the names of their values."""
+    """Return a dictionary from the name of each optional input to its DefaultInput node."""
     return {node.outputs[0].name: node for node in graph.nodes if isinstance(node.op, DefaultInput)}
 
 
 def freeze_in_graph(graph: Graph, data: Mapping[str, Any] | None = None) -> int:
-    """Make every DefaultInput a Constant, of ``data`` by name or else of its default. Returns how many there were."""
+    """Replace every DefaultInput by a Constant, and return the number of replaced nodes.
+
+    The constant is ``data[name]`` if ``data`` has the name of the optional input, otherwise the default.
+    """
     nodes = default_inputs(graph)
     for name, node in nodes.items():
         assert isinstance(node.op, DefaultInput)
@@ -33,7 +37,7 @@ def freeze_in_graph(graph: Graph, data: Mapping[str, Any] | None = None) -> int:
 
 
 def open_defaults(model: Model, names: Collection[str]) -> Model:
-    """Return ``model`` with the optional inputs ``names`` as graph inputs after its own ones, and the others as constants."""
+    """Return a copy of ``model`` with the optional inputs ``names`` as last graph inputs, and the others as constants."""
     new = copy_model(model)
     graph = new.graph
     for name, node in default_inputs(graph).items():
@@ -50,5 +54,5 @@ def open_defaults(model: Model, names: Collection[str]) -> Model:
 
 
 def overridden(model: Model, names: Collection[str]) -> list[str]:
-    """Return the optional inputs among ``names``."""
+    """Return the names of optional inputs of ``model`` that ``names`` contains."""
     return [name for name in default_inputs(model.graph) if name in names]

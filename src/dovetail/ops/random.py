@@ -1,4 +1,4 @@
-"""Random generators, Bernoulli and Multinomial. A graph is pure: the numbers follow from the seeds and the shape."""
+"""Random generators, Bernoulli and Multinomial. A graph is pure: the seeds and the shape determine the numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Random(Op):
-    """Random generators depend on ``seed`` and ``op_seed`` alone; each runtime generates its own sequence."""
+    """_Random is the base of random operators: ``seed`` and ``op_seed`` fix the numbers, which differ between runtimes."""
 
     seed: float = 0.0
     op_seed: int = 0
@@ -38,16 +38,16 @@ class _Random(Op):
         return {"seed": self.seed, "op_seed": self.op_seed}
 
     def draw(self, shape: Sequence[int]) -> Any:
-        """Generate numbers in [0, 1) of f64 by PCG64, numpy's default generator."""
+        """Generate f64 numbers in [0, 1) with PCG64, numpy's default generator."""
         return np.random.default_rng(self.state()).random(tuple(shape))
 
     def state(self) -> list[int]:
-        """Return the seeds as the numbers that numpy's SeedSequence takes."""
+        """Return the seeds as the integers that numpy's SeedSequence takes."""
         return [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
 
 
 def _read_shape(shape: View) -> Any:
-    """Return the shape that the elements of a shape input describe."""
+    """Return the shape that a shape input holds; None for each size that is unknown or may be negative."""
     count = length_of_vector(shape, "a shape")
     sizes = elements_of(shape)
     if sizes is None:
@@ -79,10 +79,10 @@ def _sum_to(b: Builder, gradient: Value, x: Value) -> Any:
 
 
 class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
-    """Generate numbers of a given shape, uniformly distributed in [``low``, ``high``).
+    """Generate numbers, uniformly distributed in [``low``, ``high``), in a tensor of shape ``shape``.
 
-    ``low + u * (high - low)`` with u in [0, 1), rounded down for integers. Sources: ONNX RandomUniform 1, 22; OpenVINO
-    RandomUniform-8.
+    A number is ``low + u * (high - low)`` with u in [0, 1); integers are rounded down. Sources: ONNX RandomUniform 1, 22;
+    OpenVINO RandomUniform-8.
     """
 
     rounds_half_once = False
@@ -108,7 +108,7 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         return [None, _sum_to(b, b.Subtract(g, upper), low), _sum_to(b, upper, high)]
 
     def decompose(self, b: Builder, shape: Value, low: Value, high: Value) -> Any:
-        """Generate numbers in [0, 1) of f64 and scale them."""
+        """Generate f64 numbers in [0, 1) and scale them; return None for constant float bounds."""
         bounds = [low.constant, high.constant]
         if low.dtype.is_float and all(x is not None for x in bounds):
             return None
@@ -119,7 +119,7 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
 
 
 class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
-    """Generate normally distributed numbers of a given shape, mean and standard deviation (``scale``).
+    """Generate normally distributed numbers with ``mean`` and standard deviation ``scale``, in a tensor of shape ``shape``.
 
     Source: ONNX RandomNormal 1, 22.
     """
@@ -142,7 +142,7 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
 
 
 class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
-    """These generators take the shape of ``x``; their other inputs are those of the generator that takes a shape."""
+    """_Like is the base of RandomUniformLike and RandomNormalLike, which take the shape from ``x`` instead of ``shape``."""
 
     def shape(self, x: View, first: View, last: View) -> Any:
         _check_bounds(first, last)
@@ -153,17 +153,17 @@ class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
 
 
 class RandomUniformLike(_Like):
-    """Generate RandomUniform numbers of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
+    """Generate numbers with the shape of ``x``, distributed as in RandomUniform. Source: ONNX RandomUniformLike 1, 22."""
 
 
 class RandomNormalLike(_Like):
-    """Generate RandomNormal numbers of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
+    """Generate numbers with the shape of ``x``, distributed as in RandomNormal. Source: ONNX RandomNormalLike 1, 22."""
 
 
 class Bernoulli(_Random, sig="x: F -> y: T"):
-    """Draw 1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
+    """Draw 0 or 1 for each element of ``x``, which is the probability of 1.
 
-    Source: ONNX Bernoulli 15, 22.
+    The element type is ``dtype``, by default that of ``x``. Source: ONNX Bernoulli 15, 22.
     """
 
     dtype: DType | None = None

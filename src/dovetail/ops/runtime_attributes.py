@@ -1,4 +1,4 @@
-"""RuntimeAttributes: an operator whose attributes (an axis, axes, a count) are partly computed at run time."""
+"""RuntimeAttributes: an operator that reads some attributes (an axis, axes, a count) from inputs at run time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _INTEGER_KINDS = ("int", "int | None", "tuple[int, ...]", "tuple[int, ...] | Non
 
 
 class _Choice(NamedTuple):
-    """One form of the operator: the canonical operator and the types of its outputs."""
+    """_Choice holds a form, which is the operator with one combination of axes: the canonical operator and its output types."""
 
     op: Op
     types: list[Type]
 
 
 class _InnerSignature:
-    """The signature of an instance: that of the inner operator, and a host input for each of ``names``."""
+    """_InnerSignature gives an instance the inner operator's signature, extended by one host input for each of ``names``."""
 
     def __get__(self, instance: RuntimeAttributes | None, owner: type[Op]) -> Signature:
         if instance is None:
@@ -51,16 +51,17 @@ _SIGNATURES: dict[tuple[type[Op], tuple[str, ...]], Signature] = {}
 
 
 def can_be_input(field: Field) -> bool:
-    """Test whether an attribute may come as an input: integers and lists of integers may."""
+    """Test whether an attribute may be read from an input: integers and lists of integers may."""
     return field.annotation in _INTEGER_KINDS
 
 
 class RuntimeAttributes(Op):
-    """Apply ``op`` with the attributes ``names`` read from the last inputs, in that order; their values in ``op`` are unused.
+    """Apply ``op`` with the attributes ``names`` read from the last inputs, in the order of ``names``.
 
-    An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
-    one that is left out keeps its position. Where the values are known the rules are those of ``op``. Otherwise an attribute
-    called ``axis`` or ``axes`` may be each of the axes: each type holds for all of these choices. Sources:
+    The values that ``op`` itself has for these attributes are unused. An integer attribute is read from a tensor of one element,
+    a list of integers from a tensor of rank 0 or 1. The inputs of ``op`` come first; an omitted optional input keeps its
+    position. If the attribute values are known, the rules of ``op`` apply. Otherwise an attribute named ``axis`` or ``axes`` may
+    be any of the axes, and the output types are types that hold for all choices. Sources:
     OpenVINO's VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
     """
 
@@ -97,9 +98,9 @@ class RuntimeAttributes(Op):
     def with_inputs(
         cls, kind: type[Op], attributes: dict[str, Any], own: Iterable[Any], runtime: dict[str, Any]
     ) -> tuple[Op, list[Any]]:
-        """Return the operator ``kind`` with the attributes ``runtime`` read from inputs, and all of its inputs.
+        """Return an operator that applies ``kind`` with the attributes ``runtime`` read from inputs, and its input list.
 
-        Where the values of ``runtime`` are known, the operator is ``kind`` itself.
+        If the values of ``runtime`` are known, the operator is an instance of ``kind``.
         """
         op = kind(**{**attributes, **{name: _placeholder(kind, name) for name in runtime}})
         xs = list(own)
@@ -123,7 +124,7 @@ class RuntimeAttributes(Op):
         return list(xs)[-len(self.names) :]
 
     def resolve(self, xs: Iterable[Any]) -> Op | None:
-        """Return ``op`` with the attributes of the inputs; None where these are unknown."""
+        """Return ``op`` with the attribute values that the last inputs hold; None if one of the values is unknown."""
         result = {}
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
             known = elements_of(x)
@@ -162,15 +163,15 @@ class RuntimeAttributes(Op):
         return [_common_type_of([choice.types[index] for choice in result]) for index in range(self.outputs)]
 
     def _types_without_shapes(self, own: list[Any]) -> list[Type]:
-        """Return the element types, with unknown shapes."""
+        """Return the output types of ``op``: the element types, and unknown shapes."""
         views = [None if x is None else View(Tensor(x.type.dtype, None) if isinstance(x.type, Tensor) else x.type) for x in own]
         result = self.op.types(*views)
         return [Tensor(type.dtype, None) if isinstance(type, Tensor) else type for type in result]
 
     def _choices(self, xs: Iterable[Any]) -> list[_Choice] | None:
-        """Return every form that ``op`` may take, each once; None where they are unknown or too many.
+        """Return the distinct forms that ``op`` may take; None if the forms are unknown or too many.
 
-        Raises RuleError where no form keeps its rules.
+        Raises RuleError if every form breaks a rule of its operator.
         """
         xs = list(xs)
         ranges = self._ranges(xs)
@@ -188,7 +189,7 @@ class RuntimeAttributes(Op):
         return list(result.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:
-        """Return the possible axes for each element of the attributes; None where unknown or too many."""
+        """Return the range of axes for each element of the attributes; None if it is unknown or has too many combinations."""
         own = self.own_inputs(xs)
         first = own[0]
         if first is None or not isinstance(first.type, Tensor) or first.shape is None:
@@ -207,7 +208,7 @@ class RuntimeAttributes(Op):
         return result if rank ** len(result) <= MAX_CHOICES else None
 
     def _forms(self, xs: list[Any], ranges: list[range]) -> Iterator[_Choice | RuleError | None]:
-        """Yield for each combination of axes the form, the error of its rule, or None where the inputs exclude it."""
+        """Yield for each combination of axes the form, the error that the form raises, or None if the inputs exclude the axes."""
         own, inputs = self.own_inputs(xs), self.attribute_inputs(xs)
         elements: list[Any] = []
         for name, x in zip(self.names, inputs, strict=True):
@@ -248,16 +249,16 @@ class RuntimeAttributes(Op):
             for name, x in zip(self.names, self.attribute_inputs(xs), strict=True)
         }
         op, own = self.op.with_(**result), self.own_inputs(xs)
-        # Inference knows only the set of forms, so that the rules of this form are checked here.
+        # Inference knows only the set of possible forms, so that the rules of the selected form are checked here.
         hosts = host_inputs(op, len(own))
         views = (None if x is None else host_view_of(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
         op.types(*views)
         return apply(op, xp, own)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """Write ``op`` for each form that it may take, selected by If.
+        """Emit one branch for each form that ``op`` may take; If nodes select the branch.
 
-        Raises UnsupportedError [constant.needed] where the forms are unknown.
+        Raises UnsupportedError [constant.needed] if the forms are unknown.
         """
         op, own = self.resolve(xs), self.own_inputs(xs)
         if op is not None:
@@ -273,7 +274,7 @@ class RuntimeAttributes(Op):
         return _select_form(b, index, forms, own, 0, len(forms))
 
     def _table(self, xs: list[Any], ranges: list[range]) -> tuple[list[int], list[Op]]:
-        """Return the number of the form for each combination of axes (_NO_FORM where it breaks a rule), and the forms."""
+        """Return the form's index for each combination of axes (_NO_FORM for an invalid combination), and the forms."""
         numbers: dict[Op, int] = {}
         table = [
             numbers.setdefault(form.op, len(numbers)) if isinstance(form, _Choice) else _NO_FORM
@@ -282,7 +283,7 @@ class RuntimeAttributes(Op):
         return table, list(numbers)
 
     def _form_number(self, b: Builder, inputs: list[Any], ranges: list[range], table: list[int], count: int) -> Any:
-        """Write the number of the form. An axis out of range and _NO_FORM are errors of Gather at run time."""
+        """Emit the index of the selected form. At run time Gather refuses an axis out of range and the index _NO_FORM."""
         code: Any = None
         flat = [b.Reshape(as_i64(b, x), [-1]) for x in inputs]
         joined = flat[0] if len(flat) == 1 else b.Concat(*flat, axis=0)
@@ -297,16 +298,16 @@ class RuntimeAttributes(Op):
 
 
 _NO_FORM = 2**31 - 1
-"""Number for combinations that break a rule: an index out of range for Gather."""
+"""Form index of an invalid combination of axes: out of range for Gather, which refuses it."""
 
 
 def _is_possible(element: Size | None, axis: int, rank: int) -> bool:
-    """Test whether an element of a shape value may be this axis, counted from either end."""
+    """Test whether an element of a shape value may denote ``axis``, counted from the front or from the back."""
     return element is None or any(symbolic.equal(element, number) is not False for number in (axis, axis - rank))
 
 
 def _select_form(b: Builder, index: Value, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
-    """Write the outputs of the form with the number ``index``, in [first, stop), by binary search with If."""
+    """Emit the outputs of the form ``index``, which is in [first, stop): If nodes select the form by binary search."""
     middle = max((first + stop) // 2, first + 1)
     branches = [_branch(forms, own, index, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
     captures = [index, *(x for x in own if x is not None)]
@@ -335,7 +336,7 @@ def _branch(forms: list[Op], own: list[Any], position: Value, first: int, stop: 
 
 
 def _common_type_of(types: list[Type]) -> Type:
-    """Return the type that holds for a value of any of these types."""
+    """Return a type that holds for each value of one of ``types``."""
     first = types[0]
     if not all(isinstance(type, Tensor) for type in types):
         return first if all(type == first for type in types) else Tensor(None, None)
@@ -349,7 +350,7 @@ def _common_type_of(types: list[Type]) -> Type:
 
 
 def _common_size_of(sizes: tuple[Any, ...]) -> Any:
-    """Return the size in which all agree, else its bounds."""
+    """Return the common value of ``sizes`` if they are equal, otherwise their bounds; None if a size is unknown."""
     if any(size is None for size in sizes):
         return None
     if all(size == sizes[0] for size in sizes):
@@ -361,7 +362,7 @@ def _common_size_of(sizes: tuple[Any, ...]) -> Any:
 
 
 def as_attributes(b: Builder, node: Node) -> list[Value] | None:
-    """Rewrite RuntimeAttributes with known values to the operator itself; None otherwise."""
+    """Replace a RuntimeAttributes node with known attribute values by the inner operator; return None for any other node."""
     if not isinstance(node.op, RuntimeAttributes):
         return None
     op = node.op.resolve(node.inputs)
@@ -369,9 +370,9 @@ def as_attributes(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _placeholder(kind: type[Op], name: str) -> Any:
-    """Return the placeholder for an attribute that comes as an input: its default, or the simplest value.
+    """Return the placeholder of an attribute that is read from an input: its default, or else 0 or an empty tuple.
 
-    Raises RuleError [attribute.unknown] where the attribute cannot be an input.
+    Raises RuleError [attribute.unknown] if the attribute cannot be an input.
     """
     field = kind.fields_by_name.get(name)
     if field is None or not can_be_input(field):

@@ -18,22 +18,23 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 REFUSED_SIZE = -2
-"""A size or length that every format refuses."""
+"""Number that every format refuses as a size or length."""
 _MAX_AXES = 64
 """Largest length of a shape vector from which a rank is inferred."""
 
 
 def elements_of(x: View | None) -> list[Any] | None:
-    """Return the elements of an integer input as integers and dims, in row-major order; None where they are unknown."""
+    """Return the elements of an integer input, integers or symbolic sizes, in row-major order; None if they are unknown."""
     if x is None or x.value is None:
         return None
     return [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(x.value).tolist()]
 
 
 def elements_over_sizes(value: np.ndarray[Any, Any]) -> tuple[Size, ...] | None:
-    """Return integers as expressions over sizes alone; None where one depends on elements of a tensor.
+    """Return the elements of ``value`` as integers or expressions over sizes; None if one depends on a tensor's elements.
 
-    An element of a tensor may have any value of its type, and sums of elements wrap around; sizes are assumed to fit.
+    Elements of a tensor may have any value of their type, so that sums of elements may wrap around. Sums of sizes are assumed
+    to fit into the type.
     """
     items = np.asarray(value, dtype=object).reshape(-1).tolist()
     for item in items:
@@ -46,7 +47,7 @@ def elements_over_sizes(value: np.ndarray[Any, Any]) -> tuple[Size, ...] | None:
 
 
 def integers_of(x: View | None) -> list[int] | None:
-    """Return the elements of an integer input where all of them are known integers, else None."""
+    """Return the elements of an integer input if all elements are known integers, otherwise None."""
     elements = elements_of(x)
     if elements is None or symbolic.Dim in map(type, elements):
         return None
@@ -54,13 +55,13 @@ def integers_of(x: View | None) -> list[int] | None:
 
 
 def is_size(item: Size) -> bool:
-    """Test whether an element cannot be negative."""
+    """Test whether a shape value is known to be at least 0."""
     low = symbolic.bounds(item)[0]
     return low is not None and low >= 0
 
 
 def length_of_vector(x: View, name: str, scalar: bool = False) -> Size | None:
-    """Return the length of a vector (of a scalar, where allowed: 1), None where unknown. Raises RuleError [shape.rank]."""
+    """Return the length of a vector, None if it is unknown; with ``scalar``, 1 for a scalar. Raises RuleError [shape.rank]."""
     shape = x.shape
     if shape is None:
         return None
@@ -77,7 +78,7 @@ def view_of(x: Array) -> View:
 
 
 def host_view_of(x: Array | None) -> Any:
-    """Return the View of a host array: element type, shape and value."""
+    """Return the View of a host array with element type, shape and value; None for an absent array."""
     if x is None:
         return None
     dtype = dtypes.dtype(x.dtype) if x.dtype != object else None
@@ -85,7 +86,7 @@ def host_view_of(x: Array | None) -> Any:
 
 
 def shape_of_rank(rank: Size | None) -> Any:
-    """Return a shape of ``rank`` unknown sizes; None where the rank is unknown or above _MAX_AXES."""
+    """Return a shape of ``rank`` unknown sizes; None if the rank is unknown or above _MAX_AXES."""
     return (None,) * rank if isinstance(rank, int) and rank <= _MAX_AXES else None
 
 
@@ -101,7 +102,7 @@ def as_i64(b: Builder, vector: Value) -> Value:
 
 
 def indices_of_axis(b: Builder, x: Value, axis: int) -> Value:
-    """Write the indices 0, 1, ... of an axis as an i64 vector: a constant, or a Range beyond FOLD_LIMIT bytes."""
+    """Emit the indices 0, 1, ... of an axis as an i64 vector: a constant of at most FOLD_LIMIT bytes, otherwise a Range."""
     size = x.dims[axis]
     if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
         return b.constant(np.arange(size, dtype=np.int64))
@@ -110,7 +111,7 @@ def indices_of_axis(b: Builder, x: Value, axis: int) -> Value:
 
 
 def join_sizes(b: Builder, parts: Sequence[object]) -> Any:
-    """Join integers, lists of integers and i64 vectors into one vector: a list where all are integers."""
+    """Concatenate integers, lists of integers and i64 vectors; the result is a list if no part is a vector."""
     runs: list[Any] = []
     for part in parts:
         if not isinstance(part, int | list):

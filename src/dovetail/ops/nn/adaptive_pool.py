@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Adaptive(Op):
-    """Pool n elements to m of ``output_shape``: window i is floor(i * n / m) to ceil((i + 1) * n / m)."""
+    """_Adaptive is the base of adaptive pools: window i of m over n elements is [floor(i * n / m), ceil((i + 1) * n / m))."""
 
     def pooled_shape(self, x: View, size: View) -> Any:
         count = length_of_vector(size, "size")
@@ -54,7 +54,7 @@ class _Adaptive(Op):
         return targets
 
     def bounds(self, b: Builder, x: Value, axis: int, target: int) -> tuple[Any, Any]:
-        """Return the begins and ends of the windows of an axis: i64 vectors."""
+        """Emit the begins and the ends of the windows of an axis, as i64 vectors."""
         refuse_table((target,), 24, "the window bounds of an adaptive pooling")
         length = size_of(b, x, axis, dtypes.i64)
         if length.constant is not None:
@@ -67,9 +67,9 @@ class _Adaptive(Op):
 
 
 class AdaptiveAveragePool(_Adaptive, sig="x: F, output_shape!: I -> y: F", openvino="AdaptiveAvgPool-8(x, output_shape)"):
-    """Compute the mean of each of ``output_shape`` windows along the spatial axes.
+    """Compute the mean of each window; the spatial axes are divided into ``output_shape`` windows.
 
-    Window i of n elements in m begins at floor(i * n / m) and ends before ceil((i + 1) * n / m). Source: OpenVINO
+    Window i of m windows over n elements begins at floor(i * n / m) and ends before ceil((i + 1) * n / m). Source: OpenVINO
     AdaptiveAvgPool-8.
     """
 
@@ -77,7 +77,7 @@ class AdaptiveAveragePool(_Adaptive, sig="x: F, output_shape!: I -> y: F", openv
         return self.pooled_shape(x, size)
 
     def decompose(self, b: Builder, x: Value, size: Value) -> Any:
-        """Use AveragePool for equal windows; otherwise multiply each axis by a matrix of weights."""
+        """Decompose to AveragePool if all windows are equal, otherwise to a MatMul with weights for each axis."""
         targets = self.targets(x, size)
         sizes = x.dims[2:]
         if all(target == 1 for target in targets):
@@ -101,9 +101,9 @@ class AdaptiveMaxPool(
     sig="x: F, output_shape!: I -> y: F, indices: I1",
     openvino="AdaptiveMaxPool-8(x, output_shape; index_element_type=i64)",
 ):
-    """Compute the maximum of each of ``output_shape`` windows along the spatial axes, and its index.
+    """Compute the maximum of each window and the maximum's index; the spatial axes are divided into ``output_shape`` windows.
 
-    The index counts all spatial elements in row-major order; of equal elements the first one counts. The windows are those of
+    The index is row-major over all spatial axes; of equal elements the first one is the maximum. Windows are defined as in
     AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
     """
 
@@ -122,7 +122,7 @@ class AdaptiveMaxPool(
         return [pooled, pooled]
 
     def decompose(self, b: Builder, x: Value, size: Value) -> Any:
-        """Reduce one axis after the other, the last first: gather the elements of each window and take the first maximum."""
+        """Reduce the axes from last to first: gather the elements of each window, and select the first maximum by ArgMax."""
         targets, rank = self.targets(x, size), len(x.dims)
         sizes = shape_value(b, x, range(2, rank))
         if isinstance(sizes, list):

@@ -21,11 +21,11 @@ class CausalConvWithState(
     sig="input: F, weight: F, bias?: F, past_state?: F -> output: F, present_state: F",
     onnx="CausalConvWithState-27(input, weight, bias?, past_state?; activation~{none:plain,silu:silu,swish:silu}=none)",
 ):
-    """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+    """CausalConvWithState convolves channel c of ``input`` with row c of ``weight``; no output element reads a later input.
 
     ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
-    size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
-    [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+    size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` for the next part of the sequence.
+    ``bias`` [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
     Source: ONNX CausalConvWithState 27.
     """
 

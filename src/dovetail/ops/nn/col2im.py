@@ -1,4 +1,4 @@
-"""Col2Im."""
+"""Col2Im adds blocks of columns into an image."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class Col2Im(
     onnx="Col2Im-18(x, image_shape, block_shape; strides?, pads~natural?, dilations?)",
     openvino="Col2Im-15(x, image_shape, block_shape; strides?, dilations?, pads_begin+pads_end:pads?)",
 ):
-    """Add blocks of columns into an image, the transpose of im2col.
+    """Add blocks of columns into an image: the transpose of im2col.
 
-    ``x`` [N, channels * block elements, blocks], or without N, to [N, channels, *image_shape]. Blocks of ``block_shape``, with
-    ``dilations`` between their elements, begin every ``strides`` elements in the image with ``pads`` around it. Blocks, and the
-    elements of each, are in row-major order. Elements on the padding are dropped. Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
+    ``x`` is [N, channels * block elements, blocks] and the result [N, channels, *image_shape]; both may lack the axis N. Blocks
+    of ``block_shape``, with ``dilations`` between their elements, begin every ``strides`` elements in the image padded by
+    ``pads``. Blocks, and the elements of each block, are in row-major order. Elements on the padding are dropped.
+    Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
     """
 
     def shape(self, x: View, image: View, block: View) -> Any:
@@ -63,7 +64,7 @@ class Col2Im(
         return self.with_(**self.plain(count)) if isinstance(count, int) else self
 
     def decompose(self, b: Builder, x: Value, image: Value, block: Value) -> Any:
-        """Scatter each element to its position, without those on the padding."""
+        """Add each element to its position in the image, and drop the elements on the padding."""
         sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
             raise UnsupportedError("constant.needed", "Col2Im needs image_shape and block_shape before run time")

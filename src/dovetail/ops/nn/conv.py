@@ -32,9 +32,9 @@ _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape
 
 
 class Convolution(SlidingWindowOp):
-    """Convolutions have ``group`` channel groups, each with its own weights.
+    """Convolution is the base of convolutions with ``group`` channel groups; each group has separate weights.
 
-    ``kernel_shape`` repeats the kernel sizes of the weights.
+    ``kernel_shape``, if given, must equal the kernel sizes of the weights.
     """
 
     group: int = 1
@@ -50,7 +50,9 @@ class Convolution(SlidingWindowOp):
         shape = w.dims
         if len(shape) < 3 or (x.shape is not None and len(x.shape) != len(shape)):
             raise RuleError(
-                "shape.rank", f"ranks {'?' if x.shape is None else len(x.shape)}, {len(shape)} must be equal and at least 3"
+                "shape.rank",
+                f"ranks of input ({'?' if x.shape is None else len(x.shape)}) and weights ({len(shape)}) must be equal and at "
+                "least 3",
             )
         if self.kernel_shape is None:
             return tuple(shape[2:])
@@ -87,15 +89,15 @@ class Conv(
 ):
     """Compute the cross-correlation of ``x`` with the weights ``w``, plus ``bias``.
 
-    ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k. ``x`` [N, C, *sizes],
-    ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) / stride) + 1 with span =
-    (kernel - 1) * dilation + 1. Consecutive channels form the ``group`` groups. Floats of fewer than 32 bits are summed in f32
-    and rounded once.
+    ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k. ``x`` is [N, C, *sizes],
+    ``w`` [O, C / group, *kernel], ``bias`` [O] and the result [N, O, *outs], with outs = floor((size + pads - span) / stride) +
+    1 and span = (kernel - 1) * dilation + 1. Consecutive channels form the ``group`` groups. Floats of fewer than 32 bits are
+    summed in f32, and the sum is rounded once.
     Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
     """
 
     def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
-        """Return outputs * (input channels of a group) * (kernel elements)."""
+        """Return the number of multiply-adds: output elements * input channels of a group * kernel elements."""
         return prod(output) * prod((inputs[1] or ())[1:])
 
     def shape(self, x: View, w: View, bias: View | None = None) -> Any:
@@ -111,7 +113,7 @@ class Conv(
         sizes = spatial_sizes(x.shape)
         if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
             raise RuleError(
-                "shape.disagree", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
+                "shape.disagree", f"input channels ({x.shape[1]}) must equal the weights' channels ({w.dims[1] * self.group})"
             )
         return (x.shape[0], outputs, *self.geometry(sizes, kernel).outs)
 
@@ -156,23 +158,25 @@ class ConvTranspose(
 ):
     """Compute the transpose of Conv.
 
-    Element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation - pad``. ``w`` [C, O /
-    group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads. Elements without
-    a product are ``bias`` alone.
+    Element i of ``x`` adds ``w[c, o, k] * x[n, c, i]`` to the output element at ``i * stride + k * dilation - pad``. ``x`` is [N,
+    C, *sizes], ``w`` [C, O / group, *kernel], ``bias`` [O] and the result [N, O, *outs], with outs = (size - 1) * stride + span +
+    output_padding - pads. Output elements to which no product is added equal ``bias``.
 
-    ``output_shape`` gives outs instead. With ``auto_pad`` same_upper and same_lower the padding is the surplus, with the odd
-    element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
-    extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
+    The input ``output_shape`` sets outs instead. With ``auto_pad`` same_upper and same_lower the padding is then the surplus of
+    the full output over outs, with an odd element at the end (same_upper) or at the beginning (same_lower). With explicit and
+    valid the padding at the beginning is kept, and the end is cut or extended. Without ``output_shape``, same_upper and
+    same_lower mean outs = size * stride.
 
-    Raises UnsupportedError [op.unsupported] where sources disagree: more than a stride is missing, or anything with same_*.
+    Raises UnsupportedError [op.unsupported] for same_upper and same_lower if outs exceeds the full output by a stride or more,
+    or without ``output_shape`` at all, because the sources disagree.
     Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
-    ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
+    ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts the odd element at the beginning.
     """
 
     output_padding: tuple[int, ...] | None = None
 
     def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
-        """Return inputs * (output channels of a group) * (kernel elements)."""
+        """Return the number of multiply-adds: input elements * output channels of a group * kernel elements."""
         return prod(inputs[0] or ()) * prod((inputs[1] or ())[1:])
 
     def shape(self, x: View, w: View, bias: View | None = None, output_shape: View | None = None) -> Any:
@@ -200,7 +204,7 @@ class ConvTranspose(
             raise RuleError("shape.rank", f"output_shape must be a vector, got rank {len(output_shape.shape)}")
 
     def transposed_geometry(self, sizes: Sequence[Any], kernel: Sequence[Any], target: Sequence[Any] | None) -> Geometry:
-        """Compute the padding cut off at both ends (negative: zeros are added) and the output sizes."""
+        """Compute the elements to cut at both ends of the full output (negative: zeros to add), and the output sizes."""
         count = len(sizes)
         strides, dilations = self.steps(count)
         extra = self._per_axis("output_padding", count, 0)
@@ -247,7 +251,7 @@ class ConvTranspose(
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
 
     def _gradient_convolution(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Value | None) -> tuple[Conv, Any]:
-        """Return the convolution that computes the gradient of ``x``, and its input."""
+        """Return the convolution that computes the gradient of ``x``, and that convolution's input: ``g``, possibly padded."""
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
         try:
@@ -274,7 +278,7 @@ class ConvTranspose(
         return begins, b.Maximum(b.Subtract(rest, begins), b.constant([0]))
 
     def _is_size_times_stride(self, x: Value, w: Value, output_shape: Value) -> bool:
-        """Tell whether inference knows that ``output_shape`` is what same_* means without it, and leaves no element out."""
+        """Test whether ``output_shape`` is known to be size * stride, with span + output_padding of at least the stride."""
         sizes, count = x.dims[2:], len(w.dims) - 2
         strides, dilations = self.steps(count)
         target, extra = output_shape.value, self._per_axis("output_padding", count, 0)
@@ -291,7 +295,7 @@ class ConvTranspose(
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
     def resolve_output_shape(self, x: View, w: View, output_shape: View | None) -> ConvTranspose | None:
-        """Return the operator with explicit pads and ``output_padding`` and no output shape, where every size is known."""
+        """Return the operator with explicit pads and ``output_padding``, not ``output_shape``; None if a size is unknown."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
             geometry = self.transposed_geometry(static(x.dims[2:]), static(w.dims[2:]), target)
@@ -304,9 +308,9 @@ class ConvTranspose(
         )
 
     def decompose(self, b: Builder, x: Value, w: Value, bias: Value | None = None, output_shape: Value | None = None) -> Any:
-        """Resolve the output shape, or crop the full output to it, for formats without such an input.
+        """Replace ``output_shape`` by explicit pads, or crop the full output to it, for formats that lack this input.
 
-        Returns None without an output shape.
+        Returns None if ``output_shape`` is absent and ``auto_pad`` is neither same_upper nor same_lower.
         """
         if output_shape is None and not self.auto_pad.startswith("same"):
             return None
@@ -337,7 +341,7 @@ def _add_bias(b: Builder, y: Value, bias: Value | None) -> Any:
 
 
 def _apply_with_output_padding(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None) -> Any:
-    """Apply ``op``, which has explicit pads; an output padding of a stride or more is zero-padded separately."""
+    """Apply ``op``, which has explicit pads; emit a Pad for an ``output_padding`` of a stride or more."""
     extra, (strides, _) = op.output_padding or (), op.steps(len(w.dims) - 2)
     if all(padding < stride for padding, stride in zip(extra, strides, strict=True)):
         return b.add(op, x, w, bias)[0]
@@ -363,14 +367,14 @@ def _vector(b: Builder, items: Value | list[int]) -> Any:
 
 
 def concat_vectors(b: Builder, *parts: Value | list[int]) -> Any:
-    """Concatenate integers and vectors."""
+    """Concatenate lists of integers and i64 vectors; the result is a list if all parts are lists."""
     if all(isinstance(part, list) for part in parts):
         return [item for part in parts for item in part]
     return b.Concat(*(_vector(b, part) for part in parts), axis=0)
 
 
 def crop(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
-    """Slice ``sizes`` elements of each spatial axis of ``x`` from ``starts``."""
+    """Slice ``sizes`` elements, beginning at ``starts``, of the spatial axes of ``x``."""
     if isinstance(starts, list) and isinstance(sizes, list):
         stops: Any = [start + size for start, size in zip(starts, sizes, strict=True)]
     else:
@@ -380,9 +384,9 @@ def crop(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[in
 
 
 def resolve_auto_pad(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
-    """Resolve ``auto_pad``: return the convolution with explicit pads, its input and the inverse of the input's padding.
+    """Return ``op`` with explicit pads instead of ``auto_pad``, its input, and a function that removes the input's padding.
 
-    A Pad before the convolution pads the input where the amount is only known at run time.
+    If the padding is only known at run time, a Pad before the convolution pads the input.
     """
     count = len(w.dims) - 2
     strides, dilations = op.steps(count)
@@ -404,7 +408,7 @@ def resolve_auto_pad(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, An
 
 
 def input_gradient(b: Builder, op: Conv, g: Value, x: Value, w: Value) -> Any:
-    """Compute the gradient of the input ``x`` of ``op``, for its weights and incoming gradient ``g``; 0 outside all windows."""
+    """Compute the gradient of the input ``x`` of ``op`` from the output gradient ``g``; 0 for elements outside all windows."""
     fixed, padded, unpad = resolve_auto_pad(b, op, x, w)
     back = ConvTranspose(fixed.strides, fixed.pads, fixed.dilations, group=fixed.group)
     return unpad(b.add(back, g, w, None, sizes_of(b, padded))[0])
@@ -413,9 +417,9 @@ def input_gradient(b: Builder, op: Conv, g: Value, x: Value, w: Value) -> Any:
 def weights_gradient(b: Builder, x: Value, g: Value, w: Value, op: Conv) -> Any:
     """Compute the gradient of the weights of ``op``, which has explicit pads.
 
-    It is a convolution of the input ``x`` [N, C, *sizes] and the incoming gradient ``g`` over [C / group, group * N, *sizes]
-    and [O, N, *outs]: the channels of ``x`` are the batch, ``g`` the weights, and strides and dilations are swapped. Elements
-    that a stride leaves over at the end are cut.
+    The gradient is a convolution with strides and dilations swapped. Its input is ``x`` [N, C, *sizes] as [C / group, group * N,
+    *sizes], with the channels as the batch. Its weights are the output gradient ``g`` as [O, N, *outs]. Surplus elements of the
+    gradient, which come from input elements behind the last window, are cut at the end.
     """
     count = len(w.dims) - 2
     rest = range(2, count + 2)

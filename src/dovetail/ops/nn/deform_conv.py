@@ -1,4 +1,4 @@
-"""DeformConv."""
+"""DeformConv: a convolution that reads at displaced positions."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class DeformConv(
     """Compute a deformable convolution: kernel element k reads at ``i * stride - pad + k * dilation + offset`` for output i.
 
     ``offset`` [N, offset_group * kernel elements * axes, *outs] holds the displacement for each channel group, kernel element
-    and axis in order. ``mask`` [N, offset_group * kernel elements, *outs] multiplies what is read. Positions between elements
-    are interpolated linearly.
+    and axis in order. ``mask`` [N, offset_group * kernel elements, *outs] multiplies the elements that are read. Positions
+    between elements are interpolated linearly.
 
-    With ``bilinear_interpolation_pad`` zeros surround ``x``. Without it a position before the first element, or one or more
-    after the last, reads 0, and a position between the last element and the next index reads the last element.
+    With ``bilinear_interpolation_pad`` zeros surround ``x``. Otherwise a position before the first element, or at least 1 after
+    the last element, reads 0; a position less than 1 after the last element reads the last element.
     Sources: ONNX DeformConv 19, 22; OpenVINO DeformableConvolution-1, -8.
     """
 
@@ -68,7 +68,7 @@ class DeformConv(
         if x.shape is not None:
             if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
                 raise RuleError(
-                    "shape.disagree", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
+                    "shape.disagree", f"input channels ({x.shape[1]}) must equal the weights' channels ({w.dims[1] * self.group})"
                 )
             for count, name in ((self.group, "group"), (self.offset_group, "offset_group")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
@@ -97,7 +97,7 @@ class DeformConv(
     def decompose(
         self, b: Builder, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
     ) -> Any:
-        """Gather what each kernel element reads, then multiply with the weights."""
+        """Gather the elements that each kernel element reads, and multiply them by the weights with MatMul."""
         wide = wide_type(x.dtype)
         outputs, _, *kernel = static(w.dims)
         channels, count, elements = w.dims[1] * self.group, len(kernel), prod(kernel)
@@ -130,7 +130,7 @@ class DeformConv(
         return as_type(b, y, x.dtype)
 
     def _positions(self, b: Builder, x: Value, offset: Value, axis: int, kernel: list[int], shift: Value) -> Any:
-        """Compute the read positions along an axis: [batch, offset groups, kernel elements, *outs]."""
+        """Compute the positions to read along an axis: [batch, offset groups, kernel elements, *outs]."""
         count, wide = len(kernel), shift.dtype
         strides, dilations = self.steps(count)
         has_explicit_pads = self.auto_pad in ("explicit", "valid")
@@ -158,7 +158,7 @@ class DeformConv(
 
 
 def _combine_taps(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
-    """Combine one neighbour per axis: its row-major index, and the product of the weights."""
+    """Combine one neighbour per axis: return the row-major index of the element, and the product of the weights."""
     index, weight = chosen[0]
     for axis, (element, factor) in enumerate(chosen[1:], 3):
         index = b.Add(b.Multiply(index, size_of(b, x, axis, dtypes.i64)), element)

@@ -29,11 +29,12 @@ class Dropout(
         "Dropout-12,13,22(x, ratio?, training_mode?; seed?)",
     ),
 ):
-    """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
+    """Set each element of ``x`` to 0 with probability ``ratio``, and scale the others by ``1 / (1 - ratio)``.
 
-    ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
-    element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
-    is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
+    If ``training_mode`` is absent or false, the result is ``x``. ``ratio`` defaults to 0.5. ``mask`` is true for the elements
+    that are kept; with ``mask_like`` the mask has the element type of ``x``, and 1 means true. The random numbers are numpy's
+    ``RandomState(seed).uniform``, as in onnx.reference; the default seed is 0.
+    Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
     """
 
     seed: int | None = None
@@ -41,7 +42,7 @@ class Dropout(
     outputs: int = 1
 
     def is_random(self, *xs: Any) -> bool:
-        """Dropout is random where ``training_mode`` may be true and ``ratio`` is not 0."""
+        """Test whether ``training_mode`` may be true and ``ratio`` may differ from 0."""
         _, ratio, training = (*xs, None, None)[:3]
         nothing = ratio is not None and ratio.constant is not None and not np.any(np.asarray(ratio.constant, np.float64))
         return not (nothing or is_inference(training))
@@ -82,7 +83,7 @@ class Dropout(
         ratio: Value | None = None,
         training: Value | None = None,
     ) -> Any:
-        """Scale the gradient of the remaining elements; the same seed reproduces the mask."""
+        """Scale the gradient of the elements that Dropout keeps; the same seed reproduces the mask."""
         if g[0] is None or training is None or is_inference(training):
             return [g[0]]
         mask = b.add(self.with_(outputs=2, mask_like=True), x, ratio, training)[1]

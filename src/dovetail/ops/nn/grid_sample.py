@@ -38,15 +38,15 @@ class GridSample(
         "padding_mode=zeros)"
     ),
 ):
-    """Sample ``x`` [batch, channels, ...] at the positions ``grid`` [batch, ..., axes]: [batch, channels, ...].
+    """Sample ``x`` [batch, channels, *sizes] at positions ``grid`` [batch, *outs, axes]; the result is [batch, channels, *outs].
 
-    A position has one number per spatial axis, the last axis first. -1 and 1 are the outer edges of the first and the last
-    element, or with ``align_corners`` their centers. ``nearest`` takes the nearest element, ties to even; ``linear``
-    interpolates between two elements per axis, ``cubic`` between four (Keys, a = -0.75).
+    A position has one number per spatial axis, the last axis first. The numbers -1 and 1 are the outer edges of the first and
+    the last element, or with ``align_corners`` the centers of these elements. ``nearest`` takes the nearest element, ties to
+    even; ``linear`` interpolates between two elements per axis, ``cubic`` between four (Keys, a = -0.75).
 
-    Elements outside ``x`` are 0 with ``zeros`` and the edge element with ``border``; ``reflection`` mirrors positions at the
-    edges, or with ``align_corners`` at the centers of the outermost elements. Sources: ONNX GridSample 16, 20, 22; OpenVINO
-    GridSample-9.
+    With ``padding_mode`` ``zeros`` elements outside ``x`` are 0, and with ``border`` they equal the edge element.
+    ``reflection`` mirrors positions at the edges, or with ``align_corners`` at the centers of the outermost elements.
+    Sources: ONNX GridSample 16, 20, 22; OpenVINO GridSample-9.
     """
 
     align_corners: bool = False
@@ -80,7 +80,7 @@ class GridSample(
         return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
 
     def decompose(self, b: Builder, x: Value, grid: Value) -> Any:
-        """Gather each combination of neighbours with GatherND and sum them with their weights."""
+        """Gather the elements for each combination of neighbours with GatherND, and add the weighted elements."""
         count = len(x.dims) - 2
         wide = dtypes.f64 if "f64" in (x.dtype, grid.dtype) else dtypes.f32
         grid = as_type(b, grid, wide)
@@ -113,13 +113,13 @@ class GridSample(
         return b.Multiply(as_type(b, elements, wide), b.Unsqueeze(weight, [-1]))
 
     def position_of(self, b: Builder, coordinate: Value, size: Value) -> Any:
-        """Convert grid numbers to positions along an axis."""
+        """Convert grid numbers to positions, in elements, along an axis of ``size`` elements."""
         if self.align_corners:
             return b.Multiply(b.Divide(b.Add(coordinate, 1.0), 2.0), b.Subtract(size, 1.0))
         return b.Divide(b.Subtract(b.Multiply(b.Add(coordinate, 1.0), size), 1.0), 2.0)
 
     def taps(self, b: Builder, position: Value) -> list[tuple[Any, Any]]:
-        """Return the neighbours of positions, and the weight of each."""
+        """Return pairs of the neighbours of positions and their weights, None for ``nearest``."""
         if self.mode == "nearest":
             return [(b.Round(position), None)]
         first = b.Floor(position)
@@ -130,7 +130,7 @@ class GridSample(
 
 
 class _Tap:
-    """A tap is a neighbour along one axis: its index, its weight, and whether it is inside (None: always)."""
+    """_Tap holds neighbours along one axis: clamped indices, weights, and whether positions are inside ``x`` (None: not used)."""
 
     def __init__(self, op: GridSample, b: Builder, position: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None
@@ -143,9 +143,9 @@ class _Tap:
 
 
 def _reflect(b: Builder, position: Value, low: float, high: Value) -> Any:
-    """Reflect positions at both ends until they are between them."""
+    """Reflect positions at ``low`` and ``high`` until the positions are between both."""
     span = b.Subtract(high, low)
-    # With align_corners an axis of one element spans 0.
+    # With align_corners the span of an axis of one element is 0, and the period must be positive.
     period = b.Maximum(b.Multiply(span, 2.0), 1.0)
     rest = b.Abs(b.Subtract(position, low))
     rest = b.Subtract(rest, b.Multiply(b.Floor(b.Divide(rest, period)), period))
@@ -153,7 +153,7 @@ def _reflect(b: Builder, position: Value, low: float, high: Value) -> Any:
 
 
 def _keys_weight(b: Builder, share: Value, step: int) -> Any:
-    """Return Keys' cubic weight of the neighbour ``step``, counted from the one before the position."""
+    """Return Keys' cubic weight of the neighbour at floor(position) + ``step``; ``share`` is position - floor(position)."""
     a = _CUBIC
     distance = b.Add(share, 1.0) if step == -1 else share if step == 0 else b.Subtract(float(step), share)
     terms = (a, -5 * a, 8 * a, -4 * a) if step in (-1, 2) else (a + 2, -(a + 3), 0.0, 1.0)
@@ -172,11 +172,12 @@ def size_of(b: Builder, x: Value, axis: int, kind: DType) -> Any:
 
 
 class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta, size; align_corners=0)"):
-    """Compute a GridSample grid of the image ``size`` [batch, channels, ...] from affine matrices ``theta``: [batch, ..., axes].
+    """Compute a grid for GridSample, [batch, *outs, axes], from affine matrices ``theta`` and an image's size.
 
-    ``theta`` is [batch, axes, axes + 1]. Positions along each axis are evenly spaced from -1 to 1, which are the outer edges of
-    the first and the last element, or with ``align_corners`` their centers. Each is multiplied as [position along the last
-    axis, ..., position along the first, 1]. Source: ONNX AffineGrid 20.
+    ``theta`` is [batch, axes, axes + 1], and ``size`` is [batch, channels, *outs]. Positions of elements along each axis are
+    evenly spaced, where -1 and 1 are the outer edges of the first and the last element, or with ``align_corners`` the centers of
+    these elements. A matrix multiplies the vector [position along the last axis, ..., position along the first axis, 1].
+    Source: ONNX AffineGrid 20.
     """
 
     align_corners: bool = False

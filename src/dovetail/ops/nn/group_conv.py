@@ -1,4 +1,4 @@
-"""GroupConv and GroupConvTranspose, whose weights have an axis for the groups."""
+"""GroupConv and GroupConvTranspose: convolutions whose weights have an axis for the groups."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def _groups(w: View) -> int:
 
 
 def _partial_shape(x: View, w: View) -> Any:
-    """Return the output shape without a known number of groups."""
+    """Return the output shape for an unknown number of groups: the batch size, and otherwise unknown sizes."""
     return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
 
 
 def _merge_groups(w: View) -> View:
-    """Return the view of grouped weights with the group and output channel axes as one."""
+    """Return the view of grouped weights with the group axis and the axis after it merged into one."""
     groups, outputs, *rest = w.dims
     return View(Tensor(w.dtype, (groups * outputs, *rest)))
 

@@ -18,7 +18,8 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 _HALF = np.float32(0.5)
 
 
-# Positions in x, computed in f32 as in onnxruntime and OpenVINO, from output indices, the scale, both sizes and the region.
+# Each function maps output indices `y` to positions in the input, in f32 as in onnxruntime and OpenVINO. Its other arguments are
+# the scale, the output size, the input size and the region.
 COORDINATES: dict[str, Callable[..., Any]] = {
     "half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF,
     "half_pixel_symmetric": lambda y, scale, out, size, roi: (
@@ -34,7 +35,7 @@ COORDINATES: dict[str, Callable[..., Any]] = {
 
 
 def _align_scaled_corners(y: Array, length: float, size: int) -> Any:
-    """Align corners with a scaled length that may be fractional."""
+    """Compute align_corners positions for the scaled length ``length``, which may be fractional."""
     return 0 * y if length == 1 else (y * (size - 1) / (length - 1)).astype(np.float32)
 
 
@@ -47,9 +48,10 @@ def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
 
 
 class ResizeAxis(NamedTuple):
-    """Resize changes one axis from ``size`` elements to ``out``, with ``scale``.
+    """ResizeAxis describes how Resize changes one axis: from ``size`` elements to ``out``, with ``scale``.
 
-    ``roi``: the part of the axis that is sampled; ``narrows``: whether the weights are narrowed where the axis is enlarged.
+    ``roi``: the begin and end of the sampled part, as fractions of the axis. ``narrows``: whether an enlarged axis has narrowed
+    weights.
     """
 
     axis: int
@@ -61,9 +63,9 @@ class ResizeAxis(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Interpolation along one axis: output element i is the sum of ``weights[i]`` times the elements ``indices[i]``.
+    """Taps define interpolation along one axis: output element i is the sum of ``weights[i]`` times ``x[indices[i]]``.
 
-    ``outside`` marks output elements without a position in the input.
+    ``outside`` marks the output elements whose position is outside the input.
     """
 
     indices: Any
@@ -84,7 +86,7 @@ def round_positions(x: Array, mode: str, is_smaller: bool) -> Any:
 
 
 def keys_kernel(distance: Array, a: float) -> Any:
-    """Evaluate Keys' cubic kernel: 1 at 0, 0 at all other integers and from 2 on."""
+    """Evaluate Keys' cubic kernel: 1 at distance 0; 0 at distance 1 and at distances of 2 or more."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
@@ -96,7 +98,7 @@ def to_library_indices(xp: Namespace, indices: Array, like: Array) -> Any:
 
 
 def interpolate(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
-    """Sum the taps along ``axis``, each times its weight."""
+    """Interpolate along ``axis``: multiply the elements of ``x`` at the taps by their weights, and add the products."""
     total: Any = None
     after = (1,) * (x.ndim - axis - 1)
     for tap in range(taps.indices.shape[1]):

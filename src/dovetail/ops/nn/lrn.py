@@ -29,8 +29,8 @@ class LRN(
     """Compute local response normalization, ``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``.
 
     The sum is over a region of ``size`` elements along each of the n ``axes``, from floor((size - 1) / 2) before to ceil((size
-    - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the channels); OpenVINO LRN-1 (an odd size; for an even one its text
-    and implementation differ).
+    - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (over the channels); OpenVINO LRN-1 (odd sizes only: for an even size
+    OpenVINO's text and implementation differ).
     """
 
     size: int
@@ -65,7 +65,7 @@ class LRN(
         return round_to(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Average the squares with AveragePool, after moving the axes to the end."""
+        """Decompose to AveragePool of the squares, with ``axes`` transposed to the end."""
         rank, kind = len(x.dims), wide_type(x.dtype)
         wide = as_type(b, x, kind)
         axes = list(axes_in(self.axes, rank))
@@ -84,9 +84,9 @@ class LRN(
 
 
 class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps, eps_mode)"):
-    """Compute ``x / sqrt(s + eps)``, where s is the sum of squares over ``axes`` (none: of the element alone).
+    """Compute ``x / sqrt(s + eps)``, where s is the sum of squares over ``axes`` (empty: the square of the element).
 
-    ``eps_mode``: ``add`` as written, ``max`` takes the maximum of s and eps. Source: OpenVINO NormalizeL2-1.
+    With the ``eps_mode`` ``max`` the root is of the maximum of s and eps instead. Source: OpenVINO NormalizeL2-1.
     """
 
     decomposes_in_f32 = True

@@ -25,14 +25,14 @@ _BATCH = f"x, scale, bias, input_mean, input_var; {_EPSILON}, momentum=0.8999999
 
 
 class NormalizationOp(Op):
-    """Normalizations return the shape of their first input."""
+    """NormalizationOp is the base of normalizations whose output has the shape of the first input."""
 
     def shape(self, x: View, *rest: Any) -> Any:
         return x.shape
 
 
 def check_parameter(shape: Shape, parameter: View | Array | None) -> None:
-    """Check that a scale or bias broadcasts to ``shape`` without extending it.
+    """Check that a scale or bias broadcasts to ``shape`` without extending ``shape``.
 
     Raises RuleError [shape.broadcast].
     """
@@ -47,7 +47,7 @@ def check_parameter(shape: Shape, parameter: View | Array | None) -> None:
 
 
 def is_parameter(shape: Shape | None, parameter: View | Array | None) -> bool:
-    """Test whether a scale or bias is known to broadcast to ``shape`` without extending it."""
+    """Test whether a scale or bias is known to broadcast to ``shape`` without extending ``shape``."""
     if shape is None or parameter is None or parameter.shape is None or len(parameter.shape) > len(shape):
         return False
     common = broadcast(tuple(shape), tuple(parameter.shape))
@@ -65,7 +65,7 @@ def _standardize(xp: Namespace, x: Array, axes: Sequence[int], epsilon: float) -
 
 
 def _channels(xp: Namespace, values: Array, rank: int) -> Any:
-    """Reshape one number per channel to broadcast along axis 1 of a tensor of ``rank`` (a vector has one channel)."""
+    """Reshape a vector of one number per channel to broadcast along axis 1 of a tensor of ``rank`` (rank 1: one channel)."""
     return xp.reshape(values, (1, -1, *(1,) * (rank - 2)) if rank > 1 else (-1,))
 
 
@@ -98,9 +98,9 @@ class BatchNormalization(
 ):
     """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-    With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
-    are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
-    the shape of ``x`` without its first axis.
+    With ``training_mode`` the mean and population variance of ``x`` over all axes but the channels are used. ``running_mean`` is
+    then ``momentum * input_mean + (1 - momentum) * mean``, and ``running_var`` the same average of ``input_var`` and the
+    variance. Without ``spatial`` the parameters have the shape of ``x`` without the first axis.
     Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
     """
 
@@ -241,8 +241,8 @@ class LayerNormalization(
 ):
     """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-    The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
-    with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+    The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type``; the axes from ``axis``
+    on have size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
     broadcast to ``x``. Source: ONNX LayerNormalization 17.
     """
 
@@ -307,7 +307,7 @@ class RMSNormalization(
 ):
     """Compute ``x / sqrt(mean(x ** 2) + epsilon) * scale``, with the mean over the axes from ``axis`` on, in ``stash_type``.
 
-    ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
+    ``scale`` broadcasts to ``x``, and the result has the element type of ``scale``. Source: ONNX RMSNormalization 23.
     """
 
     decomposes_in_f32 = True
@@ -383,7 +383,7 @@ class GroupNormalization(
     ),
     openvino="GroupNormalization-12(x, scale, bias; num_groups, epsilon | stash_type=none/f32/f64)",
 ):
-    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics per group of ``num_groups`` groups.
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics of each of ``num_groups`` channel groups.
 
     ``x`` is [N, C, *sizes]; ``scale`` and ``bias`` are [C], or with ``per_group`` [num_groups]. The statistics are computed in
     ``stash_type``, by default in the type of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
@@ -432,7 +432,7 @@ class GroupNormalization(
             repeated = [_repeat_per_channel(b, values, x, self.num_groups) for values in (scale, bias)]
             return b.add(self.with_(per_group=False), x, *repeated)[0]
         shape = shape_value(b, x)
-        # -1 would be ambiguous for an empty tensor.
+        # The group size is computed because -1 in the Reshape would be ambiguous for an empty tensor.
         channels: Any = x.dims[1]
         group_size = (
             [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
@@ -445,7 +445,7 @@ class GroupNormalization(
 
 
 def _repeat_per_channel(b: Builder, values: Value, x: Value, groups: int) -> Any:
-    """Repeat one number per group to one number per channel."""
+    """Repeat a vector of one number per group to one number per channel."""
     channels = shape_value(b, x, [1])
     group_size = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])
     return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), concat_vectors(b, [groups], group_size)), [-1])

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-# In the specification VALID counts complete windows; onnxruntime rounds up as well. With ceil_mode it is therefore not read.
+# For auto_pad VALID the specification counts complete windows only, while onnxruntime applies ceil_mode. VALID with ceil_mode
+# is therefore not imported.
 _AUTO_CEIL = (
     "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, ceil_mode~{1:ceil_torch}:rounding_type"
 )
@@ -48,10 +49,10 @@ _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}=floo
 
 
 class _Pool(SlidingWindowOp):
-    """Pooling operators reduce windows of ``kernel_shape``.
+    """_Pool is the base of pooling operators, which reduce windows of ``kernel_shape``.
 
-    ``rounding_type``: ``floor`` drops an incomplete window at the end; ``ceil`` keeps it, even where it reaches beyond the
-    padded input; ``ceil_torch`` keeps it unless it would start in the padding at the end.
+    ``rounding_type`` decides about an incomplete window at the end of the padded input: ``floor`` drops the window, ``ceil``
+    keeps it, and ``ceil_torch`` keeps it unless it starts in the padding at the end.
     """
 
     kernel_shape: tuple[int, ...] = ()
@@ -75,7 +76,7 @@ class _Pool(SlidingWindowOp):
         count = symbolic.ceil_divide(rest, stride) + 1
         if self.rounding_type == "ceil":
             return count
-        # Windows start at -begin, -begin + stride, ... before the input's end.
+        # ceil_torch keeps the windows that start, at -begin, -begin + stride, ..., before the end of the input.
         return symbolic.minimum(count, symbolic.ceil_divide(size + begin, stride))
 
     def _sizes(self, x: View) -> tuple[Any, ...]:
@@ -93,7 +94,7 @@ class _Pool(SlidingWindowOp):
         return (*x.shape[:2], *self.geometry(self._sizes(x), self.kernel_shape).outs)
 
     def covering_pads(self, geometry: Geometry, sizes: Sequence[Any]) -> tuple[int, ...]:
-        """Return the end padding that covers the last window completely."""
+        """Return the end padding of each axis with which the last window ends exactly at the padded end."""
         return tuple(
             (out - 1) * stride + extent - size - begin
             for out, stride, extent, size, begin in zip(
@@ -113,7 +114,10 @@ class _Pool(SlidingWindowOp):
         return result
 
     def with_floor_rounding(self, x: View) -> Op | None:
-        """Return the operator with explicit padding and ``floor``, where sizes are static and padding is not counted."""
+        """Return the operator with explicit padding and ``floor``; None if the spatial sizes are not static.
+
+        Both operators are equivalent if padding does not contribute to the result.
+        """
         try:
             sizes = static(x.dims[2:])
         except Unknown:
@@ -149,10 +153,10 @@ class MaxPool(
         ),
     ),
 ):
-    """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
+    """Compute the maximum of each window of ``x`` [N, C, *sizes], and the index of the maximum's first occurrence.
 
-    Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
-    are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+    Padding is never the maximum. Indices are row-major over the axes of ``x`` from ``axis`` on; with ``storage_order`` 1 the
+    spatial axes are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
     """
 
     storage_order: int = 0
@@ -189,7 +193,7 @@ class MaxPool(
         return y, arrays.cast(xp, indices, self.index_element_type)
 
     def _convert_indices(self, xp: Namespace, indices: Array, shape: tuple[int, ...]) -> Any:
-        """Convert row-major spatial indices to those that ``axis`` and ``storage_order`` define."""
+        """Convert row-major spatial indices to the indices that ``axis`` and ``storage_order`` define."""
         axis = self.axis % len(shape)
         if self.storage_order:
             indices = _to_column_major(indices, shape[2:])
@@ -210,7 +214,7 @@ class MaxPool(
         return [b.Reshape(flat, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Use ``floor`` and plain row-major i64 indices, then convert the indices; None where the operator has that form."""
+        """Decompose to MaxPool with ``floor`` and row-major i64 indices, and convert the indices; None for such a MaxPool."""
         simple = self.with_floor_rounding(x) or self
         if self.storage_order == 0 and self.axis == 0 and self.index_element_type == "i64":
             if simple == self:
@@ -239,7 +243,7 @@ def _extent(b: Builder, x: Value, axes: Sequence[int]) -> Any:
 
 
 def _to_column_major(indices: Array, sizes: tuple[int, ...]) -> Any:
-    """Convert row-major indices among axes of ``sizes`` to column-major ones."""
+    """Convert row-major indices over axes of ``sizes`` elements to column-major indices."""
     converted, step, inner = 0 * indices, 1, prod(sizes)
     for size in sizes:
         inner //= max(size, 1)
@@ -266,11 +270,11 @@ class AveragePool(
         for pads in (PADS, STALE)
     ),
 ):
-    """Compute the sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by a number of elements.
+    """Compute the average of each window of ``x`` [N, C, *sizes]: the sum, with padding as 0, over a number of elements.
 
-    ``divisor``: the window's elements in the input (``inside``), in the padded input (``padded``, ONNX and torch), or all of
-    them (``window``, OpenVINO; without padding the same as ``inside``). A window without elements gives 0. Floats of fewer than
-    32 bits are summed in f32; integers are rounded to nearest, ties to even.
+    ``divisor`` selects that number: the window's elements in the input (``inside``), in the padded input (``padded``, ONNX and
+    torch), or all elements of the window (``window``, OpenVINO; without padding it equals ``inside``). A window without elements
+    gives 0. Floats of fewer than 32 bits are summed in f32; integers are rounded to nearest, ties to even.
     Sources: ONNX AveragePool 1 to 22; OpenVINO AvgPool-1, -14, -16.
     """
 
@@ -349,11 +353,11 @@ class MaxUnpool(
     sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
     onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
 ):
-    """Scatter ``x`` to the positions that MaxPool found, with 0 elsewhere.
+    """Scatter ``x`` to the positions ``indices`` that MaxPool returns; all other elements are 0.
 
-    ``indices`` count the elements of the whole result in row-major order. The result has ``(size - 1) * stride + kernel -
-    pads`` elements along an axis; with ``output_shape`` it has that shape, which begins with these elements. Source: ONNX
-    MaxUnpool 9 to 22 and its reference evaluator (for ``output_shape``).
+    The result has ``(size - 1) * stride + kernel - pads`` elements along a spatial axis, and ``indices`` are row-major over all
+    of its axes. With ``output_shape`` zeros are appended to each axis up to that shape. Source: ONNX MaxUnpool 9 to 22 and its
+    reference evaluator (for ``output_shape``).
     """
 
     kernel_shape: tuple[int, ...] = ()
@@ -377,7 +381,7 @@ class MaxUnpool(
         return tuple(sizes)
 
     def default_output_shape(self, shape: Shape) -> tuple[Any, ...]:
-        """Return the output shape without ``output_shape``."""
+        """Return the output shape for an absent input ``output_shape``."""
         count = len(shape) - 2
         if count < 1 or len(self.kernel_shape) != count:
             raise RuleError("attribute.length", f"kernel_shape {list(self.kernel_shape)} must have {count} elements")
@@ -454,7 +458,7 @@ class LpPool(
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Average the powers over complete windows and scale to the sum."""
+        """Decompose to AveragePool of the powers, scale the averages to sums, and take the root."""
         simple = self.with_floor_rounding(x)
         if simple is None and self.rounding_type != "floor":
             raise UnsupportedError("type.unknown", f"{self} needs static sizes")
@@ -466,7 +470,7 @@ class LpPool(
 
 
 class _GlobalPool(Op):
-    """Global pools reduce all spatial axes of ``x``: [N, C, *sizes] to [N, C, 1, ...]."""
+    """_GlobalPool is the base of global pools, which reduce all spatial axes of ``x``: [N, C, *sizes] to [N, C, 1, ...]."""
 
     def shape(self, x: View) -> Any:
         if x.shape is None:
@@ -489,7 +493,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
 
 
 class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
-    """Compute the maximum over all spatial axes, -inf of no elements, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
+    """Compute the maximum over all spatial axes; no elements give -inf, as in ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         return ReduceMax().evaluate(xp, x, np.arange(2, x.ndim))

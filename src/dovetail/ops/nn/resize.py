@@ -78,24 +78,32 @@ class Resize(
 ):
     """Resize ``x`` to ``sizes`` elements along ``axes`` (default: all), or with ``scales`` to floor(size * scale).
 
-    Either ``sizes`` or ``scales`` is given; empty ``sizes``, ``scales`` and ``roi`` count as absent. Output element i has a
-    position in ``x`` by ``coordinate_transformation_mode``, with s the scale, or the ratio of the sizes: ``half_pixel`` (i +
-    0.5) / s - 0.5; ``pytorch_half_pixel`` the same, 0 for a single element; ``half_pixel_symmetric`` the same around the middle
-    of the exact scaled length; ``asymmetric`` i / s; ``tf_half_pixel_for_nn`` (i + 0.5) / s; ``align_corners`` i * (n - 1) / (m
-    - 1) from n to m elements, and ``align_corners_scaled`` with n * s for m; ``tf_crop_and_resize`` the same between the
-    fractions ``roi`` (all begins, all ends) of the axis, with ``extrapolation_value`` outside ``x``.
+    Either ``sizes`` or ``scales`` is given; empty ``sizes``, ``scales`` and ``roi`` count as absent. An axis is resized from n to
+    m elements with the scale s, which is m / n if ``sizes`` is given. ``coordinate_transformation_mode`` defines the position in
+    ``x`` of output element i:
 
-    ``mode`` ``nearest`` rounds positions by ``nearest_mode`` (``simple``: ceil where s < 1, else floor), at most to the last
-    element. ``linear`` and ``cubic`` (Keys, a = ``cubic_coeff_a``) interpolate; border elements are repeated, or with
-    ``exclude_outside`` omitted and the other weights rescaled. ``antialias`` widens the weights by 1 / s where s < 1; with
-    ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
+    - ``half_pixel``: (i + 0.5) / s - 0.5
+    - ``pytorch_half_pixel``: as ``half_pixel``, but 0 if m is 1
+    - ``half_pixel_symmetric``: as ``half_pixel``, plus n / 2 * (1 - m / (n * s))
+    - ``asymmetric``: i / s
+    - ``tf_half_pixel_for_nn``: (i + 0.5) / s
+    - ``align_corners``: i * (n - 1) / (m - 1)
+    - ``align_corners_scaled``: i * (n - 1) / (n * s - 1)
+    - ``tf_crop_and_resize``: as ``align_corners``, between the fractions ``roi`` of the axis (the begins of all axes, then the
+      ends); elements at positions outside ``x`` are ``extrapolation_value``
+
+    ``mode`` ``nearest`` rounds positions by ``nearest_mode`` (``simple``: ceil if s < 1, else floor) and clamps them to the axis.
+    ``linear`` and ``cubic`` (Keys, a = ``cubic_coeff_a``) interpolate, and repeat the border elements outside ``x``. With
+    ``exclude_outside``, elements outside ``x`` have no weight, and the other weights are rescaled. ``antialias`` widens the
+    weights by 1 / s if s < 1. ``narrow`` narrows the weights by s on an axis of s > 1 if another axis has s < 1; output elements
+    that no weight reaches are 0.
 
     With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
-    rounded, ties up. Positions are computed in f32. ``linear`` and ``cubic`` compute integers in f32, and round once: to nearest,
-    ties to even, saturated.
+    rounded, ties up. Positions are computed in f32. ``linear`` and ``cubic`` compute integers in f32, and round the result once:
+    to nearest, ties to even, saturated.
 
-    The ``convention`` ``openvino`` has lengths of floor(size * (scale + 1e-6)), copies an axis that keeps its length, and fixes
-    the rounding of integers, which ONNX leaves open.
+    The ``convention`` ``openvino`` computes m as floor(n * (s + 1e-6)) from ``scales``, copies an axis that keeps its length, and
+    fixes the rounding of integers, which ONNX leaves open.
     Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
     """
 
@@ -129,7 +137,8 @@ class Resize(
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
-            raise RuleError("attribute.conflict", "needs exactly one of sizes and scales")
+            got = "neither" if sizes is None else "both"
+            raise RuleError("attribute.conflict", f"Resize needs exactly one of sizes and scales, got {got}")
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not (dtype.is_float or dtype.is_integer):
             raise RuleError("attribute.conflict", f"mode {self.mode} needs numbers, got {dtype}")
@@ -153,15 +162,16 @@ class Resize(
         axes = len(self.axes) if self.axes is not None else None if x.shape is None else len(x.shape)
         if axes is not None and symbolic.equal(item.shape[0], axes * count) is False:
             raise RuleError(
-                "attribute.length", f"sizes and scales ({item.shape[0]} elements) must have one element per axis ({axes})"
+                "attribute.length",
+                f"sizes and scales must have one element per axis and roi two: {axes * count} elements, got {item.shape[0]}",
             )
 
     def axis_indices(self, rank: int) -> tuple[int, ...]:
-        """Return ``axes`` counted from the front, by default all."""
+        """Return ``axes`` as indices of at least 0; all axes of ``rank`` if ``axes`` is None."""
         return tuple(range(rank)) if self.axes is None else axes_in(self.axes, rank)
 
     def plan(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[ResizeAxis] | None:
-        """Return the axes with their sizes and scales; None where sizes or scales are not known."""
+        """Return a ResizeAxis for each of ``axes``; None if the output sizes or the scales are not known."""
         shape = x.dims
         axes = self.axis_indices(len(shape))
         regions = self._regions(roi, len(axes))
@@ -184,7 +194,7 @@ class Resize(
         return [ResizeAxis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
     def _regions(self, roi: View | None, count: int) -> list[tuple[float, float]] | None:
-        """Return the sampled part of each axis; None where it is not known."""
+        """Return the sampled part of each axis as fractions (begin, end); None if ``roi`` is not known."""
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             return [(0.0, 1.0)] * count
         if roi is None:
@@ -208,7 +218,7 @@ class Resize(
         return [floor_product(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(target_sizes)
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not tracked through interpolation."""
+        """Raise Unknown: shape values are not tracked through interpolation."""
         raise Unknown
 
     def evaluate(
@@ -233,7 +243,7 @@ class Resize(
             wide = xp.where(arrays.from_numpy(xp, outside, x), value, wide)
         if kind.is_integer:
             wide = xp.round(wide)
-            # A cast to fewer than 8 bits takes the low bits.
+            # A cast to an integer type of fewer than 8 bits does not saturate: it takes the low bits.
             return arrays.cast(xp, xp.clip(wide, *_range_of(kind)) if kind.bits < 8 else wide, kind)
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 
@@ -250,7 +260,7 @@ class Resize(
         return [row for row in rows if not self.is_identity(row)]
 
     def is_identity(self, row: ResizeAxis) -> bool:
-        """Test whether an axis is unchanged."""
+        """Test whether Resize is known to leave an axis unchanged."""
         if row.roi != (0.0, 1.0) or row.out is None or symbolic.equal(row.size, row.out) is not True:
             return False
         if self.convention == "openvino":
@@ -286,13 +296,13 @@ class Resize(
         return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
     def _reach(self, row: ResizeAxis) -> tuple[float, float]:
-        """Return the factor of distances, and the largest distance at which an element has a weight."""
+        """Return the factor that scales distances to elements, and the largest distance at which an element has a weight."""
         scale = float(np.float32(row.scale))
         stretch = 1.0 if not self.antialias else scale if row.narrows else min(scale, 1.0)
         return stretch, 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
 
     def refuse_taps(self, row: ResizeAxis) -> None:
-        """Raise EngineError [run.memory] where the taps of an axis need more memory than allowed."""
+        """Raise EngineError [run.memory] if the taps of an axis need more memory than allowed."""
         refuse_array((row.out,), 32, "the sampling table of a resize")
         # Positions, distances and weights, 8 bytes each.
         nbytes = 24.0 * row.out * (2 * self._reach(row)[1] + 1)
@@ -307,7 +317,7 @@ class Resize(
         return np.where(taps.outside[:, None], 0, weights)
 
     def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[ResizeAxis]:
-        """Return the axes that change. Raises UnsupportedError [type.unknown] where their sizes are not all known."""
+        """Return a ResizeAxis for each axis that changes. Raises UnsupportedError [type.unknown] if a size is not known."""
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if rows is None or (self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None):
@@ -319,14 +329,14 @@ class Resize(
         return rows
 
     def scales_of(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[float]:
-        """Return the scale of each axis behind the second one: 0 for that of the sizes, -1 for an axis that is not resized."""
+        """Return the scale of each axis from 2 on: 0 if it is the ratio of the sizes, -1 for an axis that is not resized."""
         rows = self.plan(x, *(drop_empty(item) for item in (sizes, scales, roi))) or ()
         follows = drop_empty(sizes) is not None and self.keep_aspect_ratio_policy == "stretch"
         found = {row.axis: 0.0 if follows else float(np.float32(row.scale)) for row in rows}
         return [found.get(axis, -1.0) for axis in range(2, len(x.dims))]
 
     def is_planned(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> bool:
-        """Test whether all that determines the taps is known before the run."""
+        """Test whether the sizes, scales and regions that determine the taps are known before the run."""
         rows = self.plan(x, sizes, scales, roi)
         is_cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
         return rows is not None and all(map(self._is_known, rows)) and not (is_cropped and known_floats(roi) is None)
@@ -418,7 +428,7 @@ class Resize(
         return self.with_(**changes)
 
     def is_same_in_onnx(self, x: View, sizes: View | None, scales: View | None) -> bool:
-        """Test whether the convention makes no difference."""
+        """Test whether the conventions ``openvino`` and ``onnx`` are known to give the same result."""
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and (dtype is None or not dtype.is_float):
             return False
@@ -427,12 +437,12 @@ class Resize(
         by_scales = drop_empty(sizes) is None
         rows = self.plan(x, drop_empty(sizes), drop_empty(scales), None)
         if rows is None:
-            # Sizes alone differ where an axis keeps its length.
+            # With `sizes` the conventions differ only in an axis that keeps its length, which tf_half_pixel_for_nn shifts.
             return not by_scales and self.coordinate_transformation_mode != "tf_half_pixel_for_nn"
         return all(self.is_row_same_in_onnx(row, by_scales) for row in rows)
 
     def is_row_same_in_onnx(self, row: ResizeAxis, by_scales: bool) -> bool:
-        """Test whether the convention makes no difference for an axis."""
+        """Test whether the conventions ``openvino`` and ``onnx`` are known to give the same result along an axis."""
         is_shifted = self.coordinate_transformation_mode == "tf_half_pixel_for_nn"
         if row.scale is not None and row.scale == 1 and not is_shifted:
             return True
@@ -468,7 +478,7 @@ class Resize(
         return all(scale.is_integer() or (isinstance(size, int) and (size * scale).is_integer()) for size, scale in pairs)
 
     def _with_all_inputs(self, b: Builder, x: Value, sizes: Value | None, scales: Value | None, roi: Value | None) -> Any:
-        """Return the operator over all axes, with empty vectors for absent inputs, as early versions need it."""
+        """Emit the operator over all axes, with empty vectors for absent inputs, as early ONNX versions need them."""
         rank = len(x.dims)
         axes = self.axis_indices(rank)
         none = b.constant(np.zeros(0, np.float32))
@@ -488,7 +498,7 @@ class Resize(
         return b.add(self.with_(axes=None), x, sizes, none if scales is None else scales, none if roi is None else roi)[0]
 
     def _in_f32(self, b: Builder, x: Value, *targets: Value | None) -> Any:
-        """Resize integers as f32, and round the results."""
+        """Cast integers to f32, resize them, and round the results to the integer type."""
         rows = self.plan(x, *(drop_empty(item) for item in (*targets, None, None, None)[:3]))
         if rows is not None and all(map(self.is_identity, rows)):
             return b.Identity(x)
@@ -499,9 +509,10 @@ class Resize(
     def decompose(
         self, b: Builder, x: Value, sizes: Value | None = None, scales: Value | None = None, roi: Value | None = None
     ) -> Any:
-        """Compute integers as f32, and make every axis and input explicit.
+        """Lower integers to a Resize of f32, attributes of ONNX to a Resize of all axes, and others to Gather or MatMul.
 
-        Otherwise gather elements, or multiply by a weight matrix, axis by axis; with weights of the run where sizes are open.
+        Gather (mode nearest) or MatMul with a weight matrix (other modes) handles one axis after the other. If sizes are not
+        known before the run, indices and weights are computed at run time.
         """
         if self.mode != "nearest" and x.dtype.is_integer:
             return self._in_f32(b, x, sizes, scales, roi)
@@ -511,7 +522,7 @@ class Resize(
             and self.keep_aspect_ratio_policy == "stretch"
             and not self.antialias
             and self.coordinate_transformation_mode != "half_pixel_symmetric"
-            # This mode also moves elements along an axis of unchanged size.
+            # tf_half_pixel_for_nn also moves elements along an axis of unchanged size, so that no axis may be added.
             and (
                 self.coordinate_transformation_mode != "tf_half_pixel_for_nn"
                 or self.axis_indices(len(x.dims)) == tuple(range(len(x.dims)))

@@ -1,6 +1,6 @@
-"""A Resize with dynamic sizes as a graph: its taps axis by axis, and its weight matrices.
+"""Lowering of a Resize with dynamic sizes: a graph that computes taps or weight matrices at run time.
 
-Every step is the f32 arithmetic of ``Resize.taps``, so that a gradient uses the elements that the interpreter used.
+The graph repeats the f32 arithmetic of ``Resize.taps``, so that a gradient uses the same elements as the interpreter.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ ONE, HALF = 1.0, 0.5
 
 
 class RunTimeAxis(NamedTuple):
-    """Resize changes one axis at run time from ``size`` elements to ``out``, i64 scalars.
+    """RunTimeAxis describes how Resize changes one axis at run time: from ``size`` elements to ``out``, both i64 scalars.
 
-    ``scale``: f32; ``roi``: begin and end, f32; ``shrinks``: whether some axis of the same Resize has a scale below 1, boolean.
+    ``scale`` is an f32 scalar, and ``roi`` holds begin and end as f32 scalars. ``shrinks`` is a boolean scalar: whether any axis
+    of the Resize has a scale below 1; None if the operator does not need it.
     """
 
     size: Any
@@ -37,9 +38,10 @@ class RunTimeAxis(NamedTuple):
 def run_time_matrices(
     b: Builder, op: Resize, x: Value, y: Value, inputs: tuple[Value | None, Value | None, Value | None], unchanged: set[int]
 ) -> Iterator[Any]:
-    """Yield each axis of ``op`` except the ``unchanged`` ones, with its weights [out, size].
+    """Yield pairs of an axis of ``op`` that is not in ``unchanged``, and the weight matrix [out, size] of the axis.
 
-    The weights have the element type of ``x``, f32 at least. ``inputs``: sizes, scales and roi, None where absent.
+    The weights have the element type of ``x``, or f32 if that has fewer than 32 bits. ``inputs`` holds sizes, scales and roi,
+    with None for an absent input.
     """
     sizes, scales, roi = inputs
     axes = op.axis_indices(len(x.dims))
@@ -67,7 +69,7 @@ def run_time_matrices(
 def resize_at_run_time(
     b: Builder, op: Resize, x: Value, inputs: tuple[Value | None, Value | None, Value | None], unchanged: set[int]
 ) -> Any:
-    """Gather the taps of each axis of ``op`` except the ``unchanged`` ones; with antialiasing multiply by its weights."""
+    """Emit the interpolation along each axis not in ``unchanged``: Gather of taps, or for antialiasing MatMul by weights."""
     sizes, scales, roi = inputs
     rank, kind = len(x.dims), x.dtype
     axes = op.axis_indices(rank)
@@ -99,7 +101,7 @@ def resize_at_run_time(
 
 
 def run_time_sizes(b: Builder, op: Resize, x: Value, scales: Value) -> Any:
-    """Return the sizes to which ``scales`` resize ``x``."""
+    """Emit the vector of output sizes for resizing ``x`` by ``scales``."""
     axes = op.axis_indices(len(x.dims))
     sizes = b.Gather(b.Shape(x, output_type=dtypes.i64), b.constant(list(axes)), axis=0)
     factors = b.Cast(scales, to=dtypes.f32)
@@ -110,7 +112,7 @@ def run_time_sizes(b: Builder, op: Resize, x: Value, scales: Value) -> Any:
 def _lengths(
     b: Builder, op: Resize, starts: list[Any], sizes: Value | None, scales: Value | None, regions: list[Any]
 ) -> list[tuple[Any, Any]]:
-    """Return the lengths of the axes before and after, i64 scalars."""
+    """Return the lengths of each axis before and after the resize, as i64 scalars."""
     if sizes is not None:
         vector = b.Cast(sizes, to=dtypes.i64)
         wanted = [_element(b, vector, index) for index in range(len(starts))]
@@ -158,7 +160,7 @@ def _resample(b: Builder, op: Resize, x: Value, axis: int, entry: RunTimeAxis, p
 
 
 def _is_copied(b: Builder, axis: RunTimeAxis) -> Any:
-    """Test whether the convention of OpenVINO copies an axis: it keeps its length, and is not cropped."""
+    """Emit the test whether the convention ``openvino`` copies an axis: the axis keeps its length and is not cropped."""
     keeps = b.Equal(axis.size, axis.out)
     if axis.roi is None:
         return keeps
@@ -245,9 +247,9 @@ def _matrix(b: Builder, op: Resize, axis: RunTimeAxis, kind: DType) -> Any:
 
 
 def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Value, columns: Value, wide: DType) -> Any:
-    """Return the weights of ``linear`` and ``cubic``.
+    """Emit the weights of ``linear`` and ``cubic``: a matrix [out, size].
 
-    Weights of positions outside ``x`` go to the border element or are dropped.
+    The weights of elements outside ``x`` are added to the border element, or dropped with ``exclude_outside``.
     """
     reach = 1 if op.mode == "linear" else 2
     stretch = None
@@ -257,7 +259,7 @@ def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Val
         stretch = b.Cast(stretch, to=wide)
     positions = columns
     if not op.exclude_outside:
-        # A position is at most one element beyond the ends; the weights extend further from it.
+        # A position is at most one element beyond the ends of the axis; its weights extend `reach / stretch` elements further.
         beyond: Any = b.constant(reach + 2)
         if stretch is not None:
             beyond = b.Add(b.Cast(b.Ceil(b.Divide(float(reach), stretch)), to=dtypes.i64), 2)
@@ -298,7 +300,7 @@ def _nearest(b: Builder, mode: str, source: Value, scale: Value) -> Any:
     return steps[mode]()
 
 
-# Positions in x from output indices; the same formulas as in `dovetail.ops.nn.resize`.
+# Functions that emit positions in x for output indices `y`, with the formulas of `dovetail.ops.nn.interpolation.COORDINATES`.
 
 
 def _half_pixel(b: Builder, y: Value, axis: RunTimeAxis) -> Any:

@@ -1,4 +1,4 @@
-"""Output sizes and scales of Resize: their inputs as numbers, ratios of sizes, and scaled sizes rounded in f32."""
+"""Output sizes and scales of Resize: read from constant inputs, computed as ratios of sizes, and rounded in f32."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dovetail.ir.types import Size, View
 
 
 def drop_empty(item: View | None) -> Any:
-    """Return an input, None where it is absent or empty."""
+    """Return ``item``; None for an absent input or an empty vector."""
     if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
         return None
     return item
 
 
 def known_floats(item: View | None) -> list[Any] | None:
-    """Return the elements of a constant float input in f32, or None."""
+    """Return the elements of a constant float input in f32; None if the input is not constant."""
     data = getattr(item, "constant", None)
     if data is None and item is not None:
         data = item.value
@@ -44,11 +44,14 @@ def ratio_of(out: Size, size: Size) -> Any:
 
 
 MARGIN = np.float32(1e-6)
-"""OpenVINO adds this to a scale before it multiplies a length."""
+"""OpenVINO adds MARGIN to a scale before multiplying the scale by a length."""
 
 
 def scale_size(size: Any, scale: Any, roi: tuple[float, float], has_margin: bool = False) -> Any:
-    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32; with ``has_margin`` MARGIN is added to the scale."""
+    """Compute floor(size * scale) in f32 for the part ``roi`` of an axis; ``has_margin`` adds MARGIN to the scale.
+
+    A symbolic size gives a symbolic length, or None if ``roi`` is not the whole axis or the scale has a denominator above 1024.
+    """
     whole = tuple(roi) == (0.0, 1.0)
     if has_margin and isinstance(size, int):
         return floor_product(np.float32(size), np.float32(scale) + MARGIN)
@@ -62,26 +65,26 @@ def scale_size(size: Any, scale: Any, roi: tuple[float, float], has_margin: bool
 
 
 SURE = 1.5
-"""Every length of more than one element changes with a scale from here on; one above 1 may round down to the same length."""
+"""Scales of at least SURE change every length of 2 or more; a scale between 1 and SURE may round down to the same length."""
 
 
 def changes_length(scale: Any) -> bool:
-    """Tell whether a scale changes every length of more than one element."""
+    """Test whether a scale is known to change every length of more than one element."""
     return scale is not None and bool(scale < 1 or scale >= SURE)
 
 
 def has_same_length(size: Any, scale: Any) -> bool:
-    """Tell whether a scaled length is the same with and without MARGIN."""
+    """Test whether a scaled length is known to be the same with and without MARGIN."""
     if scale is None:
         return False
     if isinstance(size, int):
         return bool(scale_size(size, scale, (0.0, 1.0)) == scale_size(size, scale, (0.0, 1.0), has_margin=True))
-    # For lengths in practice the margin adds less than 1/1024.
+    # A scale that is a multiple of 1/1024 keeps a length 1/1024 below the next integer; MARGIN adds less for lengths below 976.
     return float(scale) * 1024 == int(float(scale) * 1024)
 
 
 def floor_product(size: Any, scale: Any, offset: Any = 0) -> int:
-    """Compute floor(size * scale + offset) in f32. Raises RuleError [attribute.range] where that is not finite."""
+    """Compute floor(size * scale + offset) in f32. Raises RuleError [attribute.range] if the result is not finite."""
     with np.errstate(all="ignore"):
         product = np.floor(size * scale + offset)
     if not np.isfinite(product):

@@ -15,12 +15,12 @@ AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
 # The padding attributes of op mappings, in ONNX and in OpenVINO.
 ONNX_PAD = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower,VALID:valid}=NOTSET"
 PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
-# OpenVINO: "pads_begin and pads_end are ignored when auto_pad is specified"; old converters left numbers there.
+# OpenVINO: "pads_begin and pads_end are ignored when auto_pad is specified"; old converters left stale numbers in both.
 STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
 
 
 class Geometry(NamedTuple):
-    """Per spatial axis: kernel size, stride, dilation, padding at both ends and number of windows."""
+    """Geometry holds, per spatial axis, the kernel size, stride, dilation, padding at both ends and number of windows."""
 
     kernel: tuple[Any, ...]
     strides: tuple[int, ...]
@@ -31,7 +31,7 @@ class Geometry(NamedTuple):
 
     @property
     def spans(self) -> tuple[Any, ...]:
-        """Return the extent of a window along each axis, its dilation gaps included."""
+        """Return the extent of a window along each axis, including the gaps of dilation."""
         return tuple(extent_of(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
 
 
@@ -43,17 +43,17 @@ def extent_of(kernel: Size, dilation: int) -> Any:
 
 
 def split_padding(total: Size, upper: bool) -> tuple[Any, Any]:
-    """Split padding between both ends; the odd element goes to the end with ``upper``, otherwise to the beginning."""
+    """Split padding between both ends; an odd element goes to the end if ``upper``, otherwise to the beginning."""
     less = total // 2
     return (less, total - less) if upper else (total - less, less)
 
 
 class SlidingWindowOp(Op):
-    """Sliding-window operators share strides, dilations and padding.
+    """SlidingWindowOp is the base of sliding-window operators, with strides, dilations and padding.
 
     ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0. ``auto_pad``:
     ``explicit`` uses ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad to ceil(size / stride) windows,
-    with the odd element at the end or at the beginning. Negative pads crop.
+    with an odd element at the end (same_upper) or at the beginning (same_lower). Negative pads crop.
     """
 
     strides: tuple[int, ...] | None = None
@@ -72,7 +72,7 @@ class SlidingWindowOp(Op):
                 "attribute.conflict", f"pads must be absent or 0 with auto_pad {self.auto_pad}, got {list(self.pads or ())}"
             )
         if self.auto_pad != "explicit":
-            # ONNX allows pads or auto_pad, not both; zeros have no effect.
+            # ONNX allows pads or auto_pad, not both. Pads of 0 have no effect, and are dropped.
             self.__dict__["pads"] = None
 
     def _per_axis(self, name: str, count: int, default: int) -> tuple[int, ...]:
@@ -113,17 +113,17 @@ class SlidingWindowOp(Op):
         return Geometry(tuple(kernel), strides, dilations, begins, ends, tuple(outs))
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
-        """Return the number of windows that start in the ``rest`` elements after the first window."""
+        """Return the number of windows of a padded axis that has ``rest`` elements after the first window."""
         del size, begin
         refuse_small_input(rest)
         return rest // stride + 1
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not tracked through windows."""
+        """Raise Unknown: shape values are not tracked through windows."""
         raise Unknown
 
     def plain(self, count: int) -> dict[str, Any]:
-        """Return the attributes with defaults filled in."""
+        """Return strides, dilations and pads with defaults filled in; pads are None unless ``auto_pad`` is explicit."""
         strides, dilations = self.steps(count)
         pads = sum(self.explicit_pads(count), ()) if self.auto_pad == "explicit" else None
         return {"strides": strides, "dilations": dilations, "pads": pads}
@@ -135,7 +135,7 @@ def refuse_small_input(rest: Size) -> None:
 
 
 def spatial_sizes(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """Return the spatial sizes. Raises RuleError [shape.rank] without a batch and a channel axis."""
+    """Return the sizes behind the batch and channel axes. Raises RuleError [shape.rank] for a rank below 3."""
     if len(shape) < 3:
         raise RuleError("shape.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(shape)}")
     return tuple(shape[2:])

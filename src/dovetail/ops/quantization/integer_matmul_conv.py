@@ -45,7 +45,7 @@ _WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_sh
 
 
 class IntegerOp(Op):
-    """An operator on 8-bit integers with wrapping i32 accumulation and without gradient."""
+    """IntegerOp is the base of operators on 8-bit integers with wrapping i32 accumulation and without gradient."""
 
     quantizes: ClassVar[bool] = True
 
@@ -75,7 +75,7 @@ class MatMulInteger(
 ):
     """Multiply integer matrices: ``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul, accumulated in wrapping i32.
 
-    A zero point is a scalar, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
+    A zero point is a scalar, a vector of one number per row of ``x`` or column of ``y``, or a column or a row for each matrix.
     Source: ONNX MatMulInteger 10.
     """
 
@@ -110,7 +110,7 @@ class ConvInteger(
 ):
     """Convolve integers: Conv of ``x - x_zero_point`` with ``w - w_zero_point``, accumulated in wrapping i32.
 
-    The padding value is the zero point. The zero point of ``w`` is a scalar or one for each output channel.
+    Padding elements equal the zero point of ``x``. The zero point of ``w`` is a scalar or has one number per output channel.
     Source: ONNX ConvInteger 10.
     """
 
@@ -154,7 +154,7 @@ class QLinearConv(
 ):
     """Convolve quantized tensors: (ConvInteger + ``bias``) * ``x_scale * w_scale / y_scale``, rounded, plus ``y_zero_point``.
 
-    The factor is f32, the result saturates. The scale and zero point of ``w`` are scalars or one for each output channel.
+    The factor is f32, and the result saturates. Scale and zero point of ``w`` are scalars or have one number per output channel.
     Source: ONNX QLinearConv 10.
     """
 
@@ -251,8 +251,9 @@ class QLinearMatMul(
 ):
     """Multiply quantized matrices: MatMulInteger * ``x_scale * y_scale / z_scale``, rounded, plus ``z_zero_point``.
 
-    The factor is f32, the result saturates. A scale and zero point of ``x`` are scalars or one per row, those of ``y`` one per
-    column. Source: ONNX QLinearMatMul 10, 21; products of f8, whose accumulation it does not specify, are refused.
+    The factor is f32, and the result saturates. A scale or zero point of ``x`` is a scalar or has one number per row; a scale or
+    zero point of ``y`` is a scalar or has one number per column. Source: ONNX QLinearMatMul 10, 21; products of f8 are refused,
+    because ONNX does not specify their accumulation.
     """
 
     is_composite = True
@@ -305,9 +306,10 @@ class QGemm(
 ):
     """Multiply quantized matrices: ``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times the scales in f32.
 
-    The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
-    saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
-    are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
+    The factor is ``alpha * x_scale * y_scale``. With ``z_scale`` the result is divided by ``z_scale``, rounded, increased by
+    ``z_zero_point`` and saturated; without ``z_scale`` the result is f32. ``trans_a`` and ``trans_b`` transpose ``x`` and ``y``
+    first. Scale and zero point of ``y`` are scalars or have one number per column of the product. Source: com.microsoft QGemm,
+    as in onnxruntime.
     """
 
     is_composite = True
@@ -370,7 +372,7 @@ class QGemm(
 
 
 class _Untyped(View):
-    """A view whose element type is ignored."""
+    """_Untyped is a view with the shape of ``x`` and an unknown element type."""
 
     def __init__(self, x: View) -> None:
         super().__init__(Tensor(None, x.shape))
@@ -381,9 +383,9 @@ class MatMulIntegerToFloat(
     sig="x: I, y: I2, x_scale: F, y_scale: F, x_zero_point?: I, y_zero_point?: I2, bias?: F -> z: F",
     onnx="com.microsoft:MatMulIntegerToFloat-1(x, y, x_scale, y_scale, x_zero_point?, y_zero_point?, bias?)",
 ):
-    """Multiply integer matrices to floats: MatMulInteger * ``x_scale * y_scale`` + ``bias``, in f32.
+    """Multiply integer matrices and scale the product to floats: MatMulInteger * ``x_scale * y_scale`` + ``bias``, in f32.
 
-    The scale and zero point of ``x`` are scalars, those of ``y`` scalars or one per column.
+    Scale and zero point of ``x`` are scalars; scale and zero point of ``y`` are scalars or have one number per column.
     Source: com.microsoft MatMulIntegerToFloat.
     """
 
@@ -454,7 +456,7 @@ class DynamicQuantizeMatMul(
     sig="x: f32, y: I, y_scale: f32, y_zero_point?: I, bias?: f32 -> z: f32",
     onnx="com.microsoft:DynamicQuantizeMatMul-1(x, y, y_scale, y_zero_point?, bias?)",
 ):
-    """Apply MatMulIntegerToFloat to the DynamicQuantizeLinear of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
+    """Quantize ``x`` by DynamicQuantizeLinear, and apply MatMulIntegerToFloat. Source: com.microsoft DynamicQuantizeMatMul."""
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return dtypes.f32

@@ -1,4 +1,4 @@
-"""MatMulNBits: products with packed weights of 2, 4 or 8 bits."""
+"""MatMulNBits: matrix products with packed weights of 2, 4 or 8 bits."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class MatMulNBits(
     sig="x: F, weights: u8, scales: F, zero_points?: R, g_idx?: i32, bias?: F -> y: F",
     onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, g_idx?, bias?; {_ATTRIBUTES})",
 ):
-    """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
+    """Multiply ``x`` by quantized weights: ``x @ w + bias``, with ``(code - zero_point) * scale`` as the elements of w [k, n].
 
-    ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
-    ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has as many, as floats, or
-    packed like the codes with each column padded to whole bytes; by default they are 2^(bits - 1). Floats of fewer than 32 bits
-    are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first, which dovetail does not do.
+    ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits; the first code of a byte is in its lowest bits.
+    ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has one number for each scale:
+    floats, or integers that are packed like the codes with each column padded to whole bytes. The default zero point is 2^(bits -
+    1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first; dovetail does
+    not round ``x``.
     Source: com.microsoft MatMulNBits.
     """
 
@@ -88,7 +89,7 @@ class MatMulNBits(
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
 
     def _check_shape(self, x: View | None, shape: tuple[int, ...]) -> None:
-        """Check that an input has ``shape``, or is a vector of as many elements."""
+        """Check that an input has ``shape``, or is a vector with the same number of elements."""
         if x is None or x.shape is None:
             return
         if len(x.shape) == 1:

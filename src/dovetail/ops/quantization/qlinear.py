@@ -40,7 +40,7 @@ _UNARY_INPUTS = "x, x_scale, x_zero_point?, y_scale, y_zero_point?"
 
 
 def zero_point_f32(xp: Namespace, values: Array) -> Any:
-    """Return a zero point in f32; 0 where it is left out."""
+    """Return a zero point in f32; 0 for an absent zero point."""
     return xp.asarray(0, dtype=xp.float32) if values is None else arrays.cast(xp, as_scalar(xp, values), dtypes.f32)
 
 
@@ -66,14 +66,14 @@ def _check_all_single(scales: tuple[Any, ...], points: tuple[Any, ...]) -> None:
 
 
 class _QLinearOp(IntegerOp):
-    """An operator between quantized tensors; the result has the type of the first input."""
+    """_QLinearOp is the base of operators on quantized tensors whose result has the type bound to ``I`` in the signature."""
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I")
 
 
 class _QLinearBinary(_QLinearOp):
-    """A binary function between quantized tensors, with broadcasting."""
+    """_QLinearBinary is the base of binary operators on quantized tensors, with broadcasting."""
 
     def shape(self, x: View, sx: View, zx: View, y: View, sy: View, zy: View, sz: View, zz: View | None = None) -> Any:
         _check_all_single((sx, sy, sz), (zx, zy, zz))
@@ -83,9 +83,9 @@ class _QLinearBinary(_QLinearOp):
 class QLinearAdd(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearAdd-1{_BINARY_INPUTS}"):
     """Add quantized tensors: dequantize the operands, add them, and quantize the sum.
 
-    That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and saturated. It
-    is computed in f32 as ``x * p + (y * q + r)``: p and q are the ratios of the scales, r is the contribution of the zero points.
-    Each multiplication with its addition is rounded once.
+    The result is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and
+    saturated. The sum is computed in f32 as ``x * p + (y * q + r)``: p is x_scale / z_scale, q is y_scale / z_scale, and r is the
+    sum of the terms with zero points. Each multiply-add is rounded once.
     Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
     """
 
@@ -122,8 +122,8 @@ def _fused_multiply_add(xp: Namespace, x: Array, y: Array, z: Array) -> Any:
 class QLinearMul(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearMul-1{_BINARY_INPUTS}"):
     """Multiply quantized tensors: subtract the zero points, multiply, and requantize.
 
-    That is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
-    Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
+    The result is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and
+    saturated. Source: com.microsoft QLinearMul, as in onnxruntime, which rounds after adding the zero point.
     """
 
     is_composite = True
@@ -149,7 +149,7 @@ class QLinearMul(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearMul-1{
 
 
 class _QLinearFunction(_QLinearOp):
-    """A unary function between quantized tensors: dequantize, compute in f32, quantize."""
+    """_QLinearFunction is the base of unary functions on quantized tensors: dequantize, compute in f32, and quantize."""
 
     is_composite = True
     rounds_sum = False
@@ -205,9 +205,9 @@ class QLinearSoftmax(
         f"{_SOFTMAX} opset~{{{', '.join(f'{opset}:false' for opset in (*range(14, 29), 13))}}}:coerce_to_2d)",
     ),
 ):
-    """Apply Softmax to a quantized tensor along ``axis``; with ``coerce_to_2d`` over ``axis`` and all axes after it.
+    """Apply Softmax to a quantized tensor along ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes together.
 
-    Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is not an integer, onnxruntime rounds it down.
+    Source: com.microsoft QLinearSoftmax; unlike dovetail, onnxruntime rounds 1 / ``y_scale`` down to an integer.
     """
 
     axis: int = -1
@@ -223,10 +223,10 @@ class QLinearGlobalAveragePool(
     sig="x: I, x_scale: f32, x_zero_point: I, y_scale: f32, y_zero_point: I -> y: I",
     onnx="com.microsoft:QLinearGlobalAveragePool-1(x, x_scale, x_zero_point, y_scale, y_zero_point; channels_last=0)",
 ):
-    """Average a quantized tensor over all spatial axes; the channels are axis 1, or the last axis.
+    """Average a quantized tensor over all spatial axes; the channels are axis 1, or with ``channels_last`` the last axis.
 
-    The integer sum times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source: com.microsoft
-    QLinearGlobalAveragePool, as onnxruntime computes it.
+    The result is the integer sum times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source:
+    com.microsoft QLinearGlobalAveragePool, as in onnxruntime.
     """
 
     is_composite = True
@@ -281,7 +281,7 @@ class QLinearAveragePool(
     """Apply AveragePool to a quantized tensor: dequantize, average in f32, and quantize.
 
     The mean is divided by ``y_scale``, ``y_zero_point`` is added, and the sum is rounded and saturated.
-    Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
+    Source: com.microsoft QLinearAveragePool, as in onnxruntime, which rounds after adding the zero point.
     """
 
     is_composite = True

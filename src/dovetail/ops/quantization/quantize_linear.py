@@ -33,7 +33,10 @@ _LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset?=0"
 
 
 class _QuantizationOp(Op):
-    """An operator with a scale and a zero point: per tensor, per index of ``axis``, or per block of ``block_size`` indices."""
+    """_QuantizationOp is the base of operators with a scale and a zero point.
+
+    Both have one number per tensor, per index of ``axis``, or per block of ``block_size`` indices of ``axis``.
+    """
 
     axis: int | None = None
     block_size: int = 0
@@ -47,13 +50,13 @@ class _QuantizationOp(Op):
         raise Unknown
 
     def plain_axis(self, x: View, scale: View) -> int | None:
-        """Return the axis, counted from the front; None for a scale per tensor."""
+        """Return ``axis`` as an index of at least 0 if the rank is known; None for one scale per tensor."""
         if self.axis is None or (not self.block_size and is_single(scale.shape)):
             return None
         return self.axis if x.shape is None else axis_in(self.axis, len(x.shape))
 
     def apply_with_parameters(self, b: Builder, x: Value, scale: Value, zero_point: Value | None, compute: Any) -> Any:
-        """Write ``compute(x, scale, zero_point)`` with the scale and the zero point broadcast to ``x``."""
+        """Emit ``compute(x, scale, zero_point)`` with the scale and the zero point broadcast to ``x``."""
         if self.block_size:
             assert self.axis is not None
             return apply_by_blocks(b, x, [scale, zero_point], self.axis, self.block_size, compute)
@@ -73,14 +76,14 @@ class QuantizeLinear(
         f"QuantizeLinear-23,24,25,28(x, y_scale, y_zero_point?; {_LATER}, precision~unset?=0)",
     ),
 ):
-    """Quantize: ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
+    """Quantize ``x`` to ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
 
-    The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
-    is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
-    as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
-    number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
-    onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [op.unsupported]
-    for a scale of integers.
+    The result has the type of ``y_zero_point``; without that input it has ``output_dtype``, by default u8. The quotient is
+    computed in f64 if an operand is f64, otherwise in f32, and rounded to ``precision`` if that is narrower. For a float type the
+    result is ``x / y_scale + y_zero_point``, cast as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``,
+    or with ``block_size`` a tensor with one number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21
+    (quotients of f16 are rounded as in onnxruntime) and 23 to 28 (quotients are rounded to the type of the scale);
+    com.microsoft QuantizeLinear. Raises UnsupportedError [op.unsupported] for a scale of integers.
     """
 
     rounds_half_once = False
@@ -160,7 +163,7 @@ def _quotient_type(*kinds: DType) -> DType:
 
 
 def _without_zeros(zero_point: Value | None) -> Value | None:
-    """Return None for a constant of zeros alone, else the zero point."""
+    """Return the zero point, or None if the zero point is a constant of zeros only."""
     if zero_point is None or zero_point.constant is None or zero_point.constant.astype(np.float64).any():
         return zero_point
     return None
@@ -177,7 +180,10 @@ def quantize(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturat
 def quantize_value(
     b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, rounds_sum: bool = False
 ) -> Any:
-    """Write ``quantize``; without ``offset`` it is 0. With ``rounds_sum`` the sum is rounded, not the quotient alone."""
+    """Emit ``quantize`` with the zero point ``offset`` (None: 0).
+
+    With ``rounds_sum`` the sum of quotient and zero point is rounded instead of the quotient.
+    """
     shift = None if offset is None else as_type(b, offset, quotient.dtype)
     if kind.is_float:
         return b.Cast(quotient if shift is None else b.Add(quotient, shift), to=kind, saturate=saturate)
@@ -203,10 +209,11 @@ class DequantizeLinear(
         f"DequantizeLinear-23,24,25,28(x, x_scale, x_zero_point?; {_GROUPED}, output_dtype~unset?=0)",
     ),
 ):
-    """Dequantize: ``(x - x_zero_point) * x_scale``, of the type ``output_dtype``, else of that of ``x_scale``.
+    """Dequantize ``x`` to ``(x - x_zero_point) * x_scale``.
 
-    The parameters broadcast to ``x`` as in QuantizeLinear. The difference is exact, the product is computed in f32 (f64 where the
-    scale is) and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
+    The result has the type ``output_dtype``, by default the type of ``x_scale``. The parameters broadcast to ``x`` as in
+    QuantizeLinear. The difference is exact. The product is computed in f64 if the scale or the result is f64, otherwise in f32,
+    and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
     """
 
     rounds_half_once = False
@@ -264,10 +271,10 @@ def _difference_type(kind: DType, wide: DType) -> DType:
 
 
 class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point: u8", onnx="DynamicQuantizeLinear-11(x)"):
-    """Quantize ``x`` to u8 over its own range, extended to 0. Outputs: the codes, the scale and the zero point.
+    """Quantize ``x`` to u8 over the range of its elements, extended to contain 0; return codes, scale and zero point.
 
-    ``y_scale`` is the range / 255 (1 for an empty range), ``y_zero_point`` round(saturate(-min / y_scale)), and ``y`` as in
-    QuantizeLinear. Source: ONNX DynamicQuantizeLinear 11 (an empty range as in onnxruntime).
+    ``y_scale`` is (max - min) / 255, or 1 if max equals min. ``y_zero_point`` is round(saturate(-min / y_scale)), and ``y`` is
+    computed as by QuantizeLinear. Source: ONNX DynamicQuantizeLinear 11 (max equal to min as in onnxruntime).
     """
 
     quantizes: ClassVar[bool] = True
@@ -311,12 +318,12 @@ class FakeQuantize(
     sig="data: F, input_low: F, input_high: F, output_low: F, output_high: F -> output: F",
     openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO_BROADCAST})",
 ):
-    """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
+    """Quantize ``data`` to ``levels`` steps of the input range, and map the steps to the output range.
 
-    ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
-    output_low``, rounding half to even; ``output_low`` where data <= min(input_low, input_high), otherwise ``output_high`` where
-    data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are computed in f32. Source:
-    OpenVINO FakeQuantize-1.
+    The result is ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high -
+    output_low) + output_low``, rounding half to even. It is ``output_low`` for data <= min(input_low, input_high), and
+    ``output_high`` for data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are
+    computed in f32. Source: OpenVINO FakeQuantize-1.
     """
 
     levels: int
@@ -340,7 +347,7 @@ class FakeQuantize(
         if data.shape is not None and common is not None:
             for size, expected in zip(common, data.shape, strict=True):
                 if isinstance(size, int) and isinstance(expected, int) and size != expected:
-                    raise RuleError("shape.broadcast", f"a size of the limits must be 1 or that of data ({expected}), got {size}")
+                    raise RuleError("shape.broadcast", f"a size of the limits must be 1 or equal data's ({expected}), got {size}")
         return data.shape
 
     def evaluate(self, xp: Namespace, data: Array, *limits: Array) -> Any:

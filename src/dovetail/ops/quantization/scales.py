@@ -1,4 +1,4 @@
-"""Scales and zero points: per tensor, per axis or per block, and those of matrix products and convolutions."""
+"""Scales and zero points: per tensor, index of an axis or block, and per row, column or channel of products."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def is_single(shape: Shape | None) -> bool | None:
-    """Return whether a scale of this shape has one element; None where it depends on an unknown size."""
+    """Return whether a scale of shape ``shape`` has one element; None if the answer depends on an unknown size."""
     if shape is None:
         return None
     if len(shape) == 0:
@@ -32,7 +32,7 @@ def is_single(shape: Shape | None) -> bool | None:
 
 
 def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | None, block: int) -> None:
-    """Check the shapes of a scale and a zero point against that of ``x``.
+    """Check the shapes of a scale and a zero point against the shape of ``x``.
 
     Raises RuleError [shape.disagree], [shape.rank], [shape.single], [attribute.conflict], [axis.range].
     """
@@ -60,7 +60,7 @@ def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
     if x.shape is None:
         return
     if len(shape) != len(x.shape):
-        raise RuleError("shape.rank", f"the rank of a blocked scale ({len(shape)}) must be that of the tensor ({len(x.shape)})")
+        raise RuleError("shape.rank", f"ranks of the blocked scale ({len(shape)}) and the tensor ({len(x.shape)}) must be equal")
     position = axis_in(axis, len(x.shape))
     for index, (count, size) in enumerate(zip(shape, x.shape, strict=True)):
         agree(count, symbolic.ceil_divide(size, block) if index == position else size)
@@ -79,7 +79,7 @@ def broadcast_parameter(xp: Namespace, values: Array, shape: Sequence[int], axis
 
 
 def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
-    """Write a scale or zero point, not per block, reshaped so that it broadcasts to ``x``."""
+    """Reshape a scale or zero point that has no blocks so that it broadcasts to ``x``."""
     if values.shape is None:
         raise UnsupportedError("type.unknown", f"the rank of a scale must be known, got {values.type}")
     if not values.shape:
@@ -91,9 +91,10 @@ def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | N
 
 
 def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Callable[..., Value]) -> Any:
-    """Write ``compute(x, *parameters)`` with ``axis`` of ``x`` split into an axis of blocks and an axis within a block.
+    """Emit ``compute(x, *parameters)`` with ``axis`` of ``x`` split into an axis of blocks and an axis within a block.
 
-    The parameters then broadcast. Where the last block is partial, ``axis`` stays and each parameter is repeated.
+    The parameters, which have size 1 within a block, then broadcast. If the last block is partial or the size is unknown,
+    ``axis`` is not split, and each parameter is repeated within the blocks.
     """
     index = axis_in(axis, len(x.dims))
     size = x.dims[index]
@@ -127,12 +128,12 @@ def check_single(values: View | None, name: str) -> None:
 
 
 def check_rows(values: View | None, x: View, name: str) -> None:
-    """Check a scale of a matrix product's left input: a scalar, one per row, or a column for each matrix."""
+    """Check a scale of a matrix product's left input: a scalar, one number per row, or a column for each matrix."""
     _check_sides(values, x, name, -1)
 
 
 def check_columns(values: View | None, y: View, name: str) -> None:
-    """Check a scale of a matrix product's right input: a scalar, one per column, or a row for each matrix."""
+    """Check a scale of a matrix product's right input: a scalar, one number per column, or a row for each matrix."""
     _check_sides(values, y, name, -2)
 
 
@@ -148,7 +149,7 @@ def _check_sides(values: View | None, x: View, name: str, summed: int) -> None:
             if axis != rank + summed and symbolic.equal(size, 1) is not True:
                 agree(size, expected)
         return
-    raise RuleError("shape.disagree", f"the {name} must be one per row or column of {x.type}, got the shape {list(shape)}")
+    raise RuleError("shape.disagree", f"the {name} must have one number per row or column of {x.type}, got {list(shape)}")
 
 
 def as_scalar(xp: Namespace, values: Array) -> Any:
@@ -194,9 +195,9 @@ def subtract_zero_point_value(b: Builder, x: Value, zero_point: Value | None, ki
 
 
 def accumulator_type(x: Value, x_zero_point: Value | None, w: Value, w_zero_point: Value | None, axes: tuple[int, ...]) -> DType:
-    """Return f32 where every sum is an integer below 2^24, which f32 represents exactly, otherwise i32.
+    """Return f32 if every partial sum is below 2^24 in magnitude, so that f32 represents it exactly, otherwise i32.
 
-    ``axes`` are the axes of ``w`` that are summed.
+    ``axes`` are the axes of ``w`` over which products are summed.
     """
     low, high = x.dtype.range()
     x_points = None if x_zero_point is None else x_zero_point.constant
@@ -222,7 +223,7 @@ def check_channels(values: View | None, w: View, name: str) -> None:
     if values is None or is_single(values.shape) is not False:
         return
     if len(values.dims) != 1:
-        raise RuleError("shape.disagree", f"the {name} must be a scalar or one per channel, got {values.type}")
+        raise RuleError("shape.disagree", f"the {name} must be a scalar or have one number per channel, got {values.type}")
     if w.shape is not None:
         agree(values.dims[0], w.shape[0])
 

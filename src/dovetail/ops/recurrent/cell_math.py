@@ -1,4 +1,4 @@
-"""The arithmetic of recurrent cells, for arrays and for graph values alike: activations and the unrolled recurrence."""
+"""Arithmetic of recurrent cells on arrays or on graph values: activations and the unrolled recurrence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_PARAMETERS: dict[str, tuple[float | None, float | None]] = {
     "tanh": (None, None),
     "thresholdedrelu": (1.0, None),
 }
-"""The activations, and their default alpha and beta."""
+"""Default alpha and beta of each activation; None: no default, or no such parameter."""
 HAS_PARAMETERS = {
     "affine": (True, True),
     "elu": (True, False),
@@ -50,12 +50,12 @@ HAS_PARAMETERS = {
 """Presence of alpha and beta, by activation; an activation that is not listed has neither."""
 
 Data: TypeAlias = Any
-"""An array, or a graph value, as the backend has it."""
+"""An array of an ArrayBackend, or a graph value of a GraphBackend."""
 Activation: TypeAlias = Callable[[Data], Data]
 
 
 class ArrayBackend:
-    """Compute on the arrays of one library."""
+    """ArrayBackend computes the operations of recurrent cells on the arrays of one library."""
 
     def __init__(self, xp: Namespace) -> None:
         self.xp = xp
@@ -76,11 +76,11 @@ class ArrayBackend:
         return self.xp.permute_dims(x, tuple(order))
 
     def prepare_weights(self, weights: Data) -> Any:
-        """Return weights in the form that ``matmul`` takes; done once for all time steps."""
+        """Return weights in the layout that ``matmul`` takes; called once for all time steps."""
         return self.xp.permute_dims(weights, (1, 0))
 
     def matmul(self, x: Data, factor: Data) -> Any:
-        """Return the product of ``x`` and the transposed weight matrix."""
+        """Return the product of ``x`` and weights from ``prepare_weights``, which transposes them."""
         return self.xp.matmul(x, factor)
 
     def apply(self, op: Any, x: Data) -> Any:
@@ -96,7 +96,7 @@ class ArrayBackend:
         return self.xp.stack(list(parts), axis=axis)
 
     def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
-        """Return zeros of the type of ``like`` and the shape [*before, rows of axis ``batch`` of x, size]."""
+        """Return zeros of the type of ``like`` and the shape [*before, size of axis ``batch`` of ``x``, size]."""
         return full(self.xp, (*before, x.shape[batch], size), 0, like)
 
     def where(self, mask: Data, x: Data, y: Data) -> Any:
@@ -108,7 +108,7 @@ class ArrayBackend:
 
 
 class GraphBackend:
-    """Write the same arithmetic into a graph through a Builder."""
+    """GraphBackend emits the operations of ArrayBackend into a graph through a Builder."""
 
     def __init__(self, b: Builder) -> None:
         self.b = b
@@ -193,7 +193,7 @@ def split_gates(x: Data, count: int, size: int) -> list[Any]:
 
 
 Step: TypeAlias = Callable[..., tuple[Data, ...]]
-"""Map the input projection of one time step and the states to the next states, of which the first is the output."""
+"""Function from the input projection of a time step and the states to the next states; the first next state is the output."""
 
 
 def unroll(
@@ -201,8 +201,8 @@ def unroll(
 ) -> tuple[list[Any], tuple[Any, ...]]:
     """Run ``step`` over all time steps, and return the output of each step and the last states.
 
-    Beyond the length of a batch row the output is 0 and its states are unchanged; a row of length 0 has last states of 0.
-    Without time steps the states are unchanged, with lengths or without.
+    After the end of a batch row's sequence the output is 0 and the row's states are unchanged. A row of length 0 has last states
+    of 0. Without time steps the states are unchanged, whether ``lengths`` is given or not.
     """
     count = len(inputs)
     zeros = None

@@ -20,7 +20,7 @@ _INNER = "activations_alpha:activation_alpha=[], activations_beta:activation_bet
 
 
 class RecurrentCell(Op):
-    """The rules that the cells share: a layer of one time step and one direction, without axes for these.
+    """RecurrentCell is the base of cells: layers of one time step and one direction, without axes for time and direction.
 
     ``x`` is [batch, input], states are [batch, hidden], ``w`` [gates * hidden, input], ``r`` [gates * hidden, hidden], and
     the summed bias ``b`` is [gates * hidden].
@@ -37,7 +37,7 @@ class RecurrentCell(Op):
     layer: ClassVar[type[RecurrentLayer]]
 
     def as_layer(self) -> Any:
-        """Return the layer that computes the same."""
+        """Return the layer that computes this cell for a sequence of one time step."""
         return self.layer(**self.__dict__, summed_bias=True)
 
     def validate(self) -> None:
@@ -48,7 +48,7 @@ class RecurrentCell(Op):
         return self.with_(**{name: canonical.__dict__[name] for name in self.__dict__})
 
     def layer_inputs(self, xs: Sequence[Data | None]) -> list[Any]:
-        """Return the inputs in the layer's order: data, weights, bias, lengths, states."""
+        """Return the inputs in the order of the layer: data, weights, bias, lengths (None), states."""
         count = self.layer.state_count
         inputs = [*xs, *[None] * (len(self.signature.inputs) - len(xs))]
         return [inputs[0], *inputs[1 + count : 4 + count], None, *inputs[1 : 1 + count]]
@@ -104,7 +104,7 @@ class LSTMCell(
 ):
     """LSTMCell computes one time step of LSTM.
 
-    Sources: OpenVINO LSTMCell-1 (with ``weights_format`` and ``input_forget`` of its files), -4.
+    Sources: OpenVINO LSTMCell-1 (whose files have ``weights_format`` and ``input_forget``), -4.
     """
 
     input_forget: bool = False

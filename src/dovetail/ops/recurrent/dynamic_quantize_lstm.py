@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class QuantizedMatrix(NamedTuple):
-    """Quantized weights with their scale and zero point, for each direction."""
+    """QuantizedMatrix holds quantized weights, scale and zero point, of all directions or of one."""
 
     codes: Data
     scale: Data
@@ -35,7 +35,7 @@ class QuantizedMatrix(NamedTuple):
 
 
 class _KeepsIntegers:
-    """Keep weights quantized until their product is computed."""
+    """_KeepsIntegers is a backend mixin that keeps weights quantized until a product is computed."""
 
     def widen(self, x: Data) -> Any:
         return x if isinstance(x, QuantizedMatrix) else super().widen(x)  # type: ignore[misc]
@@ -48,17 +48,17 @@ class _KeepsIntegers:
 
 
 class _ExactWeights(NamedTuple):
-    """Weights minus their zero point in f64, which represents every partial sum exactly; and their scale."""
+    """_ExactWeights holds the weights minus the zero point in f64, which represents every partial sum exactly, and the scale."""
 
     matrix: Data
     scale: Data
 
 
 class QuantizedArrayBackend(_KeepsIntegers, ArrayBackend):
-    """Compute products with quantized weights as DynamicQuantizeMatMul."""
+    """QuantizedArrayBackend computes products with quantized weights as DynamicQuantizeMatMul does."""
 
     def prepare_weights(self, weights: Data) -> Any:
-        """Convert the weights once for all time steps: BLAS has no integer matrix product."""
+        """Convert numpy weights to f64 once for all time steps, because BLAS has no integer matrix product."""
         if not is_numpy(self.xp):
             return weights
         matrix = weights.codes.astype(np.float64)
@@ -71,7 +71,7 @@ class QuantizedArrayBackend(_KeepsIntegers, ArrayBackend):
             return DynamicQuantizeMatMul().evaluate(self.xp, x, *factor)
         scale, point = dynamic_scale(self.xp, x)
         codes = quantize(self.xp, x / scale, point, dtypes.u8).astype(np.float64) - point
-        # The accumulators are i32, which wraps around.
+        # DynamicQuantizeMatMul accumulates in i32, which wraps around.
         sums = np.matmul(codes, factor.matrix).astype(np.int64).astype(np.int32)
         return sums.astype(np.float32) * (scale * as_columns(self.xp, factor.scale))
 
@@ -95,10 +95,10 @@ class DynamicQuantizeLSTM(
 ):
     """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-    ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
-    * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
-    is refused: the values after the end of a row would change the quantization of all rows.
-    Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+    ``x`` is quantized once for all time steps, the state h at each time step. ``w`` [directions, input, 4 * hidden] and ``r``
+    [directions, hidden, 4 * hidden] are quantized; scales and zero points have one number per direction, or one per column of a
+    direction's matrix. ``sequence_lens`` is refused, because values after the end of a row would change the quantization of all
+    rows. Source: com.microsoft DynamicQuantizeLSTM, as in onnxruntime.
     """
 
     def sizes_of(self, *xs: HasShape | None) -> dict[str, Any]:
@@ -120,12 +120,12 @@ class DynamicQuantizeLSTM(
 
 
 def _transposed_shape_of(weights: Data) -> Any:
-    """Return an object with the shape of LSTM's weights."""
+    """Return an object with the weights' shape in the order of LSTM: the last two axes swapped."""
     shape = weights.shape
     return SimpleNamespace(shape=None if shape is None or len(shape) != 3 else (shape[0], shape[2], shape[1]))
 
 
 def _group_weights(xs: Sequence[Data]) -> list[Any]:
-    """Return the inputs in LSTM's order, each weight together with its scale and zero point."""
+    """Return the inputs in the order of LSTM, with weights, scale and zero point joined in a QuantizedMatrix."""
     x, w, r, bias, lengths, h, c, peephole, w_scale, w_point, r_scale, r_point = xs
     return [x, QuantizedMatrix(w, w_scale, w_point), QuantizedMatrix(r, r_scale, r_point), bias, lengths, h, c, peephole]

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 X_AXES = {"sequence_first": "sbi", "batch_first": "bsi", "direction_second": "bsi"}
 Y_AXES = {"sequence_first": "sdbh", "batch_first": "bsdh", "direction_second": "bdsh"}
 STATE_AXES = {"sequence_first": "dbh", "batch_first": "bdh", "direction_second": "bdh"}
-"""The axes of data, output and states in each layout: sequence, batch, direction, input size, hidden size."""
+"""Axes of the states in each layout. Letters of X_AXES, Y_AXES, STATE_AXES: sequence, batch, direction, input, hidden."""
 UNROLL_LIMIT = 1024
-"""The most time steps that a decomposition writes one by one; it writes a Loop over more."""
+"""Largest number of time steps that a decomposition unrolls; a longer sequence is decomposed to a Loop."""
 
 
 def permutation_of(source: str, target: str) -> list[int]:
@@ -43,7 +43,7 @@ def permutation_of(source: str, target: str) -> list[int]:
 
 
 def activation_attributes(functions: list[tuple[str, float, float]], defaults: tuple[str, ...]) -> dict[str, Any]:
-    """Return activations as attributes; the default activations are left out."""
+    """Return activations as attributes, which are empty for the default activations."""
     names = tuple(name for name, _, _ in functions)
     if names == defaults:
         return {"activations": (), "activation_alpha": (), "activation_beta": ()}
@@ -54,24 +54,25 @@ def activation_attributes(functions: list[tuple[str, float, float]], defaults: t
 
 
 class HasShape(Protocol):
-    """A View, an array, or any other object with a shape."""
+    """HasShape is a View, an array, or any other object with a shape."""
 
     @property
     def shape(self) -> Any: ...
 
 
 class RecurrentLayer(Op):
-    """The attributes and rules that RNN, GRU and LSTM share; the tables above give the axes of each ``layout``.
+    """RecurrentLayer is the base of RNN, GRU and LSTM; X_AXES, Y_AXES and STATE_AXES define the axes of each ``layout``.
 
-    ``w`` is [directions, gates * hidden, input], ``r`` [directions, gates * hidden, hidden]. ``b`` is [directions, 2 * gates
-    * hidden], the bias of ``w`` before that of ``r``, or with ``summed_bias`` their sum. ``sequence_lens`` is the length of
-    each batch row: after it the output is 0, and the last state is that of the row's last step (0 for a row of length 0). A
-    reverse direction begins at the end of each row. Omitted states are 0. Without time steps the last states are the first ones.
+    ``w`` is [directions, gates * hidden, input], ``r`` [directions, gates * hidden, hidden]. ``b`` [directions, 2 * gates *
+    hidden] is the bias of ``w`` followed by the bias of ``r``; with ``summed_bias`` it is the sum of both biases.
+    ``sequence_lens`` holds the length of each batch row. After the end of a row the output is 0, and the last state of a row is
+    the state after its last time step (0 for a row of length 0). A reverse direction begins at the end of each row. Omitted
+    initial states are 0. Without time steps the last states equal the initial states.
 
-    ``activations`` lists one function per gate function of a cell, for both directions or for one after the other; empty: the
-    defaults. ``activation_alpha`` and ``activation_beta`` are the parameters, in order, of the functions that have them; a
-    missing one has its default. ``clip`` clips the arguments of the gates' functions to [-clip, clip]; None or 0: no
-    clipping.
+    ``activations`` lists one name per gate function of a cell, once for both directions or first for one and then for the other
+    direction; an empty list means the defaults. ``activation_alpha`` and ``activation_beta`` are the parameters, in order, of the
+    functions that have parameters; a missing parameter has its default. ``clip`` clips the arguments of the gates' functions to
+    [-clip, clip]; None and 0 mean no clipping.
     """
 
     decomposes_in_f32 = True
@@ -121,7 +122,7 @@ class RecurrentLayer(Op):
             self.activations_of(direction)
 
     def activations_of(self, direction: int) -> list[tuple[str, float, float]]:
-        """Return the activations of one direction: name, alpha, beta."""
+        """Return the activations of one direction as tuples (name, alpha, beta)."""
         alphas, betas = iter(self.activation_alpha), iter(self.activation_beta)
         activations = []
         for name in self.activations or self.default_activations:
@@ -135,7 +136,7 @@ class RecurrentLayer(Op):
         return activations[direction * count : (direction + 1) * count] if len(activations) > count else activations
 
     def canonical(self, *xs: View | None) -> Op:
-        """Drop default activations, and those of the second direction where they equal the first's."""
+        """Drop default activations, and the second direction's activations if both directions have the same."""
         canonical: Any = self if self.clip else self.with_(clip=None)
         if not self.activations:
             return self.with_(activation_alpha=(), activation_beta=(), clip=self.clip or None)
@@ -153,7 +154,7 @@ class RecurrentLayer(Op):
         return [tuple(sizes[axis] for axis in Y_AXES[self.layout]), state, state][:count]
 
     def sizes_of(self, *xs: HasShape | None) -> dict[str, Any]:
-        """Return the size of each axis by its letter, None where unknown. Raises RuleError where inputs do not fit."""
+        """Return the size of each axis by letter, None if unknown. Raises RuleError for inputs of contradictory shapes."""
         inputs: list[Any] = [*xs, *[None] * (5 - len(xs))]
         x, w, r, bias, lengths, *states = inputs
         sizes: dict[str, Any] = {"d": self.directions, "s": None, "b": None, "i": None, "h": self.hidden_size}
@@ -177,7 +178,7 @@ class RecurrentLayer(Op):
         return sizes
 
     def _gate_rows(self, sizes: dict[str, Any], r: HasShape | None, w: HasShape | None) -> Any:
-        """Return gates * hidden as the weights have it; the hidden size that follows from it is stored in ``sizes``."""
+        """Return the rows of the weights, gates * hidden, or None; store the hidden size in ``sizes`` if rows are known."""
         rows = None
         for value in (w, r):
             if value is not None and value.shape is not None and len(value.shape) == 3:
@@ -190,7 +191,7 @@ class RecurrentLayer(Op):
 
     @property
     def bias_count(self) -> int:
-        """The number of hidden-sized parts of a bias."""
+        """Return the number of hidden-sized parts of a bias."""
         return self.gate_count if self.summed_bias else 2 * self.gate_count
 
     state_count = 1
@@ -208,7 +209,7 @@ class RecurrentLayer(Op):
             raise EngineError("attribute.range", f"sequence_lens must be in [0, {sizes['s']}]")
 
     def check_hidden_size(self, sizes: dict[str, Size | None]) -> None:
-        """Raise UnsupportedError for an unknown hidden size: time steps cannot be written one by one."""
+        """Raise UnsupportedError [type.unknown] for an unknown hidden size, with which time steps cannot be emitted."""
         if not isinstance(sizes["h"], int):
             raise UnsupportedError(
                 "type.unknown", f"{type(self).__name__} of a hidden size known only at run time cannot be unrolled"
@@ -224,7 +225,7 @@ class RecurrentLayer(Op):
         lengths: Value | None = None,
         *rest: Value | None,
     ) -> Any:
-        """Convert to layout sequence_first, then unroll the time steps; a Loop for many or an unknown number of them."""
+        """Convert to layout sequence_first, then unroll time steps; emit a Loop for more than UNROLL_LIMIT or unknown steps."""
         return self.write_steps(b, UNROLL_LIMIT, x, w, r, bias, lengths, *rest)
 
     def write_steps(
@@ -238,7 +239,7 @@ class RecurrentLayer(Op):
         lengths: Value | None = None,
         *rest: Value | None,
     ) -> Any:
-        """Write the layer as decompose does; more time steps than ``unrolled``, or an unknown number, are a Loop."""
+        """Emit the layer as ``decompose`` does, with a Loop for more than ``unrolled`` or an unknown number of time steps."""
         if self.layout != "sequence_first":
             from dovetail.ops.recurrent.layouts import convert_form
 
@@ -301,14 +302,14 @@ class RecurrentLayer(Op):
         return [activation(m, *entry, self.clip or 0) for entry in self.activations_of(direction)]
 
     def input_bias(self, m: Backend, bias: Data, size: int) -> Any:
-        """Return the bias that is added to the product of the input and ``w``."""
+        """Return the bias to add to the product of the input and ``w``."""
         if bias is None or self.summed_bias:
             return bias
         rows = self.gate_count * size
         return bias[:rows] + bias[rows:]
 
     def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
-        """Return the step of one direction, and the bias of the input projection."""
+        """Return the step of one direction, and the bias to add to the input projection."""
         raise NotImplementedError
 
 
@@ -390,8 +391,8 @@ class GRU(
         n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
         h = (1 - z) * n + z * h
 
-    ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
-    of wh, that of rh. Defaults: f = sigmoid, g = tanh.
+    ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: bz, br, the
+    bias of wh and the bias of rh. Defaults: f = sigmoid, g = tanh.
     Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
     """
 
@@ -430,7 +431,7 @@ class GRU(
 
 
 def linear_gru_step(m: Backend, f: Activation, g: Activation, factor: Data, reset_bias: Data, size: int) -> Step:
-    """Return the step of a GRU with ``linear_before_reset``."""
+    """Return the step of a GRU with ``linear_before_reset``, for the recurrence weights ``factor`` of all gates."""
 
     def step(projected: Data, h: Data) -> tuple[Any, ...]:
         recurrent = m.matmul(h, factor)
@@ -470,8 +471,8 @@ class LSTM(
         h = o * k(c)
 
     ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
-    ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
-    = k = tanh.
+    ``w``, ``r`` and ``b``. As in the implementations, ``clip`` does not clip the argument of k. Defaults: f = sigmoid, g = k =
+    tanh.
     Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
     """
 

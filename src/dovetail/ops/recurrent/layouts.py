@@ -1,4 +1,4 @@
-"""Equivalent forms of a recurrent layer: another layout, gate order or bias form, all inputs given, one direction each."""
+"""Conversions of a recurrent layer: to another layout, gate order or bias form, to all inputs, to one layer per direction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def pad_inputs(op: RecurrentLayer, xs: Sequence[Any]) -> list[Any]:
-    """Return one entry for each input of the signature, None for omitted ones."""
+    """Return one entry for each input of the signature, None for an omitted input."""
     return [*xs, *[None] * (len(op.signature.inputs) - len(xs))]
 
 
@@ -37,9 +37,9 @@ def convert_form(
     weights_format: str = "",
     **changes: object,
 ) -> list[Any]:
-    """Write ``op`` in another layout, gate order or bias form, and return its outputs.
+    """Emit ``op`` in another layout, gate order or bias form, and return outputs in the layout of ``op``.
 
-    Weights are rearranged by operators that are folded where the weights are constant.
+    Emitted operators rearrange the weights; these operators are folded if the weights are constant.
     """
     x, w, r, bias, lengths, *rest = pad_inputs(op, xs)
     new: Any = op.with_(layout=layout or op.layout, summed_bias=op.summed_bias if summed_bias is None else summed_bias, **changes)
@@ -71,7 +71,7 @@ def reorder_gates(b: Builder, weights: Value, permutation: list[int], repeats: i
 
 
 def sum_biases(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
-    """Add the bias of the recurrence to that of the input; with ``linear_before_reset`` those of gate h stay separate."""
+    """Add the recurrence bias to the input bias; with ``linear_before_reset`` both biases of gate h stay separate."""
     if not getattr(op, "linear_before_reset", False):
         return b.Add(*b.Split(bias, axis=1, outputs=2))
     z, r, h, z_inner, r_inner, h_inner = b.Split(bias, axis=1, outputs=6)
@@ -79,7 +79,7 @@ def sum_biases(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
 
 
 def split_bias(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
-    """Return a summed bias as the bias of the input, and zeros for the recurrence."""
+    """Split a summed bias into an input bias and a recurrence bias of zeros (but gate h with ``linear_before_reset``)."""
     if not getattr(op, "linear_before_reset", False):
         return b.Concat(bias, zeros_like(b, bias), axis=1)
     z, r, h, h_inner = b.Split(bias, axis=1, outputs=4)
@@ -88,7 +88,7 @@ def split_bias(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
 
 
 def fill_inputs(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> list[Any]:
-    """Return all inputs, with equivalent values for omitted ones; peepholes stay omitted."""
+    """Return all inputs, with the default values of omitted inputs; omitted peepholes stay omitted."""
     x, w, r, bias, lengths, *rest = pad_inputs(op, xs)
     size = op.sizes_of(*xs)["h"]
     batch_axis = X_AXES[op.layout].index("b")
@@ -106,7 +106,7 @@ def fill_inputs(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> l
 
 
 def has_full_lengths(op: RecurrentLayer, x: View | None, lengths: Value | None) -> bool:
-    """Return whether every row is known to reach the end of the sequence."""
+    """Return whether the length of every batch row is known to be the size of the sequence axis."""
     while lengths is not None and lengths.value is None and lengths.node is not None:
         if not isinstance(lengths.node.op, Cast) and not moves_first_input(lengths.node.op):
             return False
@@ -118,7 +118,7 @@ def has_full_lengths(op: RecurrentLayer, x: View | None, lengths: Value | None) 
 
 
 def split_directions(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> list[Any]:
-    """Write both directions as one layer each, and concatenate their outputs."""
+    """Emit one layer for each of the two directions, and concatenate the outputs of both layers."""
     x, w, r, bias, lengths, *rest = pad_inputs(op, xs)
     axis = STATE_AXES[op.layout].index("d")
 

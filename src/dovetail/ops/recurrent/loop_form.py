@@ -1,4 +1,4 @@
-"""A recurrent layer as a Loop over time steps, for sequences whose length only run time knows."""
+"""Lowering of a recurrent layer to a Loop over time steps, for long sequences or a length known only at run time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.recurrent.cell_math import Data, GraphBackend, Step, unroll
 
 MakeStep = Callable[..., tuple[Step, Any]]
-"""Make the step of a cell, and a bias, from a backend and the cell's weights in it."""
+"""Function that returns the step of a cell and the input bias, given a backend and the cell's weights as its values."""
 
 
 def loop_over_time(
@@ -25,10 +25,10 @@ def loop_over_time(
     lengths: Data,
     is_reverse: bool,
 ) -> tuple[Value, tuple[Value, ...]]:
-    """Write a Loop over the time steps, and return the stacked outputs and the last states, as ``unroll`` does.
+    """Emit a Loop over the time steps, and return the stacked outputs and the last states, as ``unroll`` does.
 
-    ``projected`` [time steps, batch, gates * hidden] is scanned; ``weights`` are the weights, bias and peepholes of one
-    direction, which each step reads whole.
+    The Loop scans ``projected`` [time steps, batch, gates * hidden]. ``weights`` are the weights, bias and peepholes of one
+    direction; each time step reads all of them.
     """
     b = m.b
     body = _LoopBody(type(m))
@@ -65,7 +65,7 @@ def loop_over_time(
 
 
 def _reaches_a_step(m: GraphBackend, lengths: Value, projected: Value) -> Any:
-    """Return for each batch row whether it reaches the first time step; true for all rows where there is none."""
+    """Return for each batch row whether its sequence has a time step; true for all rows if there are no time steps."""
     shape = projected.shape
     if shape is not None and isinstance(shape[0], int) and shape[0] > 0:
         return m.is_active(lengths, 0)
@@ -76,7 +76,10 @@ def _reaches_a_step(m: GraphBackend, lengths: Value, projected: Value) -> Any:
 def _write_step(
     m: GraphBackend, projected: Data, step: Step, states: tuple[Data, ...], lengths: Data, step_index: Data
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Write one time step: return its output, 0 for rows whose sequence is over, and the states, unchanged for these."""
+    """Emit one time step, and return the output and the next states.
+
+    For batch rows whose sequence is over, the output is 0 and the states are unchanged.
+    """
     if lengths is None:
         (output,), states_after = unroll(m, [projected], step, states, None, False)
         return output, states_after
@@ -87,7 +90,7 @@ def _write_step(
 
 
 class _LoopBody:
-    """The Loop body under construction: its Builder, the backend that writes into it, and the values it captures."""
+    """_LoopBody is a Loop subgraph under construction: a Builder, the backend that emits into it, and captured outer values."""
 
     def __init__(self, backend: type[GraphBackend]) -> None:
         self.b = Builder("step")
@@ -95,13 +98,13 @@ class _LoopBody:
         self.captures: list[Value] = []
 
     def input(self, value: Value, part: bool = False) -> Value:
-        """Add an input like ``value``, or like one of its slices along axis 0."""
+        """Add an input of the type of ``value``; with ``part``, of the type of a slice of size 1 along axis 0."""
         shape = value.shape
         sizes = shape if shape is None or not part else (1, *shape[1:])
         return self.b.input(f"x{len(self.b.graph.inputs)}", value.dtype, sizes)
 
     def capture(self, item: Data) -> Any:
-        """Return ``item`` inside the body: a constant as its own, any other value through an input, a tuple item by item."""
+        """Return ``item`` inside the subgraph: copy a constant, add an input for any other value, capture a tuple's items."""
         if item is None:
             return None
         if isinstance(item, tuple):
@@ -113,7 +116,7 @@ class _LoopBody:
         return self.input(item)
 
     def make_distinct(self, values: list[Value]) -> list[Value]:
-        """Return the outputs of the body, each a value of its own."""
+        """Return the outputs, with an Identity of each value that is an input or an earlier output."""
         outputs: list[Value] = []
         for value in values:
             is_taken = any(value is other for other in (*outputs, *self.b.graph.inputs))

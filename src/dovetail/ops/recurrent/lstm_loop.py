@@ -1,4 +1,4 @@
-"""Recognition of an LSTM with peepholes in a Loop over its time steps, the form in which a format without peepholes has it."""
+"""Recognition of an LSTM with peepholes in a Loop over time steps, to which formats without peepholes decompose it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ GATES = "iof"
 
 
 class _Mismatch(Exception):
-    """A value is not what an LSTM computes there."""
+    """_Mismatch reports that a value differs from the corresponding value of an LSTM."""
 
 
 def write_as_lstm(b: Builder, op: Loop, xs: Sequence[Value | None]) -> list[Value] | None:
-    """Return the outputs of a Loop that is an LSTM with peepholes and constant weights, computed by one; None for any other."""
+    """Replace a Loop that computes an LSTM with peepholes and constant weights by an LSTM; return None for any other Loop."""
     if op.carried != 2 or len(op.scan_inputs) != 1 or len(op.scan_outputs) != 1 or not is_endless(op.body):
         return None
     (axis, size, is_reversed), scan_output = op.scan_inputs[0], op.scan_outputs[0]
@@ -72,7 +72,7 @@ def _write(b: Builder, cell: _Cell, xs: Sequence[Value | None], is_reversed: boo
 
 
 def _projection(projected: Value) -> tuple[Value, Any, Any]:
-    """Return x, w and the bias of ``x @ w.T + bias``; the bias is None where there is none."""
+    """Match ``x @ w.T + bias`` or ``x @ w.T``; return x, w, and the bias or None."""
     bias = None
     if projected.node is not None and isinstance(projected.node.op, Add):
         projected, bias = _with_constant(projected.node.inputs)
@@ -86,7 +86,7 @@ def _projection(projected: Value) -> tuple[Value, Any, Any]:
 
 
 def _matrix(op: MatMul, weights: Value) -> Any:
-    """Return the constant second operand of a product, as a matrix whose rows are the columns of the result."""
+    """Return the constant second operand of a product, transposed so that its rows correspond to the result's columns."""
     data = weights.constant
     if data is None or data.ndim != 2:
         raise _Mismatch
@@ -94,7 +94,7 @@ def _matrix(op: MatMul, weights: Value) -> Any:
 
 
 def _with_constant(operands: Sequence[Value | None]) -> tuple[Value, Any]:
-    """Return the operand that is no constant, and the constant."""
+    """Return the operand that is not constant, and the data of the other operand."""
     for x, y in (operands, operands[::-1]):
         if x is not None and y is not None and y.constant is not None and x.constant is None:
             return x, y.constant
@@ -106,7 +106,10 @@ def _is_zero(state: Value) -> bool:
 
 
 class _Cell:
-    """The parts of a body that computes one time step of an LSTM; ``states`` are the numbers of h and c. Raises _Mismatch."""
+    """_Cell holds the parts of a Loop subgraph that computes one time step of an LSTM.
+
+    ``states`` are the indices of h and c among the carried values. Raises _Mismatch for any other subgraph.
+    """
 
     def __init__(self, op: Loop, xs: Sequence[Value | None], states: tuple[int, int]) -> None:
         body = op.body
@@ -135,7 +138,7 @@ class _Cell:
         return shape[1], h.dtype
 
     def _gates(self, h: Value, c: Value) -> dict[str, Value]:
-        """Return the sums of the gates from h = sigmoid(o) * tanh(c) and c = sigmoid(f) * c + sigmoid(i) * tanh(g)."""
+        """Match h = sigmoid(o) * tanh(c) and c = sigmoid(f) * c + sigmoid(i) * tanh(g); return the sums o, f, i, g by gate."""
         out, last = self._pair(Multiply, h, Sigmoid, Tanh)
         if last is not c:
             raise _Mismatch
@@ -150,7 +153,7 @@ class _Cell:
         return gates
 
     def _with_peephole(self, value: Value, state: Value) -> tuple[Value, Any]:
-        """Return gate and factor of ``gate + factor * state``."""
+        """Match ``gate + factor * state``; return the gate's sum without the peephole, and the factor."""
         for gate, product in self._orders(Add, value):
             for x, factor in self._orders(Multiply, product) if self._is(Multiply, product) else ():
                 data = self._constant(factor)
@@ -159,7 +162,7 @@ class _Cell:
         raise _Mismatch
 
     def _start(self, gate: Value) -> int:
-        """Return the first column of a gate in the sums of all gates."""
+        """Return the first column of a gate in the tensor that holds the sums of all gates."""
         node = gate.node
         if node is None or gate.shape is None or gate.shape[-1:] != (self.size,):
             raise _Mismatch
@@ -179,7 +182,7 @@ class _Cell:
         return start
 
     def _recurrent_weights(self) -> Any:
-        """Return r of the sums ``part + h @ r.T``."""
+        """Match the sums of all gates with ``part + h @ r.T``; return r."""
         assert self._sums is not None
         for step, product in self._orders(Add, self._sums):
             node = product.node
@@ -215,7 +218,7 @@ class _Cell:
         return self._operands(kind, value)[0]
 
     def _pair(self, kind: type[Op], value: Value, first: type[Op], second: type[Op]) -> tuple[Value, Value]:
-        """Return the operands of ``first`` and ``second``, which are those of a commutative operator."""
+        """Match a commutative operator on the results of ``first`` and ``second``; return the inputs of these two operators."""
         for x, y in self._orders(kind, value):
             if self._is(first, x) and self._is(second, y):
                 return self._unary(first, x), self._unary(second, y)
@@ -225,7 +228,7 @@ class _Cell:
         return any(x is operand for x in self._operands(Multiply, value))
 
     def _other(self, kind: type[Op], value: Value, operand: Value) -> Value:
-        """Return the operand of a commutative operator beside ``operand``."""
+        """Return the operand of a commutative operator that is not ``operand``."""
         for x, y in self._orders(kind, value):
             if x is operand:
                 return y
