@@ -70,7 +70,7 @@ def test_sizes_are_unified_by_substitution() -> None:
     [
         (SECOND, {"hh": "h", "h": "xx"}, ["name.unknown: 'hh'", "merge.connection: no input"]),
         (SECOND, [("h", "x"), ("y", "x")], ["merge.connection: connected once"]),
-        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.connection: no output of the first"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.connection: an output of the first model must"]),
         ("s (float[m] q) => (float[m] r) { r = Exp (q) }", {"r": "x"}, ["merge.connection: from the first model to the second"]),
         (
             "s (double[m, 4] h, float[m, 5] y, float[m] x) => (double[m, 4] r) { r = Exp (h) }",

@@ -1,1 +1,1 @@
-"""Graph to graph: check, edit, merge, simplify, rebatch."""
+"""Transformations of graphs: check, edit, merge, simplify and rebatch."""

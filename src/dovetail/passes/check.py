@@ -26,42 +26,44 @@ def validate(graph: Graph) -> list[Diagnostic]:
     known = {id(value): {(id(user), index) for user, index in value.uses} for value in graph.values()}
     for value in graph.values():
         if value.name in names:
-            fault("graph.repeated", f"two values are called {value.name!r}")
+            fault("graph.repeated", f"names of values must be unique, got two values {value.name!r}")
         names.add(value.name)
     for node in graph.nodes:
         for index, x in enumerate(node.inputs):
             if x is None:
                 continue
             if id(x) not in produced:
-                fault("graph.order", f"{x.name!r} is read before it is made", node.label)
+                fault("graph.order", f"the producer of {x.name!r} must precede its readers", node.label)
             if (id(node), index) not in known.get(id(x), ()):
-                fault("graph.uses", f"{x.name!r} does not know its reader", node.label)
+                fault("graph.uses", f"the uses of {x.name!r} must contain input {index} of this node", node.label)
             readers[id(x)] = readers.get(id(x), 0) + 1
         for index, y in enumerate(node.outputs):
             if y.node is not node or y.index != index:
-                fault("graph.uses", f"{y.name!r} does not know its node", node.label)
+                fault("graph.uses", f"the output {y.name!r} must refer to this node and to the index {index}", node.label)
             produced[id(y)] = y.name
         for name, body in bodies(node.op):
             faults.extend(Diagnostic(item.code, f"{name}: {item.message}", node.label) for item in validate(body))
     for value in graph.values():
         if len(value.uses) != readers.get(id(value), 0):
-            fault("graph.uses", f"{value.name!r} has {len(value.uses)} uses and {readers.get(id(value), 0)} readers")
+            fault(
+                "graph.uses", f"{value.name!r} must have {readers.get(id(value), 0)} uses, one per reader, got {len(value.uses)}"
+            )
     for value in graph.outputs:
         if id(value) not in produced:
-            fault("graph.dangling", f"the output {value.name!r} is made by no node")
+            fault("graph.dangling", f"the output {value.name!r} must be a graph input or an output of a node")
     return faults
 
 
 @check_keywords
 def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -> list[Diagnostic]:
-    """Check a model or its file: return every independent fault, none for a valid one. A bad file raises nothing.
+    """Check a model or a model file, and return every independent fault; the list is empty for a valid model.
 
-    Each has ``code``, ``node``, ``message``, ``file``. Deviations that ``load`` accepts with a warning are faults of a file; a
-    Model that was loaded has them no more. Operators that dovetail does not know are no fault of the model and are
-    not listed. ``limits``: what the check may cost, else those of the model.
+    Each fault has ``code``, ``node``, ``message`` and ``file``. Deviations that ``load`` accepts with a warning are faults of a
+    file, but not of a loaded Model. Operators unknown to dovetail are not reported. ``limits`` bounds the cost of the check; the
+    default is the limits of the model.
 
-    Raises the errors of the limits alone, [limits.exceeded], [run.time] and [run.memory], for a Model. Every other error is
-    returned.
+    An invalid file raises no error. For a Model, only the errors of the limits are raised: [limits.exceeded], [run.time] and
+    [run.memory]. Every other error is returned.
 
     Source: the specifications of ONNX and of OpenVINO IR.
 
@@ -82,7 +84,10 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
 
 
 def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
-    """Return the faults of a loaded model, in its structure or else in its operators' rules. ``is_own``: it may be changed."""
+    """Return the structural faults of a loaded model; if there are none, the faults that inference of its operators reports.
+
+    With ``is_own`` inference may change the model in place.
+    """
     faults = validate(model.graph)
     if faults:
         return faults

@@ -1,4 +1,4 @@
-"""Edits of a model by names: each returns a new model. They are methods of Model."""
+"""Edits of a model by the names of values. Each edit returns a new model, and is also a method of Model."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ RESERVED_PROPERTIES = (STATES, OPENVINO_RECORD)
 
 
 def rename_values(model: Model, names: Mapping[str, str]) -> Model:
-    """Return ``model`` with values renamed from the keys to the values of ``names``, at once: names may be exchanged.
+    """Return ``model`` with values renamed from the keys to the values of ``names`` at once, so that names may be swapped.
 
-    A port of OpenVINO IR with several names keeps the others. Raises RuleError [name.unknown], [argument.type], [name.taken].
+    A port of OpenVINO IR with several names keeps its other names.
+
+    Raises RuleError [name.unknown], [argument.type], [name.taken].
     """
     new = copy_model(model)
     values = select_values(new, list(names))
-    # A layer's name stands for that of its value.
+    # The name of an OpenVINO layer selects the layer's output value.
     own = zip(values, names.items(), strict=True)
     names = {old if old in (value.name, *value.names) else value.name: target for value, (old, target) in own}
     remaining = _names_in(new.graph) - set(names)
@@ -53,7 +55,7 @@ def rename_values(model: Model, names: Mapping[str, str]) -> Model:
     raise_all(errors, "names that values cannot have")
     primary: dict[str, str] = {}
     for value, (old, target) in zip(values, names.items(), strict=True):
-        # Symbols of unknown elements are named after the value when they are first read.
+        # The first read creates symbols of unknown elements, named after the value: read before the renaming.
         _ = value.value
         value.names = tuple(target if name == old else name for name in value.names) or (target,)
         if value.name == old:
@@ -81,10 +83,10 @@ def _names_in(graph: Graph) -> set[str]:
 
 
 def set_outputs(model: Model, names: str | Iterable[str]) -> Model:
-    """Return ``model`` with the values ``names`` as its outputs, in this order, and without the nodes that none of them needs.
+    """Return ``model`` with the values ``names`` as its outputs, in this order, and without nodes that no output needs.
 
-    Inputs stay. A state without its outputs is dropped, with a warning [state.incomplete]. Raises RuleError [name.unknown],
-    [graph.outputs] where ``names`` is empty.
+    All inputs stay. A state whose values are no longer inputs and outputs of the model is dropped, with a warning
+    [state.incomplete]. Raises RuleError [name.unknown], [graph.outputs] where ``names`` is empty.
     """
     new = copy_model(model)
     selected = select_values(new, names_of(names))
@@ -92,7 +94,7 @@ def set_outputs(model: Model, names: str | Iterable[str]) -> Model:
         raise RuleError("graph.outputs", "a model needs at least one output, got none", file=model.file)
     new.graph.outputs = list({id(value): value for value in selected}.values())
     for value in new.graph.outputs:
-        # A port of OpenVINO IR without names is no output that a caller could name.
+        # An unnamed port of OpenVINO IR gets a name, because callers select outputs by name.
         value.names = value.names or (value.name,)
     remove_dead(new.graph)
     new.warnings += drop_incomplete_states(new)
@@ -100,7 +102,7 @@ def set_outputs(model: Model, names: str | Iterable[str]) -> Model:
 
 
 def add_outputs(model: Model, names: str | Iterable[str]) -> Model:
-    """Return ``model`` with the values ``names`` as outputs after its own. Raises RuleError [name.unknown]."""
+    """Return ``model`` with the values ``names`` appended to its outputs. Raises RuleError [name.unknown]."""
     added = names_of(names)
     select_values(model, added)
     return set_outputs(model, [*(value.name for value in model.outputs), *added])
@@ -113,7 +115,7 @@ def drop_outputs(model: Model, names: str | Iterable[str]) -> Model:
     listed = ", ".join(repr(value.name) for value in model.outputs)
     raise_all(
         [
-            RuleError("output.unknown", f"{value.name!r} is no output of the model; it has {listed}", file=model.file)
+            RuleError("output.unknown", f"{value.name!r} must be an output of the model, one of {listed}", file=model.file)
             for value in dropped
             if id(value) not in outputs
         ],
@@ -127,12 +129,14 @@ def drop_outputs(model: Model, names: str | Iterable[str]) -> Model:
 
 
 def replace_constants(model: Model, data: Mapping[str, Operand]) -> Model:
-    """Return ``model`` with other elements for the constants that ``data`` names. Types are inferred anew.
+    """Return ``model`` with new elements for the constants that ``data`` names. Types are inferred again.
 
     An array must have the element type of the constant, and may have another shape. A Python number fills the shape of the
-    constant; numbers and lists of them must fit its element type exactly. Raises RuleError [name.unknown], [constant.computed]
-    for a value that is no constant, UnsupportedError [constant.computed] for one that loading has also folded into attributes or
-    other constants, EngineError [input.dtype], [input.type] for the data, and the errors of :func:`dovetail.infer`.
+    constant. Numbers and lists of numbers must be exactly representable in the element type of the constant.
+
+    Raises RuleError [name.unknown], RuleError [constant.computed] for a value that is no constant, UnsupportedError
+    [constant.computed] for a constant that loading has also folded into attributes or other constants, EngineError
+    [input.dtype], [input.type] for the data, and the errors of :func:`dovetail.infer`.
     """
     new = copy_model(model)
     errors: list[DovetailError] = []
@@ -150,8 +154,8 @@ def replace_constants(model: Model, data: Mapping[str, Operand]) -> Model:
 def _replace_constant(value: Value, item: Operand) -> None:
     node = value.node
     if node is None or not isinstance(node.op, Constant):
-        producer = "a graph input" if node is None else f"computed by {type(node.op).__name__}"
-        raise RuleError("constant.computed", f"{value.name!r} must be a constant to be replaced, and is {producer}")
+        producer = "a graph input" if node is None else f"an output of {type(node.op).__name__}"
+        raise RuleError("constant.computed", f"the replaced value {value.name!r} must be a constant, got {producer}")
     if value.metadata.get(FOLDED):
         raise UnsupportedError(
             "constant.computed",
@@ -172,10 +176,10 @@ def _replace_constant(value: Value, item: Operand) -> None:
 
 
 def convert_inputs(model: Model, dtypes_by_name: Mapping[str, DTypeLike]) -> Model:
-    """Return ``model`` whose inputs ``dtypes_by_name`` have other element types; a Cast converts each to its former type.
+    """Return ``model`` with new element types for the inputs in ``dtypes_by_name``; a Cast restores each former type.
 
-    The input keeps its name and shape. Raises RuleError [name.unknown], [input.unknown] for a value that is no input,
-    [type.kind] for an input that is no tensor of known type, UnsupportedError [dtype.unknown], [input.shared]
+    Each input keeps its name and shape. Raises RuleError [name.unknown], [input.unknown] for a value that is no input,
+    [type.kind] for an input that is no tensor of known element type, UnsupportedError [dtype.unknown], [input.shared]
     for an input that is a state or also an output.
     """
     new = copy_model(model)
@@ -191,7 +195,7 @@ def convert_inputs(model: Model, dtypes_by_name: Mapping[str, DTypeLike]) -> Mod
             errors.append(error.at(file=model.file))
     raise_all(errors, "inputs whose type cannot be converted")
     conversions = [(value, dtype) for value, dtype in conversions if value.dtype is not dtype]
-    # Shapes may follow from the elements of integers.
+    # Shapes may depend on the elements of integer inputs.
     has_integers = any(value.dtype.is_integer for value, _ in conversions)
     for value, dtype in reversed(conversions):
         _insert_cast(new.graph, value, dtype)
@@ -205,17 +209,18 @@ def _check_conversion(model: Model, value: Value) -> None:
     name = value.name
     if value.node is not None:
         listed = ", ".join(repr(each.name) for each in model.inputs)
-        raise RuleError("input.unknown", f"{name!r} is no input of the model; it has {listed}")
+        raise RuleError("input.unknown", f"{name!r} must be an input of the model, one of {listed}")
     if not isinstance(value.type, Tensor) or value.type.dtype is None:
         raise RuleError("type.kind", f"the input {name!r} must be a tensor of known element type, got {value.type}")
     if name in state_inputs(model):
-        raise UnsupportedError("input.shared", f"the input {name!r} is a state, whose type is also that of its output")
+        message = f"the input {name!r} must keep its type: it is the input of a state, whose output has the same type"
+        raise UnsupportedError("input.shared", message)
     if any(value is output for output in model.outputs):
-        raise UnsupportedError("input.shared", f"the input {name!r} is also an output, whose type would change")
+        raise UnsupportedError("input.shared", f"the input {name!r} must keep its type: it is also an output of the model")
 
 
 def _insert_cast(graph: Graph, value: Value, dtype: DType) -> None:
-    """Change the element type of a graph input, and convert it to the former one before all of its readers."""
+    """Change the element type of a graph input, and insert a Cast to the former element type before all readers."""
     former = value.dtype
     readers = Value("")
     move_readers(value, readers)
@@ -232,9 +237,10 @@ def _insert_cast(graph: Graph, value: Value, dtype: DType) -> None:
 
 
 def set_metadata(model: Model, entries: Mapping[str, str]) -> Model:
-    """Return ``model`` with metadata: ``metadata_props`` of an ONNX model, ``rt_info`` of an IR model ("a/b": b within a).
+    """Return ``model`` with metadata: ``metadata_props`` of an ONNX model, ``rt_info`` of an IR model.
 
-    Raises RuleError [argument.type] for keys and texts that are no strings, [name.taken] for keys of dovetail itself.
+    In ``rt_info`` the key "a/b" is the entry b of the entry a. Raises RuleError [argument.type] for keys and texts that are no
+    strings, [name.taken] for keys that dovetail itself writes.
     """
     new = copy_model(model)
     errors: list[DovetailError] = []

@@ -21,10 +21,11 @@ from dovetail.ops.constant import Foreign
 
 @dataclass(frozen=True, slots=True)
 class UnknownDimension:
-    """A dimension that follows from no dimension of the inputs: its first value, and the operator that produces it.
+    """UnknownDimension is a dimension that does not follow from the dimensions of the inputs.
 
-    ``axis`` is None where the rank is unknown, and ``symbol`` is the text of the size. ``depends_on_data`` is True where the
-    elements of a tensor determine the size, as for NonZero; else inference lost it at ``node``.
+    ``value`` is the first value that has the dimension, ``node`` and ``op`` are the producer of this value. ``axis`` is None
+    where the rank is unknown, and ``symbol`` is the text of the size. ``depends_on_data`` is True where the elements of a tensor
+    determine the size, as for NonZero; otherwise inference lost the size at ``node``.
     """
 
     value: str
@@ -37,10 +38,11 @@ class UnknownDimension:
 
 @dataclass(frozen=True, slots=True)
 class InferenceReport:
-    """The inferred model, and what inference knows of its dimensions.
+    """InferenceReport holds the inferred model, and the results of inference about its dimensions.
 
-    ``equations`` are those that replaced a symbol, ``replacements`` the symbols by name with what replaced them, ``bounds`` the
-    symbols of the inputs with their inclusive bounds, ``unknown`` the dimensions that follow from no dimension of the inputs.
+    ``equations`` are the equations that replaced a symbol. ``replacements`` maps the name of each replaced symbol to the text of
+    its replacement, ``bounds`` each symbol of the inputs to its inclusive bounds. ``unknown`` lists the dimensions that do not
+    follow from the dimensions of the inputs.
     """
 
     model: Model
@@ -55,7 +57,7 @@ class InferenceReport:
         return tuple(item for item in self.unknown if not item.depends_on_data)
 
     def raise_losses(self) -> None:
-        """Raise RuleError [type.unknown] with every lost dimension in its ``diagnostics``, if there is one."""
+        """Raise RuleError [type.unknown] with every lost dimension in its ``diagnostics``, if any dimension was lost."""
         raise_all(
             [
                 RuleError(
@@ -75,8 +77,8 @@ class InferenceReport:
 def infer_report(model: Model) -> InferenceReport:
     """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
 
-    Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols take the bounds without which
-    a dimension would be negative.
+    Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols get the
+    bounds that keep every dimension non-negative.
 
     Raises RuleError with every independent fault in its ``diagnostics``, [shape.disagree] where two operators demand different
     sizes, and the errors of :func:`infer`.
@@ -97,7 +99,7 @@ def infer_report(model: Model) -> InferenceReport:
 
 
 def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimension]) -> None:
-    """Add each rank and each symbol that is not among ``known`` at its first value."""
+    """Append each unknown rank, and each symbol outside ``known``, at the first value that has it."""
     for node in graph.nodes:
         for _, body in bodies(node.op):
             inner = {str(symbolic.name_of(s)) for x in body.inputs for size in sizes_in(x.type) for s in symbolic.symbols(size)}
@@ -128,7 +130,7 @@ def _has_unknown_rank(x: Value) -> bool:
 def _reads_data(node: Node) -> bool:
     """Test whether the elements of tensors, and not only dimensions, determine the shapes of a node's outputs.
 
-    Of an operator whose rules are not known nothing is known.
+    Return False for a Foreign operator, whose rules are not known.
     """
     op = node.op
     if isinstance(op, Foreign):
@@ -177,7 +179,7 @@ def annotate(model: Model) -> Model:
     """Return a copy of a model whose values carry their shape and shape value as text, which :func:`dovetail.save` writes.
 
     In ONNX the shape value is the property ``dovetail.value`` of the value. In OpenVINO IR the port's ``rt_info`` has the shape
-    as ``dovetail_shape`` and the shape value as ``dovetail_value``. Other readers ignore them, and ``load`` infers anew.
+    as ``dovetail_shape`` and the shape value as ``dovetail_value``. Other readers ignore these texts, and ``load`` infers again.
     """
     new = copy_model(model)
     for value in new.graph.values():

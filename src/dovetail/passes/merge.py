@@ -24,7 +24,7 @@ from dovetail.passes.unification import Unifier, substitute_symbols, symbols_in
 
 
 class Connection(NamedTuple):
-    """A value of the first model and the input of the second that it becomes."""
+    """Connection pairs a value of the first model with the input of the second model that the value replaces."""
 
     value: Value
     input: Value
@@ -41,22 +41,22 @@ def merge(
 ) -> Model:
     """Merge two models into one in which values of ``first`` are inputs of ``second``.
 
-    ``connect`` maps values of ``first``, by default outputs, to inputs of ``second``; pairs may connect one value with several
-    inputs. Left out, outputs are connected with the inputs of the same names; an empty one puts the models side by side. The
-    inputs are those of ``first`` and the free ones of ``second``; the outputs those of ``first`` that are not connected and
-    those of ``second``.
+    ``connect`` maps values of ``first`` to inputs of ``second``; pairs may connect one value with several inputs. By default the
+    outputs of ``first`` are connected with the inputs of ``second`` of the same names. An empty ``connect`` connects nothing.
+    The merged model has the inputs of ``first`` and the unconnected inputs of ``second``. Its outputs are the unconnected
+    outputs of ``first`` and all outputs of ``second``.
 
     Connected types must be equal under a substitution of symbols, which is applied to both models. ``prefix_first`` and
-    ``prefix_second`` precede all names of values, nodes and states. Of two equal names the first model's stays and the second
-    model's becomes ``name_2`` (``name_3``, ...), inputs and outputs before inner values; a renamed input or output is a warning
-    [merge.name]. Equal names of symbols that are not unified are renamed likewise.
+    ``prefix_second`` precede all names of values, nodes and states. Where both models have a name, the first model keeps it, and
+    the second model gets ``name_2`` (``name_3``, ...). Inputs and outputs take precedence over inner values. A renamed input or
+    output gives a warning [merge.name]. Symbols of equal names that are not unified are renamed likewise.
 
-    The result has the format and metadata of ``first`` with metadata of ``second`` that it lacks, the larger of both opsets, and
-    the states of both.
+    The result has the format and metadata of ``first``, metadata of ``second`` that ``first`` lacks, the larger opset of both,
+    and the states of both.
 
-    Raises RuleError [name.unknown], [merge.connection] (no input of the second, or one connected twice; a connection from the
-    second model to the first; every clash of types), and the errors of :func:`infer` where a node of the second model refuses the
-    sizes of the first.
+    Raises RuleError [name.unknown] and [merge.connection]: for an unknown input of ``second``, an input that is connected twice,
+    a connection from ``second`` to ``first``, and every clash of types. Raises the errors of :func:`infer` where a node of the
+    second model rejects the sizes of the first.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.merge(b.model, b.model, {"y": "x"})
@@ -79,14 +79,14 @@ def merge(
     _merge_facts(one, other)
     one.warnings += drop_incomplete_states(one)
     if substitution or any(_is_open(x) and not _is_open(value) for value, x in connections):
-        # The second model knows more of its inputs now, which its nodes may refuse.
+        # Connected inputs of the second model may have more specific types now, which its nodes may reject.
         with counting(one.limits):
             infer_graph(one.graph, file=one.file)
     return one
 
 
 def _strip_metadata(graph: Graph) -> None:
-    """Remove the metadata of a format, but not the marks of constants that importing has folded."""
+    """Remove the metadata of a format, but keep the FOLDED marks of constants that the import has folded."""
     folded = [value for value in graph.values() if value.metadata.get(FOLDED)]
     strip_metadata(graph)
     for value in folded:
@@ -103,7 +103,10 @@ def _is_open(value: Value) -> bool:
 def select_connections(
     first: Model, second: Model, connect: Mapping[str, str] | Iterable[tuple[str, str]] | None
 ) -> list[Connection]:
-    """Return the values that become inputs. Raises RuleError [name.unknown], [merge.connection]."""
+    """Return the connections that ``connect`` names, by default those of equal names.
+
+    Raises RuleError [name.unknown], [merge.connection].
+    """
     inputs = _by_all_names(second.inputs)
     if connect is None:
         outputs = _by_all_names(first.outputs)
@@ -112,7 +115,8 @@ def select_connections(
         pairs = list({id(inputs[name]): (name, name) for name, _ in pairs}.values())
         if not pairs:
             listed = ", ".join(repr(value.name) for value in second.inputs)
-            raise RuleError("merge.connection", f"no output of the first model has the name of an input of the second: {listed}")
+            message = f"without `connect`, an output of the first model must have the name of an input of the second: {listed}"
+            raise RuleError("merge.connection", message)
     else:
         pairs = list(connect.items() if isinstance(connect, Mapping) else connect)
     values = values_by_name(first.graph)
@@ -121,8 +125,9 @@ def select_connections(
     for name, input_name in pairs:
         is_backward = name in _by_all_names(second.outputs) and input_name in _by_all_names(first.inputs)
         if is_backward and (name not in values or input_name not in inputs):
-            message = f"{name!r} is an output of the second model and {input_name!r} an input of the first"
-            errors.append(RuleError("merge.connection", f"{message}: connections lead from the first model to the second"))
+            actual = f"the output {name!r} of the second and the input {input_name!r} of the first"
+            message = f"a connection must lead from the first model to the second, got {actual}"
+            errors.append(RuleError("merge.connection", message))
             continue
         if name not in values:
             errors.append(unknown_name(first, values, name))
@@ -148,7 +153,7 @@ def _by_all_names(values: list[Value]) -> dict[str, Value]:
 
 
 def _unify(first: Model, second: Model, connections: list[Connection]) -> dict[str, Size]:
-    """Rename the symbols of ``second`` that ``first`` has too, and return the substitution that makes connected types equal.
+    """Rename symbols of ``second`` whose names ``first`` has, and return the substitution that makes connected types equal.
 
     Raises RuleError [merge.connection] with every clash.
     """
@@ -189,7 +194,7 @@ def _add_prefix(model: Model, prefix: str) -> None:
     graph = model.graph
     names = {value: f"{prefix}{value.name}" for value in graph.values()}
     for value, name in names.items():
-        # Symbols of unknown elements are named after the value when they are first read.
+        # The first read creates symbols of unknown elements, named after the value: read before the renaming.
         _ = value.value
         value.name = name
         value.names = tuple(f"{prefix}{alias}" for alias in value.names) or (name,)
@@ -210,13 +215,13 @@ def _add_prefix(model: Model, prefix: str) -> None:
 
 
 def _values_of_states(model: Model) -> set[int]:
-    """Return the identities of the outputs that are states; connecting one leaves the state whole."""
+    """Return the ids of the model outputs that belong to states; these stay outputs where they are connected."""
     names = state_outputs(model)
     return {id(value) for value in model.outputs if value.name in names}
 
 
 def _rename_collisions(first: Model, second: Model, connections: list[Connection], consumed: set[int]) -> None:
-    """Rename values, nodes and states so that no two of both models have one name; inputs and outputs have precedence."""
+    """Rename values, nodes and states so that their names are unique in both models; inputs and outputs have precedence."""
     connected = {id(x) for _, x in connections}
     outputs = [value for value in first.outputs if id(value) not in consumed]
     interface = {id(value): value for value in (*first.inputs, *outputs)}
@@ -229,7 +234,7 @@ def _rename_collisions(first: Model, second: Model, connections: list[Connection
         name = _claim(value, taken, every)
         if name is not None:
             renamed[name] = value.name
-            message = f"the name {name!r} of the second model is {value.name!r} in the merged model, because the first has it too"
+            message = f"the name {name!r} of the second model is {value.name!r} in the merged model: the first has that name too"
             first.warnings.append(Diagnostic("merge.name", message, file=second.file, severity="warning"))
     for graph, ends in ((first.graph, interface), (second.graph, other_interface)):
         for value in graph.values():
@@ -252,9 +257,9 @@ def _all_names(graph: Graph) -> set[str]:
 
 
 def _claim(value: Value, taken: set[str], every: set[str]) -> str | None:
-    """Enter the names of ``value`` into ``taken``; return its name if that was taken and has changed.
+    """Add the names of ``value`` to ``taken``, and rename it if its name is taken. Return the old name of a renamed value.
 
-    A new name is in none of ``every``. Further names that are taken are dropped.
+    A new name is not among ``every``. Aliases that are taken are dropped.
     """
     old = value.name
     if old in taken:
@@ -268,7 +273,7 @@ def _claim(value: Value, taken: set[str], every: set[str]) -> str | None:
 
 
 def _rename_nodes(first: Graph, second: Graph) -> None:
-    """Rename the nodes of ``second`` whose names nodes of ``first`` have: ONNX allows each name once."""
+    """Rename the nodes of ``second`` whose names also occur in ``first``, since ONNX requires unique node names."""
     taken = {node.name for node in first.nodes if node.name}
     every = taken | {node.name for node in second.nodes}
     for node in second.nodes:
@@ -303,7 +308,7 @@ def _join(first: Model, second: Model, connections: list[Connection], consumed: 
     for value in other.outputs:
         source = source_of.get(id(value))
         if source is not None:
-            # An input of the second model is its output too.
+            # A connected input of the second model is also an output of the second model.
             has_name = source.name == value.name and id(source) not in present
             value = source if has_name else b.add(Identity(), source, names=[value.name])[0]
             value.names = value.names or (value.name,)
@@ -312,7 +317,7 @@ def _join(first: Model, second: Model, connections: list[Connection], consumed: 
 
 
 def _merge_graph_metadata(graph: Graph, other: Graph) -> None:
-    """Join the lists among the metadata of two graphs; the first one's other entries have precedence."""
+    """Merge the metadata of ``other`` into ``graph``: lists are joined; entries of ``graph`` otherwise have precedence."""
     merged = {**other.metadata, **graph.metadata}
     for name, items in other.metadata.items():
         mine = graph.metadata.get(name)
@@ -324,7 +329,7 @@ def _merge_graph_metadata(graph: Graph, other: Graph) -> None:
     graph.metadata = merged
 
 
-# Facts of the models
+# Versions, metadata and states
 
 
 def _merge_facts(first: Model, second: Model) -> None:
@@ -341,7 +346,7 @@ def _merge_facts(first: Model, second: Model) -> None:
 
 
 def _merge_metadata(first: Model, second: Model) -> None:
-    """Add the metadata of ``second`` that ``first`` lacks; warn where the two have different texts for a key."""
+    """Add the metadata of ``second`` that ``first`` lacks; warn where both models have a key with different texts."""
     for name, item in second.metadata.items():
         mine = first.metadata.get(name)
         if isinstance(mine, dict) and isinstance(item, dict):

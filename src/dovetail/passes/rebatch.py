@@ -1,4 +1,4 @@
-"""dovetail.rebatch: fixed sizes of inputs become symbols and back, with the constants that depend on them repaired, and proof."""
+"""dovetail.rebatch: change sizes of inputs, repair the constants that depend on these sizes, and verify the result."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ def rebatch(
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Model:
-    """Return a copy of ``model`` with other sizes of its inputs. Fixed sizes become symbols or others.
+    """Return a copy of ``model`` with changed input sizes: fixed sizes become symbols or other numbers.
 
     The ``report`` of the result is a RebatchReport: what was changed, and how the result was verified.
 
-    ``dims`` maps a symbol (``"batch"``), an axis of all inputs (``"0"``) or of one (``"x.0"``) to a size or the name of a symbol;
-    ``shapes`` maps inputs to whole shapes. Constants that hold an old size are repaired. With ``verify`` the result is run at
-    batch 1, 3 and 8, a fixed one at its own, and each sample is compared with the original at its own batch. Samples are random,
-    or ``inputs`` of the original model and variations of them.
+    ``dims`` maps a symbol (``"batch"``), an axis of all inputs (``"0"``) or an axis of one input (``"x.0"``) to a size or
+    the name of a symbol. ``shapes`` maps inputs to complete shapes. Constants that contain an old size are repaired.
+
+    With ``verify`` the result runs at the batch sizes 1, 3 and 8, or at its fixed batch size. Each sample is compared with a run
+    of the original model at the original batch size. Samples are random; ``inputs``, arrays for the original model, give further
+    samples and variations of these.
 
     Raises RuleError [rebatch.request] for sizes that the model does not have, UnsupportedError [rebatch.sample] with every node
     that combines samples or cannot be repaired, [write.mismatch] where a renamed or fixed symbol changes a result, and the errors
@@ -83,16 +85,19 @@ def _with_hint(
     verify: bool,
     seed: int,
 ) -> UnsupportedError:
-    """Add to the refusal of an axis other than 0 what its size would give as one of a sample, which ``shapes`` says."""
+    """Add to the refusal of a batch axis other than 0 a hint whether the axis can be changed as an axis within each sample.
+
+    Such a change is the request ``shapes`` instead of ``dims``.
+    """
     others = None if shapes else shapes_of_axes(model, dims)
     if others is None:
         return refusal
     option = " ".join(f"--shape {name}={','.join(map(str, sizes))}" for name, sizes in others.items())
     try:
         _rebatch(model, read_request(model, {}, others, None), verify, seed, None)
-        text = f"{option} would change it as a size of one sample, and works"
+        text = f"{option} would change the axis as a size within one sample, and works"
     except DovetailError as error:
-        text = f"{option} would change it as a size of one sample, and is refused too: {error.diagnostics[0].message}"
+        text = f"{option} would change the axis as a size within one sample, and is refused too: {error.diagnostics[0].message}"
     *rest, last = refusal.diagnostics
     items = [*rest, replace(last, message=f"{last.message}; samples along this axis depend on each other, {text}")]
     message = items[0].message if not rest else refusal.message
@@ -128,7 +133,7 @@ def _substitute_symbols(model: Model, symbols: Mapping[str, Size]) -> Model:
 
 
 def _compare_whole(model: Model, new: Model, seed: int) -> list[SampleComparison]:
-    """Compare both models on the same inputs."""
+    """Compare the outputs of both models on the same random inputs. Raises UnsupportedError [write.mismatch]."""
     from dovetail.passes.rebatching.verification import SampleComparison
 
     arrays = random_inputs(new, seed=seed, distinct=True)

@@ -1,4 +1,4 @@
-"""Verification of transformations: the result and the original run on the same random inputs, and are compared."""
+"""Verification of transformations: the outputs of the result and the original are compared on the same random inputs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from dovetail.runtime.random_inputs import random_inputs
 def verify_part(
     model: Model, part: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | None, seed: int = 0
 ) -> list[Difference]:
-    """Run the whole model, and the part on the whole's intermediate values; compare the part's outputs with the whole's.
+    """Run the whole model, run the part on intermediate values of that run, and compare the outputs of the part.
 
-    ``inputs`` and ``outputs`` are those of :func:`dovetail.extract`. Raises UnsupportedError [argument.conflict] for a part of a
-    subgraph, which the whole runs any number of times.
+    ``inputs`` and ``outputs`` are the arguments of :func:`dovetail.extract`. Raises UnsupportedError [argument.conflict] for a
+    part of a subgraph, which a run of the whole model may evaluate any number of times.
     """
     scope, _ = select_scope(model, [*(inputs or ()), *(outputs or ())])
     if scope.node is not None:
         raise UnsupportedError(
-            "argument.conflict", f"a part of {scope.description} cannot be compared: the whole model has no single value of it"
+            "argument.conflict", f"a part of {scope.description} cannot be compared: a model may run it any number of times"
         )
     own = {value.name for value in model.inputs}
     cut = [value.name for value in part.inputs if value.name not in own]
@@ -47,7 +47,7 @@ def verify_part(
 def verify_merge(
     first: Model, second: Model, merged: Model, connect: Mapping[str, str] | Iterable[tuple[str, str]] | None, seed: int = 0
 ) -> list[Difference]:
-    """Run the first model, then the second on its results; compare with the merged model. ``connect`` is that of merge."""
+    """Compare the merged model with a run of ``first`` and then ``second``; ``connect`` is the argument of :func:`merge`."""
     connections = select_connections(first, second, connect)
     connected = {id(x) for _, x in connections}
     free = [value for value in second.inputs if id(value) not in connected]
@@ -55,7 +55,7 @@ def verify_merge(
         arrays = random_inputs(merged, seed=seed, distinct=True)
         in_order = [arrays[value.name] for value in merged.inputs]
     else:
-        # Sizes at which two models run are found more easily one by one.
+        # Sizes at which a model runs are easier to find for each model separately.
         in_order = [*random_inputs(first, seed=seed).values(), *random_inputs(second, seed=seed + 1).values()]
         arrays = dict(zip([value.name for value in merged.inputs], in_order, strict=True))
     of_first = dict(zip([value.name for value in first.inputs], in_order, strict=False))
@@ -67,7 +67,7 @@ def verify_merge(
     kept = len(merged.outputs) - len(second.outputs)
     drawn = random_outputs(whole)
     consumed = {id(value) for value, _ in connections}
-    # An output that is connected stays one where it is a state.
+    # A connected output remains an output of the merged model if it belongs to a state.
     left = [value for value in first.outputs if id(value) not in consumed]
     names = [value.name for value in (left if len(left) == kept else first.outputs)]
     reference = dict(
@@ -82,10 +82,10 @@ def verify_merge(
 
 
 def verify_edit(model: Model, edited: Model, renamed: Mapping[str, str], seed: int = 0) -> list[Difference]:
-    """Compare the outputs of an edited model, whose constants are the original's, with the same values of the original.
+    """Compare the outputs of an edited model with the same values of the original; both must have the same constants.
 
-    ``renamed`` maps old names to new ones. Inputs of another element type are cast to that of the original, as the edited model
-    casts them.
+    ``renamed`` maps old names to new names. Inputs whose element type was edited are cast to the original's element type, as the
+    edited model does.
     """
     old_names = {new: old for old, new in renamed.items()}
     wanted = [old_names.get(value.name, value.name) for value in edited.outputs]
@@ -104,7 +104,7 @@ def _cast(array: Any, value: Value) -> Any:
 
 
 def verify_types(model: Model, inferred: Model, seed: int = 0) -> list[Difference]:
-    """Compare the outputs of an inferred model with the original's, and the types of all its values with those of the run."""
+    """Compare the outputs of an inferred model with the original's, and all inferred types with the arrays of a run."""
     arrays = random_inputs(inferred, seed=seed, distinct=True)
     rows = compare(run_for_verification(model, arrays), run_for_verification(inferred, arrays), random=random_outputs(inferred))
     whole = copy_model(inferred)
@@ -119,7 +119,7 @@ def verify_types(model: Model, inferred: Model, seed: int = 0) -> list[Differenc
 
 
 def _contradiction(value: Value, array: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> str:
-    """Return how the result of a run contradicts an inferred type; empty where it does not."""
+    """Return how the result of a run contradicts the inferred type of ``value``; empty if it does not."""
     assert isinstance(value.type, Tensor)
     shape = value.type.shape
     if shape is None:

@@ -1,4 +1,4 @@
-"""Simplification of models: passes that remove nodes, applied until none changes the model, each proved if asked."""
+"""Simplification of models: passes that remove nodes run until none changes the model; the result is proved on request."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from dovetail.passes.simplification.passes import Pass
 
 MAX_RELOADS = 4
-"""The most times that a model is simplified as its file has it."""
+"""Maximum number of times that a model is reloaded in its target format and simplified again."""
 MAX_ROUNDS = 64
-"""The most rounds of all passes; a model that still changes then is returned as it is."""
+"""Maximum number of rounds of all passes; a model that still changes afterwards is returned unfinished."""
 
 
 @dataclass(slots=True)
 class PassReport:
-    """The changes of one pass in all rounds; ``reverted`` is the difference where a verification has refuted the pass."""
+    """PassReport holds the changes of one pass in all rounds; ``reverted`` is the difference for which it was reverted."""
 
     name: str
     changes: list[Change] = field(default_factory=list)
@@ -37,12 +37,12 @@ class PassReport:
 
 @dataclass(slots=True)
 class SimplifyReport:
-    """The report of :func:`simplify`: nodes, without constants and with those of subgraphs, before and after, and each pass.
+    """SimplifyReport is the report of :func:`simplify`: the number of nodes before and after, and the changes of each pass.
 
-    ``sizes`` are the sizes of open dimensions at which the model ran, empty where the proof
-    needed no run, and ``notes`` what could not be proved.
-    ``verdict`` and ``rewrites`` are those of the proof that the result equals the model for all inputs (see
-    :func:`dovetail.prove`); empty without ``prove``.
+    Nodes of subgraphs are counted, constants are not. ``sizes`` lists the sizes of dynamic dimensions at which the model ran; it
+    is empty if the proof needed no run. ``notes`` lists fusions that were not applied and results that could not be verified.
+    ``verdict`` and ``rewrites`` are results of the proof that the simplified model equals the model for all inputs (see
+    :func:`dovetail.prove`); both are empty without ``prove``.
     """
 
     nodes_before: int
@@ -61,7 +61,7 @@ class SimplifyReport:
 
     @property
     def refutations(self) -> list[PassReport]:
-        """The passes that changed an answer, and were taken back."""
+        """The passes that were reverted because they changed an output."""
         return [each for each in self.passes if each.reverted]
 
 
@@ -77,24 +77,24 @@ def simplify(
     target: str = "",
     fuse: Iterable[str] = (),
 ) -> Model:
-    """Return a model with fewer nodes that computes the same; its ``report`` is a SimplifyReport.
+    """Return an equivalent model with fewer nodes; its ``report`` is a SimplifyReport.
 
     ``keep`` names the passes to apply (default: all of PASSES), ``skip`` those to leave out. Inputs and outputs keep their names,
     types and order.
 
-    With ``prove`` the result is proved equal to the model for all inputs, where that can be (``report.verdict``). A result that
-    is equal over the real numbers runs beside the model once, on inputs drawn from ``seed``, at two sizes of its open dimensions
-    where it has any. Where that proof fails, the model runs before and after each pass, natively, and by the interpreter where
-    bits differ. A pass that changes an answer is taken back: by more than ``tolerance`` of the largest magnitude, or for a pass
-    that moves elements alone, by a bit.
+    With ``prove`` the result is proved equal to the model for all inputs, if a proof is found (``report.verdict``). If both are
+    equal only over the real numbers, they also run once on inputs drawn from ``seed``, at two sizes of dynamic dimensions. If the
+    proof or this run fails, the model runs before and after each pass, in the native engine, and in the interpreter where bits
+    differ. A pass is reverted if it changes an output by more than ``tolerance`` times the largest magnitude. An exact
+    pass is reverted if it changes a bit.
 
-    ``target``: the format "onnx" or "openvino" in which the result is to be saved. The operators into which an operator is
-    written there are simplified too, so that the file, loaded and simplified again, stays as it is.
+    ``target`` is the format in which the result will be saved, "onnx" or "openvino". Operators that this format decomposes are
+    simplified in decomposed form, so that simplifying the loaded file again changes nothing.
 
-    ``fuse`` names operators that exporters write as several, from FUSIONS, or is "all": they are fused where the model's opset
-    has the operator. That changes results by rounding.
+    ``fuse`` names operators of FUSIONS, or is "all". Their decompositions by exporters are fused if the model's opset has the
+    operator. Fusion changes results by rounding.
 
-    Raises RuleError [argument.value] for the name of no pass or of no fusion, and the errors of :func:`infer`.
+    Raises RuleError [argument.value] for the name of an unknown pass or fusion, and the errors of :func:`infer`.
 
     Source: the passes are those of compilers (common subexpressions, constant folding, dead code); see docs/howto/simplify.md.
 
@@ -115,7 +115,7 @@ def simplify(
         if not prove:
             report.notes, new.report = notes, report
             return new
-        # Most results are proved for all inputs at once; passes run before and after where that fails.
+        # Most results are proved as a whole; only if that proof fails, runs before and after each pass verify the passes.
         verification = RewriteVerification(model, seed, tolerance)
         equality = prove_equal(model, new, real=True, regions=False)
         is_refuted = equality.verdict == "real" and verification.refute(model.graph, new.graph, is_exact=False)
@@ -132,7 +132,7 @@ def simplify(
 def _simplify(
     model: Model, passes: Sequence[Pass], target: str, verification: RewriteVerification | None
 ) -> tuple[Model, SimplifyReport]:
-    """Apply passes to a copy of a model, each verified by runs where ``verification`` is given."""
+    """Apply passes to a copy of a model; runs verify each pass if ``verification`` is not None."""
     new = copy_model(model)
     reports = {each.name: PassReport(each.name) for each in passes}
     types = [y.type for y in new.outputs]
@@ -165,7 +165,7 @@ def _select(known: Collection[str], keep: Iterable[str] | None, skip: Iterable[s
 
 
 def _select_fusions(model: Model, names: list[str]) -> tuple[list[Pass], list[str]]:
-    """Return the passes of the fusions whose operator the model's format has, and a note for each of the others."""
+    """Return the passes of the named fusions that the model's format supports, and a note for each other named fusion."""
     from dovetail.passes.simplification.passes import FUSIONS
 
     unknown = [name for name in names if name not in FUSIONS and name != "all"]
@@ -192,12 +192,12 @@ def count_nodes(graph: Graph) -> int:
 
 
 def _state_of(model: Model, reports: dict[str, PassReport]) -> tuple[int, int]:
-    """Return what every change increases or reduces: the logged changes, and the nodes with constants."""
+    """Return two numbers, one of which every change alters: logged changes, and nodes including constants."""
     return sum(len(each.changes) for each in reports.values()), sum(len(each.nodes) for each in graphs_of(model.graph))
 
 
 def _reload_as(model: Model, format: str) -> Model | None:
-    """Return the model as a file of a format has it; None where the format cannot express it, which saving reports."""
+    """Return the model saved and loaded again in ``format``; None if the format cannot express it, which saving reports."""
     try:
         return reload(model, format)
     except UnsupportedError:
@@ -205,7 +205,7 @@ def _reload_as(model: Model, format: str) -> Model | None:
 
 
 def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], verification: RewriteVerification | None) -> int:
-    """Apply all passes in rounds until one changes nothing. Returns the number of rounds."""
+    """Apply all passes in rounds until a round changes nothing. Returns the number of rounds."""
     target = Target(model.format, model.versions.get("", 0) if model.format == "onnx" else 0)
     for number in range(MAX_ROUNDS):
         with pure_inference():
@@ -221,7 +221,7 @@ def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], v
 
 
 def _apply(model: Model, each: Pass, target: Target, report: PassReport, verification: RewriteVerification | None) -> int:
-    """Apply one pass to all graphs of a model, and take it back where the verification refutes it. Returns the number."""
+    """Apply one pass to all graphs of a model, and revert it if verification refutes it. Returns the number of changes."""
     before = copy_graph(model.graph) if verification is not None else None
     target.changes = []
     changed = 0

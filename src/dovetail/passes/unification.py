@@ -14,10 +14,10 @@ from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_un
 
 
 class Unifier:
-    """Collects the substitution of symbols under which pairs of types become equal.
+    """Unifier collects the substitution of symbols under which pairs of types become equal.
 
-    ``substitution`` maps names of symbols to sizes that hold none of these symbols. The symbols of the two sides have different
-    names.
+    ``substitution`` maps names of symbols to sizes that contain none of these symbols. The two types of a pair must not have
+    symbols of the same name.
     """
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class Unifier:
                 raise RuleError("shape.disagree", f"shapes must be equal, got {first} and {second}")
 
     def _unify_sizes(self, first: Size, second: Size) -> bool:
-        """Make two sizes equal; False where they cannot be. Sizes that only run time can compare stay as they are."""
+        """Extend the substitution so that two sizes are equal; False if they differ. Sizes comparable only at run time stay."""
         if first == second:
             return True
         if symbolic.equal(first, second) is False:
             return False
-        # The name of a size survives: a symbol of inference is replaced by a named one.
+        # Replace an unnamed symbol of inference by a named size, so that names of the model survive.
         pairs = [(second, first), (first, second)]
         for one, other in reversed(pairs) if is_unnamed(first) and not is_unnamed(second) else pairs:
             name = symbolic.name_of(one)
@@ -88,7 +88,7 @@ def _is_unknown(type: Type) -> bool:
 
 
 def _within_bounds(symbol: Size, size: Size) -> Size | None:
-    """Return ``size`` within the bounds of ``symbol``: a symbol gets the narrower bounds. None where no size is within both."""
+    """Return ``size``, a symbol with the intersection of its bounds and those of ``symbol``; None if that is empty."""
     low, high = symbolic.merge_bounds(symbolic.bounds(symbol), symbolic.bounds(size))
     if low is not None and high is not None and low > high:
         return None

@@ -1,1 +1,1 @@
-"""Fixed sizes become symbols and back: freed sizes are propagated, constants repaired, samples verified."""
+"""The steps of :func:`dovetail.rebatch`: propagate changed sizes, repair constants, and verify samples."""

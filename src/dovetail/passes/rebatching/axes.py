@@ -1,4 +1,4 @@
-"""Batch axes of tensors: which axis carries the samples, and how samples are cut from and joined into arrays."""
+"""Batch axes of tensors: which axis carries the samples, and how samples are cut from arrays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class FreedSize(NamedTuple):
-    """A fixed size of inputs that becomes a symbol for the analysis.
+    """FreedSize is a fixed size of inputs that the analysis replaces by a symbol.
 
-    ``symbol`` is bounded far above every constant of a model, so that it equals and broadcasts with none. ``old`` is the size in
-    the model, ``new`` the size that it gets. ``is_batch``: samples along it are independent.
+    The lower bound of ``symbol`` is far above the constants of models, so that ``symbol`` neither equals a constant nor
+    broadcasts with one. ``old`` is the size in the model, ``new`` the requested size. ``is_batch`` marks axes of independent
+    samples.
     """
 
     symbol: symbolic.Dim
@@ -31,7 +32,7 @@ class FreedSize(NamedTuple):
 
 
 class BatchAxis(NamedTuple):
-    """One axis of a tensor that carries samples: its size is ``outer * batch * inner``, in this order of nesting."""
+    """BatchAxis is a tensor axis that carries samples, of the size ``outer * batch * inner`` in this order of nesting."""
 
     axis: int
     name: str
@@ -39,11 +40,11 @@ class BatchAxis(NamedTuple):
 
 
 FREED_MINIMUM = 1 << 20
-"""The lower bound of the analysis' symbols."""
+"""The lower bound of the symbols of the analysis."""
 
 
 def freed_symbol(name: str) -> symbolic.Dim:
-    """Return the analysis' symbol for a size that becomes ``name``."""
+    """Return the symbol that the analysis uses for a size that becomes ``name``."""
     return symbolic.symbol(f"new {name}", FREED_MINIMUM)
 
 
@@ -57,7 +58,7 @@ def carries(type: Type, name: str) -> bool:
 
 
 def axes_of(shape: Shape | None, freed: FreedSize, inner: dict[tuple[int, str], Size] | None = None) -> list[BatchAxis]:
-    """Return the axes whose size is a multiple of the freed size. ``inner`` has the nesting where it is known."""
+    """Return the axes whose size is a multiple of the freed size. ``inner`` maps (axis, name) to the known inner size."""
     found = []
     for axis, size in enumerate(shape or ()):
         if not has_symbol(size, freed.name):
@@ -69,7 +70,7 @@ def axes_of(shape: Shape | None, freed: FreedSize, inner: dict[tuple[int, str], 
 
 
 def take_samples(array: Array, axes: Sequence[tuple[int, int]], batch: int, start: int, stop: int) -> Array:
-    """Cut samples ``start`` to ``stop`` of ``batch`` from each of ``axes``, pairs of an axis and its inner size."""
+    """Return the samples ``start`` to ``stop`` of ``batch`` along each of ``axes``, which are pairs of axis and inner size."""
     for axis, inner in axes:
         size = array.shape[axis]
         outer = size // (batch * inner)

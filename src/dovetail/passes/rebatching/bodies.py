@@ -1,4 +1,4 @@
-"""Repair of constants in the subgraphs of If and Loop, whose values outside carry the batch."""
+"""Repair of constants in the subgraphs of If and Loop nodes whose inputs carry the batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.passes.rebatching.state import RepairState
 
 
 class SubgraphBlocker(NamedTuple):
-    """A node of a subgraph that forbids the change: its path from the outermost node, and why."""
+    """SubgraphBlocker is a node of a subgraph that forbids the change, with its path from the outermost node and the reason."""
 
     node: Node
     path: str
@@ -25,18 +25,18 @@ class SubgraphBlocker(NamedTuple):
 
 
 Propagate = Callable[[RepairState], Sequence[Any]]
-"""Infers and repairs every node of a state's graph; returns those that forbid the change: ``node``, ``path`` and ``why``."""
+"""Function that infers and repairs every node of a graph, and returns the blockers (``node``, ``path``, ``why``)."""
 
 
 def repair_bodies(state: RepairState, node: Node, propagate: Propagate) -> list[SubgraphBlocker]:
-    """Repair the subgraphs of a node for inputs that carry the batch. Returns the nodes in them that forbid the change."""
+    """Repair the subgraphs of a node whose inputs carry the batch. Returns the nodes of the subgraphs that forbid the change."""
     if any(body.fault is not None for _, body in bodies(node.op)):
         return []
     return _repair_loop(state, node, propagate) if isinstance(node.op, Loop) else _repair_branches(state, node, propagate)
 
 
 def _repair_loop(state: RepairState, node: Node, propagate: Propagate) -> list[SubgraphBlocker]:
-    """Repair the body of a Loop; the initial states whose next states carry the batch get a row for each sample."""
+    """Repair the body of a Loop; an initial state gets a row for each sample where the next state carries the batch."""
     op = node.op
     assert isinstance(op, Loop)
     expanded: dict[int, BatchAxis] = {}
@@ -62,7 +62,7 @@ def _repair_loop(state: RepairState, node: Node, propagate: Propagate) -> list[S
 
 
 def _input_types(state: RepairState, node: Node, op: Loop, expanded: dict[int, BatchAxis]) -> list[Type]:
-    """Return the types of the body's inputs after the trip number."""
+    """Return the types of the inputs of the body, except that of the iteration number."""
     types: list[Type] = []
     for index, x in enumerate(node.inputs[2:]):
         assert x is not None
@@ -79,7 +79,7 @@ def _input_types(state: RepairState, node: Node, op: Loop, expanded: dict[int, B
 def _states_to_expand(
     state: RepairState, node: Node, child: RepairState, carried: int, expanded: dict[int, BatchAxis]
 ) -> dict[int, BatchAxis]:
-    """Return the initial states without batch whose next states carry it, with the axis."""
+    """Return the batch axis, by index, for each initial state without a batch whose next state carries the batch."""
     found: dict[int, BatchAxis] = {}
     for index in range(carried):
         value, after = node.input(2 + index), child.graph.outputs[1 + index]
@@ -93,7 +93,7 @@ def _states_to_expand(
 
 
 def _repair_branches(state: RepairState, node: Node, propagate: Propagate) -> list[SubgraphBlocker]:
-    """Repair the branches of an If; an output of one branch gets the batch axes of the other's."""
+    """Repair the branches of an If; each output of a branch gets the batch axes of the same output of the other branch."""
     types = [x.type for x in node.inputs[1:] if x is not None]
     children = {name: _analyze(state, node, body, types, node.inputs[1:], 0) for name, body in bodies(node.op)}
     blockers = [blocker for child in children.values() for blocker in _blockers(child, propagate)]
@@ -113,7 +113,8 @@ def _analyze(
 ) -> RepairState:
     """Return the state of a copy of a subgraph whose inputs have ``types``.
 
-    ``outer`` are the values outside; the first ``changing`` inputs differ from trip to trip, so that their elements are unknown.
+    ``outer`` are the values that the node passes to the inputs. The first ``changing`` inputs differ between iterations, so that
+    their elements are unknown.
     """
     graph = copy_graph(body)
     child = RepairState(graph, state.freed, state.choices, state.forced, prefix=f"{state.prefix}{node.outputs[0].name}/")
@@ -134,7 +135,7 @@ def _blockers(child: RepairState, propagate: Propagate) -> list[SubgraphBlocker]
 
 
 def _match_output(child: RepairState, index: int, like: Value) -> None:
-    """Give an output of a subgraph a row for each sample where ``like``, which has its type, carries the batch."""
+    """Give a subgraph's output a row for each sample where ``like``, whose type the output must have, carries the batch."""
     y = child.graph.outputs[index]
     for freed in child.freed:
         if carries(y.type, freed.name):
@@ -149,7 +150,7 @@ def _match_output(child: RepairState, index: int, like: Value) -> None:
 
 
 def _install(state: RepairState, node: Node, children: dict[str, RepairState]) -> None:
-    """Make the repaired subgraphs those of ``node``; sizes that they read become captures."""
+    """Replace the subgraphs of ``node`` by the repaired ones; sizes that the repairs read become captures."""
     sizes = list(dict.fromkeys(name for child in children.values() for name in child.captures))
     for name in sizes:
         value = state.write_size(state.freed_of(name))

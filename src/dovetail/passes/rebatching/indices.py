@@ -19,7 +19,7 @@ Integers: TypeAlias = np.ndarray[Any, Any]
 
 
 def elements_of_indices(indices: Value) -> Integers | None:
-    """Return the elements of indices that follow from constants, or from sizes that do not change; None where they do not."""
+    """Return the elements of indices that depend only on constants or on unchanged sizes; None for other indices."""
     numbers = integers_of(indices)
     if numbers is None or not is_static(indices.type):
         return constant_value(indices)
@@ -27,7 +27,7 @@ def elements_of_indices(indices: Value) -> Integers | None:
 
 
 def repair_scatter_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Let the coordinate of the batch axis count all samples."""
+    """Repair a ScatterND: its coordinate of the batch axis counts all new samples."""
     data, indices = node.input(0), node.input(1)
     places, shape = state.axes(data, freed), indices.shape
     if len(places) != 1 or places[0].inner != 1 or not shape or not isinstance(shape[-1], int) or places[0].axis >= shape[-1]:
@@ -51,7 +51,7 @@ def repair_scatter_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_elements(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Let indices along the batch axis count all samples; other indices get a row for each sample."""
+    """Repair indices: indices into the batch axis count all new samples, other indices get a row for each sample."""
     op = node.op
     assert isinstance(op, ScatterElements | GatherElements | ScatterUpdate)
     data, indices = node.input(0), node.input(1)
@@ -75,7 +75,7 @@ def repair_elements(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def _add_samples(state: RepairState, node: Node, freed: FreedSize, step: Integers) -> bool:
-    """Add ``step`` times the number of the sample to indices that carry the batch, unless they count the samples already."""
+    """Add ``step`` times the sample number to indices that carry the batch, unless the indices already count the samples."""
     indices = node.input(1)
     places = state.axes(indices, freed)
     if len(places) != 1 or not isinstance(places[0].inner, int) or not _repeat_updates(state, node, places[0]):
@@ -90,7 +90,7 @@ def _add_samples(state: RepairState, node: Node, freed: FreedSize, step: Integer
 
 
 def _count_samples(state: RepairState, node: Node, freed: FreedSize, numbers: Integers, place: BatchAxis, step: Integers) -> bool:
-    """Write indices that are those of the first sample plus ``step`` times the number of the sample; updates get as many rows."""
+    """Replace constant indices that grow by ``step`` per sample by indices for all new samples; updates get the same rows."""
     indices = node.input(1)
     rows = state.rows_of(numbers, place)
     if rows is None or any(not np.array_equal(row, rows[0] + index * step) for index, row in enumerate(rows)):
@@ -105,11 +105,11 @@ def _count_samples(state: RepairState, node: Node, freed: FreedSize, numbers: In
 
 
 def _repeat_updates(state: RepairState, node: Node, place: BatchAxis) -> bool:
-    """Give updates without batch a row for each sample, along the axis ``place`` of the indices. False where that is not one."""
+    """Give updates without a batch a row for each sample along axis ``place`` of the indices; False if they cannot have it."""
     updates = node.input(2) if len(node.inputs) > 2 else None
     if updates is None or state.carries_any(updates):
         return True
-    # The axes of the indices of ScatterUpdate stand at `axis` in the updates.
+    # In the updates of ScatterUpdate the axes of the indices start at `axis`.
     before = axis_in(node.op.axis, len(node.input(0).dims)) if isinstance(node.op, ScatterUpdate) else 0
     own = BatchAxis(before + place.axis, place.name, place.inner)
     if not is_static(updates.type) or not state.has_old_rows(updates, own) or not state.has_equal_rows(updates, own):

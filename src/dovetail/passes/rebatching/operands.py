@@ -1,4 +1,4 @@
-"""Repair of operands that hold the old batch: one row of them is taken, repeated, or counted on from sample to sample."""
+"""Repair of operands that have the old batch: one row is broadcast or repeated, or integer rows count the samples."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dovetail.passes.rebatching.axes import BatchAxis, FreedSize
 from dovetail.passes.rebatching.state import RepairState, is_plain
 
 MAX_OPERANDS = 8
-"""The most operands that are tried in all subsets; beyond, all of them together."""
+"""Maximum number of operands of which all subsets are tried; of more operands only the full set is tried."""
 
 
 class Rows(Enum):
-    """The rows of a repaired operand: one that the operator broadcasts, one repeated for each sample, or integers that count."""
+    """Rows is the kind of rows of a repaired operand."""
 
     ONE = "one row is broadcast"
     REPEATED = "its row is repeated for each sample"
@@ -30,7 +30,7 @@ Option = tuple[int, BatchAxis, Rows]
 
 
 def repair_operands(state: RepairState, node: Node, freed: FreedSize, is_sound: Callable[[list[View | None]], bool]) -> bool:
-    """Expand the operands without batch so that ``is_sound`` holds for the inputs. Returns whether a way was found."""
+    """Change operands without a batch so that ``is_sound`` accepts the inputs. Returns whether a change was accepted."""
     for options in _choices(state, node, freed):
         views: list[View | None] = list(node.inputs)
         for index, place, rows in options:
@@ -57,19 +57,19 @@ def _write_operand(state: RepairState, value: Value, place: BatchAxis, rows: Row
 
 
 def _choices(state: RepairState, node: Node, freed: FreedSize) -> Iterator[tuple[Option, ...]]:
-    """Yield sets of options, the smallest sets first, and in them the axes that the other operands suggest."""
+    """Yield sets of options: the smallest sets first, and first the axes at which other operands have the batch."""
     rows = [row for row in (_options(state, node, index, freed) for index in _candidates(state, node)) if row]
     counts = range(1, len(rows) + 1) if len(rows) <= MAX_OPERANDS else (len(rows),)
     for count in counts:
         for subset in combinations(rows, count):
-            # All operands alike first: the axis that the first one suggests is that of the others in most operators.
+            # Equally ranked options first: in most operators, all operands have the batch at the same axis.
             yield from zip(*subset, strict=False)
             if count <= 4:
                 yield from product(*subset)
 
 
 def _candidates(state: RepairState, node: Node) -> list[int]:
-    """Return the inputs without batch that are tensors of known sizes and read on the device."""
+    """Return the indices of inputs without a batch that are tensors of static shape, and that the operator reads as data."""
     hosts = host_inputs(node.op, len(node.inputs))
     return [
         index

@@ -1,4 +1,4 @@
-"""Runs of a rebatched model at sizes that the original does not have: it must run, with outputs of the inferred shapes."""
+"""Runs of a rebatched model at sizes that the original does not have; the outputs must have the inferred shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dovetail.runtime.random_inputs import random_inputs
 
 
 class SizeRun(NamedTuple):
-    """One run: the sizes by the names of their symbols, and why it fails, with the node; empty where it does not."""
+    """SizeRun is one run: the size of each symbol, and the reason and node of a failure, empty if the run succeeds."""
 
     sizes: dict[str, int]
     why: str
@@ -30,7 +30,7 @@ class SizeRun(NamedTuple):
 
 
 def run_at_other_sizes(model: Model, freed: Sequence[FreedSize], seed: int) -> list[SizeRun]:
-    """Run the new model at twice and at half the old sizes that are no batch."""
+    """Run the new model with all sizes other than the batch at twice, and then at half, their old values."""
     own = {str(size.new): size.old for size in freed if not size.is_batch and isinstance(size.new, symbolic.Dim)}
     if not own:
         return []
@@ -55,7 +55,7 @@ def _run(model: Model, sizes: dict[str, int], seed: int) -> SizeRun:
 
 
 def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
-    """Return a shape at sizes; None where it depends on others, or on data."""
+    """Return the shape of a type with its symbols replaced by ``sizes``; None if it depends on other symbols or on data."""
     if not isinstance(type, Tensor) or type.shape is None:
         return None
     shape = [symbolic.substitute(size, sizes) if isinstance(size, symbolic.Dim) else size for size in type.shape]

@@ -28,13 +28,14 @@ from dovetail.passes.rebatching.state import RepairState
 
 RESTRICTED = ("Constant", "Foreign")
 SIZES_ONLY = ("Shape", "Size")
-"""Operators that read the sizes of their input alone."""
+"""Operators that read only the sizes of their input."""
 
 
 class Blocker(NamedTuple):
-    """A node that forbids the change, its position in the graph, and why. ``is_loss``: its result has no batch axis.
+    """Blocker is a node that forbids the change, with its position in the graph and the reason.
 
-    ``path`` names a node of a subgraph, whose ``position`` is that of the node around it; empty for a node of the graph.
+    ``is_loss`` means that the result of the node has no batch axis. ``path`` names a node of a subgraph, and ``position`` is then
+    that of the node with the subgraph. ``path`` is empty for a node of the graph.
     """
 
     position: int
@@ -76,7 +77,7 @@ def propagate(state: RepairState) -> list[Blocker]:
 
 
 def _visit(state: RepairState, node: Node) -> list[SubgraphBlocker]:
-    """Infer a node, with repairs where needed. Returns the nodes that forbid the change: itself, or nodes of its subgraphs."""
+    """Infer a node, with repairs where needed. Returns the nodes that forbid the change: the node, or nodes of its subgraphs."""
     if node.outputs and state.key_of(node) in state.forced:
         force_random(state, node)
     carrying = [freed for freed in state.freed if any(x is not None and carries(x.type, freed.name) for x in node.inputs)]
@@ -89,7 +90,7 @@ def _visit(state: RepairState, node: Node) -> list[SubgraphBlocker]:
 
 
 def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[FreedSize]) -> str:
-    """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
+    """Infer a node, with repairs where needed. Returns the reason why the node forbids the change, else an empty string."""
     is_sized = any(x is not None and carries_size(state, x) for x in node.inputs)
     if is_sized and (repair := _repairs(node).of_sizes) is not None:
         _try(state, node, lambda state, node, _: repair(state, node), state.freed[0])
@@ -122,12 +123,12 @@ def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[Freed
 
 
 def _repairs(node: Node) -> Repairs:
-    """Return the repairs of the operator that a node has now: a repair may replace it."""
+    """Return the repairs of the current operator of a node, which an earlier repair may have replaced."""
     return REPAIRS.get(type(node.op), NO_REPAIRS)
 
 
 def _is_sound(state: RepairState, node: Node, freed: FreedSize, inputs: Sequence[View | None]) -> bool:
-    """Return whether a node infers with ``inputs`` for one freed size, at the old values of the others."""
+    """Return whether a node infers with ``inputs`` for one freed size, with all other freed sizes at their old values."""
     others: dict[str, Size] = {other.name: other.old for other in state.freed if other is not freed}
     if not others:
         return not _infer(state, node, inputs).fault
@@ -140,7 +141,7 @@ def _substitute(elements: np.ndarray[Any, Any] | None, values: Mapping[str, Size
 
 
 def _has_coordinates(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Return whether indices of the node select along the batch axis of its data: repeated, all would select one sample."""
+    """Return whether the indices of a node select samples of its data; repeated indices would all select the same sample."""
     op = node.op
     if not isinstance(op, COORDINATES) or op.__dict__.get("batch_dims", 0):
         return False
@@ -149,7 +150,7 @@ def _has_coordinates(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def _try(state: RepairState, node: Node, rule: Callable[..., bool], freed: FreedSize) -> bool:
-    """Apply a repair; a repair that does not apply leaves the node as it was."""
+    """Apply a repair, and return whether it changed the node; a repair that raises an error does not apply."""
     count = len(state.changes)
     try:
         return bool(rule(state, node, freed))
@@ -159,7 +160,7 @@ def _try(state: RepairState, node: Node, rule: Callable[..., bool], freed: Freed
 
 
 def _infer(state: RepairState, node: Node, inputs: Sequence[View | None], among: Sequence[FreedSize] | None = None) -> _Outcome:
-    """Infer a node's outputs, and compare them with their old types, for the sizes ``among`` or all freed ones."""
+    """Infer the outputs of a node, and check their types against the old ones for the freed sizes ``among`` (default: all)."""
     name = node.outputs[0].name if node.outputs else ""
     try:
         types = infer_types(node.op, tuple(inputs), name)
@@ -180,7 +181,7 @@ def _infer(state: RepairState, node: Node, inputs: Sequence[View | None], among:
 
 
 def _contradiction(state: RepairState, y: Value, new: Type) -> str:
-    """Return how a new type at the old sizes contradicts the old type; empty where it does not."""
+    """Return how a new type, evaluated at the old sizes, contradicts the old type of ``y``; empty if it does not."""
     old = state.old_types[id(y)]
     if not isinstance(old, Tensor) or not isinstance(new, Tensor) or old.shape is None:
         return ""
@@ -199,7 +200,7 @@ def _contradiction(state: RepairState, y: Value, new: Type) -> str:
 
 
 def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None], types: Sequence[Type]) -> str:
-    """Return that indices read as many elements of an axis as it had, while its size is new; empty where they do not."""
+    """Return a fault if indices read exactly the old number of elements of an axis whose size has changed; else empty."""
     if not isinstance(node.op, Gather | GatherElements):
         return ""
     data, (result,) = inputs[0], types
@@ -210,11 +211,12 @@ def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None],
     freed = next((each for each in state.freed if not each.is_batch and has_symbol(data.shape[axis], each.name)), None)
     if freed is None or old[axis] in (0, 1) or axis >= len(result.shape) or result.shape[axis] != old[axis]:
         return ""
-    return f"its indices read the {old[axis]} elements that axis {axis} had, which has {state.at_new_sizes(data.shape[axis])} now"
+    new = state.at_new_sizes(data.shape[axis])
+    return f"its indices read {old[axis]} elements, the old size of axis {axis}; the new size is {new}"
 
 
 def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], values: Sequence[Any], freed: FreedSize) -> str:
-    """Return that the outputs lose the samples; empty where they do not, or read sizes alone. Other sizes may be reduced."""
+    """Return LOSS if the outputs lose the batch axis; else empty, as for operators of SIZES_ONLY and for other freed sizes."""
     if (
         not freed.is_batch
         or type(node.op).__name__ in SIZES_ONLY
@@ -231,7 +233,7 @@ def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], valu
 
 
 def _propagate_nesting(state: RepairState, node: Node) -> None:
-    """Give merged batch axes of outputs the nesting of an input's axis of the same size."""
+    """Copy the nesting of merged batch axes of inputs to the batch axes of the same sizes in outputs."""
     for freed in state.freed:
         for y in node.outputs:
             own = state.inner.get(id(y), {})
@@ -248,7 +250,7 @@ def _propagate_nesting(state: RepairState, node: Node) -> None:
 
 
 def _propagate_factors(state: RepairState, node: Node) -> None:
-    """Give merged axes of outputs the factors of an input's axis of the same size."""
+    """Copy the factors of merged axes of inputs to the axes of the same sizes in outputs."""
     known = {
         x.dims[axis]: factors
         for x in node.inputs
@@ -263,7 +265,7 @@ def _propagate_factors(state: RepairState, node: Node) -> None:
 
 
 def sweep_nodes(graph: Graph, dead: set[int]) -> None:
-    """Remove the nodes that the repairs left without readers; those that had none before stay."""
+    """Remove the nodes that the repairs left without readers; the nodes ``dead``, which had no readers before, stay."""
     outputs = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):

@@ -1,4 +1,4 @@
-"""Repair of operators whose indices or bounds hold the old batch: Gather, GatherND, Slice, Squeeze, Expand, Resize, random."""
+"""Repair of operators whose indices, bounds or sizes contain the old batch, such as Gather, Slice, Split, Expand and Resize."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Repair = Callable[[RepairState, Node, FreedSize], bool]
 
 
 def repair_slice(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Let a slice that took all old samples take all new ones."""
+    """Repair a Slice whose bounds are at whole batches: it takes the same batches at the new size."""
     data = node.input(0)
     starts, ends = integers_of(node.input(1)), integers_of(node.input(2))
     if starts is None or ends is None:
@@ -68,7 +68,7 @@ def repair_slice(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_squeeze(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Name the axes of a Squeeze without axes: at a batch of 1 it would remove the batch too."""
+    """Repair a Squeeze without axes: list its axes, since without axes it would also remove a batch of 1."""
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         return False
     old = state.old_shape(node.input(0))
@@ -76,7 +76,7 @@ def repair_squeeze(state: RepairState, node: Node, freed: FreedSize) -> bool:
     if old is None or not batch:
         return False
     axes = [axis for axis, size in enumerate(old) if size == 1 and axis not in batch]
-    state.add_change(node, "all axes of size 1", axes, "without axes it would remove the batch where that is 1")
+    state.add_change(node, "all axes of size 1", axes, "a Squeeze without axes would remove a batch of 1")
     if not axes:
         _make_identity(node, node.input(0))
         return True
@@ -90,7 +90,7 @@ def repair_squeeze(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_expand(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Let the target of an Expand have 1 at the batch axis, which keeps the input's size."""
+    """Repair an Expand: its target becomes 1 at the batch axis, which keeps the size of the input."""
     data, target = node.input(0), node.input(1)
     wanted = integers_of(target)
     if wanted is None:
@@ -110,7 +110,7 @@ def repair_expand(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_gather(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair a Gather along the batch axis: indices of all samples in order, or of a table with the rows of all samples."""
+    """Repair a Gather along the batch axis, whose indices list all samples in order or select rows within each sample."""
     assert isinstance(node.op, Gather)
     data, indices = node.input(0), node.input(1)
     axis = axis_in(node.op.axis, len(data.dims))
@@ -127,7 +127,11 @@ def repair_gather(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place: BatchAxis) -> bool:
-    """Gather within each sample where the rows of all samples lie on one axis: indices lose the offset of their sample."""
+    """Repair a Gather on an axis that merges the batch with the rows of each sample.
+
+    The offset ``rows * sample`` is added to indices that carry the batch. Constant indices lose this offset, and select from
+    data with separate axes for samples and rows.
+    """
     data, indices = node.input(0), node.input(1)
     rows = place.inner
     shape = indices.shape or ()
@@ -160,7 +164,7 @@ def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place:
         node,
         f"indices {list(numbers.shape)} over {freed.old} * {rows} rows",
         f"axis 1 of [*, {rows}]",
-        "the batch is on an axis of its own",
+        "the batch gets a separate axis",
     )
     node.op = Gather(axis=1, bounds=node.op.__dict__["bounds"])
     state.replace_input(node, 0, split)
@@ -169,7 +173,7 @@ def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place:
 
 
 def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Make the first component of the indices, which counts the samples, a batch axis of GatherND."""
+    """Repair a GatherND whose first index component counts the samples: replace the component by ``batch_dims=1``."""
     assert isinstance(node.op, GatherND)
     data, indices = node.input(0), node.input(1)
     old = state.old_shape(indices)
@@ -201,7 +205,7 @@ def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_resize(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Resize the other axes alone: sizes of all axes hold the old batch."""
+    """Repair a Resize whose sizes contain the old batch: remove the batch axis from its axes and sizes."""
     assert isinstance(node.op, Resize)
     batch = {place.axis for place in state.axes(node.input(0), freed)}
     sizes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -217,14 +221,14 @@ def repair_resize(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_concat(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Move the batch off the axis of a Concat: at a batch of 1 an optimizer removes a Transpose of axes of size 1."""
+    """Repair a Concat along the batch axis: insert a Transpose that an optimizer may have removed at a batch of 1."""
     assert isinstance(node.op, Concat)
     axis = axis_in(node.op.axis, len(node.input(0).dims))
     operands = [node.input(index) for index in range(len(node.inputs))]
     places = [state.axes(x, freed) for x in operands]
     inners = {place.inner for found in places for place in found}
     if len(inners) == 1 and all([place.axis for place in found] == [axis] for found in places):
-        # The operands follow each other on the axis, so that the samples of one operand are the inner ones.
+        # Operands are consecutive along the axis: the result nests in the order operand, sample, inner elements.
         state.inner.setdefault(id(node.outputs[0]), {})[axis, freed.name] = inners.pop()
     on_axis = [bool(found) and [(place.axis, place.inner) for place in found] == [(axis, 1)] for found in places]
     if freed.old != 1 or not any(on_axis) or any(found and not fits for found, fits in zip(places, on_axis, strict=True)):
@@ -240,13 +244,13 @@ def repair_concat(state: RepairState, node: Node, freed: FreedSize) -> bool:
     for index, (x, is_batch) in enumerate(zip(operands, on_axis, strict=True)):
         moved = state.b.Transpose(x, perm) if is_batch else state.write_rows(x, BatchAxis(other, freed.name, 1), False)
         state.replace_input(node, index, moved)
-    reason = f"joined along axis {axis}, which is not the batch: it moves to axis {other}"
+    reason = f"the operands are joined along axis {axis}: the batch moves to axis {other}"
     state.add_change(node, f"batch on axis {axis}", f"batch on axis {other}", reason)
     return True
 
 
 def repair_split(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Let a Split into whole batches have parts of the new size."""
+    """Repair a Split into whole batches: its lengths become multiples of the new batch."""
     assert isinstance(node.op, Split)
     data = node.input(0)
     lengths = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -264,12 +268,12 @@ def repair_split(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def force_random(state: RepairState, node: Node) -> None:
-    """Let a random operator draw numbers for each sample."""
+    """Give the output of a random operator the new batch, so that each sample gets different random numbers."""
     axis, name = state.forced[state.key_of(node)]
     sizes: list[Any] = list(node.outputs[0].shape or ())
     old = list(sizes)
     sizes[axis] = state.freed_of(name).symbol
-    state.add_change(node, old, state.text(sizes), "the random numbers of the old batch; each sample gets its own")
+    state.add_change(node, old, state.text(sizes), "the shape has the old batch; random numbers are drawn for each sample")
     if isinstance(node.op, RANDOM):
         state.replace_input(node, 0, state.write_sizes(sizes))
     else:
@@ -285,10 +289,11 @@ def _make_identity(node: Node, x: Value) -> None:
 
 
 class Repairs(NamedTuple):
-    """The repairs of an operator.
+    """Repairs holds the repairs of an operator class.
 
-    ``of_meaning``: applied always, since inference succeeds with the new sizes and may mean something else. ``of_fault``: where
-    inference fails, or the outputs lose the batch. ``of_sizes``: where an input carries a freed size that is no batch.
+    ``of_meaning`` is always applied, since inference may succeed at the new sizes although the result means something else.
+    ``of_fault`` is applied where inference fails or the outputs lose the batch. ``of_sizes`` is applied where an input carries a
+    freed size that is no batch.
     """
 
     of_meaning: Repair | None = None
@@ -296,7 +301,7 @@ class Repairs(NamedTuple):
     of_sizes: Callable[[RepairState, Node], bool] | None = None
 
 
-# A table, since a repair belongs to this pass, which the operators do not know.
+# A table instead of methods: operator classes do not depend on this pass.
 REPAIRS: dict[type, Repairs] = {
     Concat: Repairs(of_meaning=repair_concat),
     Expand: Repairs(of_fault=repair_expand, of_sizes=repair_expand_sizes),
@@ -314,6 +319,6 @@ REPAIRS: dict[type, Repairs] = {
 }
 NO_REPAIRS = Repairs()
 COORDINATES = (Gather, GatherND, ScatterND)
-"""Operators whose indices may count samples: with ``batch_dims`` 0 such indices are never repeated."""
+"""Operators whose indices may select samples; with ``batch_dims`` 0 such indices are never repeated per sample."""
 RANDOM = (RandomUniform, RandomNormal)
-"""Random operators that read a shape."""
+"""Random operators whose input 0 is the shape of the output."""

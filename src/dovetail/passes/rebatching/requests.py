@@ -16,7 +16,7 @@ NewSize: TypeAlias = int | str
 
 
 class SizeRequest(NamedTuple):
-    """The sizes to change: symbols by name, and fixed sizes by the input's position and axis."""
+    """SizeRequest holds the sizes to change: symbols by name, and fixed sizes by position and axis of the input."""
 
     symbols: dict[str, Size]
     freed: list[FreedSize]
@@ -26,11 +26,11 @@ class SizeRequest(NamedTuple):
 def read_request(
     model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str, Sequence[NewSize]], batch_axis: int | None = 0
 ) -> SizeRequest:
-    """Read a request against the inputs of a model.
+    """Read ``dims`` and ``shapes`` into a SizeRequest for the inputs of a model.
 
-    A key of ``dims`` is a symbol, an axis of all inputs (``0``) or of one (``x.0``): the batch. A new size is an integer, or the
-    name of a symbol. ``batch_axis`` is that of ``shapes``; None: their sizes are of one sample. Raises RuleError
-    [rebatch.request] with every fault.
+    A key of ``dims`` is a symbol, or a batch axis of all inputs (``0``) or of one input (``x.0``). A new size is an integer, or
+    the name of a symbol. ``batch_axis`` is the batch axis of the inputs in ``shapes``; None means that these have no batch.
+    Raises RuleError [rebatch.request] with every fault.
     """
     reader = _Reader(model, batch_axis)
     for key, new in dims.items():
@@ -42,9 +42,9 @@ def read_request(
 
 
 def alternatives(model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str, Sequence[NewSize]]) -> list[int | None]:
-    """Return the batch axes of ``shapes`` to try, the likeliest first: none of them where ``dims`` names the batch.
+    """Return the batch axes of ``shapes`` to try, the likeliest first; only None where ``dims`` names the batch.
 
-    Axis 0 of one element is the batch. One of several may be the length of a sequence, before a batch on axis 1 or alone.
+    An axis 0 of size 1 is the batch. A larger axis 0 may be the length of a sequence, with the batch on axis 1 or without batch.
     """
     if any(key.rpartition(".")[2].lstrip("-").isdigit() for key in map(str, dims)):
         return [None if shapes else 0]
@@ -54,7 +54,7 @@ def alternatives(model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str,
 
 
 def shapes_of_axes(model: Model, dims: Mapping[str, NewSize]) -> dict[str, list[NewSize]] | None:
-    """Return the shapes that say the same as the axes other than 0 in ``dims``; None where it has anything else."""
+    """Return ``shapes`` equivalent to ``dims``; None unless all keys of ``dims`` are INPUT.AXIS with an axis other than 0."""
     found: dict[str, list[NewSize]] = {}
     for key, new in dims.items():
         name, _, axis = str(key).rpartition(".")
@@ -109,7 +109,8 @@ class _Reader:
             raise _fault(f"the model has no input {name!r}; it has {', '.join(value.name for value in self.inputs)}")
         shape = _shape(self.inputs[found])
         if shape is None or len(shape) != len(sizes):
-            raise _fault(f"the input {name!r} has the type {self.inputs[found].type}, got {len(sizes)} sizes")
+            type = self.inputs[found].type
+            raise _fault(f"the sizes of input {name!r} must have the rank of its type {type}, got {len(sizes)} sizes")
         for axis, new in enumerate(sizes):
             size = _new_size(name, new)
             if shape[axis] != size:
@@ -119,9 +120,9 @@ class _Reader:
         return next((index for index, value in enumerate(self.inputs) if name in (value.name, *value.names)), None)
 
     def set_axis_of_all(self, axis: int, size: Size) -> None:
-        """Change an axis of every input that has it: one batch, so that all of them have the same size there.
+        """Change an axis of every input that has the axis: it is the common batch, so that fixed sizes must be equal.
 
-        Symbols may differ: exporters name the open batch of each input anew.
+        Symbols may differ, because exporters name the dynamic batch of each input separately.
         """
         found = [index for index, value in enumerate(self.inputs) if _has_axis(_shape(value), axis)]
         olds = {index: (_shape(self.inputs[index]) or ())[axis] for index in found}
@@ -130,7 +131,7 @@ class _Reader:
             sizes = ", ".join(f"{self.inputs[index].name} {old}" for index, old in olds.items())
             raise _fault(f"axis {axis} must have one size in all inputs, got {sizes}; name the inputs as INPUT.{axis}")
         if not found:
-            raise _fault(f"an input must have an axis {axis}")
+            raise _fault(f"the model must have an input with an axis {axis}")
         for index in found:
             self.set_size(index, axis, size, is_batch=True)
 
@@ -151,7 +152,7 @@ class _Reader:
         if not isinstance(old, int):
             name = symbolic.name_of(old)
             if name is None:
-                raise _fault(f"axis {axis} of {value.name!r} is {old}; change its symbols by name")
+                raise _fault(f"axis {axis} of {value.name!r} must be a number or a symbol, got {old}; change its symbols by name")
             self.set_symbol(name, size)
         elif old != size:
             name = str(size) if not isinstance(size, int) else f"{old} to {size}"

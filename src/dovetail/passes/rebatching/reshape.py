@@ -1,4 +1,4 @@
-"""Repair of Reshape: the batch axis of the input finds its axis in the output, and the target says so."""
+"""Repair of Reshape: the batch is assigned to an output axis and written into the target shape."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from dovetail.passes.rebatching.state import RepairState
 
 
 class Placement(NamedTuple):
-    """An output axis that can carry the batch: its size is ``outer * batch * inner``.
+    """Placement is an output axis of size ``outer * batch * inner`` that can carry the batch.
 
-    ``is_moved``: the elements have another order than in the input, because the Reshape replaced a Transpose at a batch of 1.
+    ``is_moved`` means that output elements are in another order than input elements: the Reshape replaced a Transpose at a batch
+    of 1.
     """
 
     axis: int
@@ -35,7 +36,7 @@ class Placement(NamedTuple):
 
 
 def quotient(size: Size, divisor: Size) -> Size | None:
-    """Return size / divisor where it is exact, else None."""
+    """Return size / divisor if the quotient is exact, else None."""
     if isinstance(size, int) and isinstance(divisor, int):
         return size // divisor if divisor and size % divisor == 0 else None
     return symbolic.exact_quotient(size, divisor)
@@ -44,9 +45,10 @@ def quotient(size: Size, divisor: Size) -> Size | None:
 def placements(source: Shape, target: Shape, place: BatchAxis, batch: int) -> list[Placement]:
     """Return the axes of ``target`` that can carry the batch of ``source``, the likeliest first.
 
-    Both shapes are those at the old size ``batch``. In row-major order the next sample is ``inner * prod(sizes behind)`` elements
-    away in both. With a batch of 1 several axes fit: an axis of exactly the batch is taken first, then another axis of size 1 to
-    which the batch moves, then one that joins the batch with the axis before it, unless the axis behind it is split.
+    Both shapes are those at the old size ``batch``. In both, the row-major stride between samples is ``inner`` times the product
+    of the sizes behind the batch axis. With a batch of 1 several axes fit, in this order: axes of exactly the batch; other axes
+    of size 1, to which the batch moves; axes that merge the batch. A merge with the axis before precedes a merge with the axis
+    behind, unless the axis behind is split or the source axis has inner elements.
     """
     stride = place.inner * symbolic.product(source[place.axis + 1 :])
     found = []
@@ -72,7 +74,7 @@ def placements(source: Shape, target: Shape, place: BatchAxis, batch: int) -> li
 
 
 def _index_among_ones(source: Shape, axis: int, count: int) -> int:
-    """Return which of ``count`` adjacent axes of size 1 corresponds to ``axis`` of the source, itself in a run of such axes."""
+    """Return which of ``count`` target axes of size 1 corresponds to source ``axis``, which is in a run of axes of size 1."""
     first = axis
     while first and source[first - 1] == 1:
         first -= 1
@@ -85,7 +87,7 @@ def _index_among_ones(source: Shape, axis: int, count: int) -> int:
 
 
 def repair_reshape(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Write the batch into the target of a Reshape. Returns whether it changed; False where the batch has no axis."""
+    """Repair a Reshape: write the batch into its target. Returns whether the node changed; False if no axis fits the batch."""
     data, target = node.input(0), node.input(1)
     axes = state.axes(data, freed)
     source, result = state.old_shape(data), state.old_shape(node.outputs[0])
@@ -121,7 +123,7 @@ def repair_reshape(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def _write_transpose(state: RepairState, node: Node) -> bool:
-    """Write a Transpose for the Reshape of a matrix of samples by samples: at a batch of 1 an optimizer took it for one."""
+    """Replace a Reshape of a matrix of samples by samples by the Transpose that it was before an optimizer ran at batch 1."""
     data = node.input(0)
     state.add_change(node, "[1, 1]", state.text(data.dims), "a Reshape that keeps the shape [1, 1] replaced a Transpose")
     become_transpose(node, data, state.b.constant(np.array([1, 0], np.int64)))
@@ -129,7 +131,7 @@ def _write_transpose(state: RepairState, node: Node) -> bool:
 
 
 def _keeps(node: Node, sizes: list[Size]) -> bool:
-    """Return whether the target as it is gives the sizes."""
+    """Return whether the unchanged target gives an output of ``sizes``."""
     try:
         return infer_types(node.op, tuple(node.inputs))[0] == Tensor(node.outputs[0].dtype, tuple(sizes))
     except DovetailError:
@@ -145,7 +147,7 @@ def become_transpose(node: Node, data: Value, perm: Value) -> None:
 
 
 def _write_transposes(state: RepairState, node: Node, place: BatchAxis, axis: int, sizes: list[Size]) -> bool:
-    """Write Transpose, Reshape and Transpose: the batch moves from one axis to another, each sample is reshaped."""
+    """Replace a Reshape by Transpose, Reshape and Transpose, which move the batch to ``axis`` and reshape each sample."""
     b, data, rank = state.b, node.input(0), len(sizes)
     rest = [size for index, size in enumerate(sizes) if index != axis]
     if not all(isinstance(size, int) for size in rest) or 0 in rest:
@@ -153,7 +155,7 @@ def _write_transposes(state: RepairState, node: Node, place: BatchAxis, axis: in
     old = (state.old_shape(data) or ())[place.axis]
     batch_axis = place.axis
     if old != 1:
-        # The batch of a merged axis gets an axis of its own first.
+        # Split a merged axis first, so that the batch has a separate axis.
         outer = quotient(old, place.inner)
         others = [*data.dims[: place.axis], outer, -1, place.inner, *data.dims[place.axis + 1 :]]
         if not all(isinstance(size, int) for size in others):
@@ -175,7 +177,7 @@ def _factor(placement: Placement) -> Size:
 
 
 def _write_target(state: RepairState, node: Node, freed: FreedSize, axis: int, sizes: list[Size], old: list[Size] | None) -> bool:
-    """Write a target with the batch at ``axis``: -1 where no other size is computed, else the size itself."""
+    """Replace the target by one with the batch at ``axis``: as -1 if no other element is -1, else as 0 or as an expression."""
     special = bool(getattr(node.op, "special_zero", True))
     data_shape = node.input(0).shape or ()
     elements: list[Size] = []

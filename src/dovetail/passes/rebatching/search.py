@@ -1,4 +1,4 @@
-"""The search for repairs of ambiguous constants with which a new model gives the samples of the original."""
+"""Search for repairs of ambiguous constants with which the new model computes the same samples as the original."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from dovetail.passes.rebatching.verification import (
 from dovetail.runtime.random_inputs import random_inputs
 
 ATTEMPTS = 48
-"""The most analyses of one model: where constants leave open which axis is the batch, the alternatives are tried."""
+"""Maximum number of analyses of one model: where constants do not determine the batch axis, alternatives are tried."""
 ANCESTORS = 16
-"""The most nodes before a problem whose alternatives are tried."""
+"""Maximum number of nodes before a blocker whose alternatives are tried."""
 PROBE = 3
-"""The number of samples with which a refusal is shown."""
+"""Number of samples of the runs that find the nodes to refuse, where the new batch is a symbol."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebatchReport:
-    """The constants that changed, and the comparison of the new model's samples with those of the original.
+    """RebatchReport holds the changed constants, and the comparison of the new model's samples with those of the original.
 
-    ``comparisons`` is empty where nothing was verified; ``notes`` has what the comparison does not show.
-    ``verdict`` is that of the proof that the new model at the old sizes equals the original for all inputs (see
-    :func:`dovetail.prove`); empty where nothing was verified.
+    ``notes`` says what the comparison does not cover. ``verdict`` is the verdict of the proof that the new model at the old sizes
+    equals the original for all inputs (see :func:`dovetail.prove`). ``comparisons`` and ``verdict`` are empty without
+    verification.
     """
 
     changes: list[ChangedConstant]
@@ -66,7 +66,7 @@ class RebatchReport:
 
 @dataclass(slots=True)
 class Attempt:
-    """One analysis: the changed model, its state, the nodes that forbid it, and the first position of a problem."""
+    """Attempt is one analysis: the changed model, its state, its blockers, and the position of the first blocker."""
 
     model: Model
     state: RepairState
@@ -79,7 +79,7 @@ class Attempt:
 
 
 class Search:
-    """The search for alternatives of ambiguous constants with which the new model gives the samples of the original."""
+    """Search tries alternatives of ambiguous constants until the new model computes the same samples as the original."""
 
     def __init__(self, original: Model, request: SizeRequest, verify: bool, seed: int, inputs: Mapping[str, Any] | None) -> None:
         self.original, self.request, self.verify, self.seed, self.inputs = original, request, verify, seed, inputs
@@ -108,7 +108,7 @@ class Search:
         return best.model, RebatchReport(best.state.changes, best.comparisons, self._notes(best))
 
     def _improve(self, best: Attempt, choices: dict[str, int]) -> tuple[dict[str, int], Attempt] | None:
-        """Return other choices at nodes before the problem, the nearest first, with which a later position is reached."""
+        """Return choices, and their attempt, with a later first blocker; nodes nearest before the blocker are changed first."""
         for key in self._ancestors(best):
             kind, count = best.state.alternatives[key]
             now = min(choices.get(key, choices.get(kind, 0)), count - 1)
@@ -123,7 +123,7 @@ class Search:
         return None
 
     def _ancestors(self, attempt: Attempt) -> list[str]:
-        """Return the nodes with alternatives among the node of the problem and those before it, the nearest first."""
+        """Return the keys of nodes with alternatives among the first blocker and its ancestors, the nearest first."""
         y = self.original.graph.nodes[attempt.position].outputs[0]
         found: list[str] = []
         seen: set[int] = set()
@@ -172,12 +172,12 @@ class Search:
         return attempt
 
     def _first_problem(self, attempt: Attempt) -> Node | None:
-        """Return the node of the new graph at which the analysis has stopped."""
+        """Return the node of the new graph at the position of the first blocker."""
         y = self.original.graph.nodes[attempt.position].outputs[0]
         return attempt.counterpart[id(y)].node
 
     def _evidence(self, attempt: Attempt, blocker: Blocker, runs: Runs) -> str:
-        """Return what the runs show about a node; empty where its results are those of the original."""
+        """Return how the runs differ at a blocker; empty if its results equal those of the original."""
         kept: list[tuple[int, int]] = []
         layout = {id(y): kept for y in blocker.node.outputs}
         own = runs._replace(failed=[(node, error) for node, error in runs.failed if node is blocker.node])
@@ -185,7 +185,7 @@ class Search:
         return found[0].why if found else ""
 
     def _run(self, attempt: Attempt, size: int | None = None, until: Node | None = None) -> Runs:
-        """Run both graphs, those nodes of the new one that come before ``until``; the original once for all attempts."""
+        """Run the original graph, once for all attempts unless it is random, and the new graph up to ``until``."""
         new = self.batches[0].new
         size = size or (new if isinstance(new, int) else PROBE)
         samples, key = self._samples(), (self.current, size)
@@ -202,14 +202,17 @@ class Search:
         return find_differences(runs or self._run(attempt), graph, attempt.counterpart, attempt.layout, old, blocked)
 
     def _samples(self) -> Samples:
-        """Return the samples in use. With inputs of the caller there are random ones too: a mask of ones shows little."""
+        """Return the current samples.
+
+        With inputs of the caller there are also random samples: inputs such as a mask of ones distinguish few models.
+        """
         if not self.sample_sets:
             old = self.batches[0].old
             count = max(-(-size // old) * old for size in self._sizes())
             for inputs in [self.inputs] if self.inputs is None else [self.inputs, None]:
                 samples = draw_samples(self.original, self.request.freed, self.shapes, count, self.seed, inputs)
                 if self.sample_sets and (why := self._fault_of_original(samples, old)):
-                    self.notes.append(f"the original does not run on random samples, which are left out: {why}")
+                    self.notes.append(f"random samples are left out, because the original does not run on them: {why}")
                 else:
                     self.sample_sets.append(samples)
         return self.sample_sets[self.current]
@@ -228,7 +231,7 @@ class Search:
         return (new,) if isinstance(new, int) else SIZES
 
     def _finish(self, attempt: Attempt) -> None:
-        """Infer the model with its new sizes, and verify it."""
+        """Infer the model with the requested sizes, and verify it."""
         graph = attempt.model.graph
         outputs = {value.name: attempt.layout.get(id(value), []) for value in graph.outputs}
         values = {freed.name: freed.new for freed in self.request.freed}
@@ -254,7 +257,7 @@ class Search:
             self._run_at_other_sizes(attempt)
 
     def _run_at_other_sizes(self, attempt: Attempt) -> None:
-        """Run the new model at sizes that the original does not have; it must run at one of them at least."""
+        """Run the new model at sizes that the original does not have; block the attempt if every such run fails."""
         runs = run_at_other_sizes(attempt.model, self.request.freed, self.seed)
         failed = [run for run in runs if run.why]
         labels = [node.label for node in self.original.graph.nodes]
@@ -277,7 +280,7 @@ class Search:
         self.current = 0
 
     def _blame(self, attempt: Attempt, rows: Sequence[SampleComparison]) -> None:
-        """Find the nodes that make the outputs differ."""
+        """Block the nodes that make the outputs differ; if none is identified, the producer of the first different output."""
         found = self._differences(attempt)
         if not found:
             row = next(row for row in rows if not row.agrees)
@@ -289,7 +292,7 @@ class Search:
         self._block(attempt, found)
 
     def _run_whole(self, attempt: Attempt) -> None:
-        """Run the new model at the old sizes and compare its outputs; at its own sizes where these are fixed."""
+        """Run the new model at the old sizes and compare its outputs; a model of other fixed sizes is only run."""
         if not self.is_comparable:
             compile_for_verification(attempt.model)(random_inputs(attempt.model, seed=self.seed))
             return
@@ -306,7 +309,7 @@ class Search:
             self._block(attempt, [FoundDifference(self.end - 1, f"run with the old sizes, {why}")])
 
     def _compare(self, attempt: Attempt, outputs: Mapping[str, list[tuple[int, int]]]) -> list[SampleComparison]:
-        """Compare the outputs; by the interpreter where random numbers must be the same in both models."""
+        """Compare the outputs of native runs, or of interpreted runs where both models must draw the same random numbers."""
         old = self.batches[0].old
         if not random_outputs(self.original):
             return verify_batches(self.original, attempt.model, old, self._samples(), outputs, self._sizes())
@@ -322,7 +325,7 @@ class Search:
         return rows
 
     def _block(self, attempt: Attempt, found: Sequence[FoundDifference]) -> None:
-        """Add the nodes that differ to those that forbid the change."""
+        """Add the nodes with differences to the blockers, and update the position of the first blocker."""
         for position, why in found:
             node = attempt.counterpart[id(self.original.graph.nodes[position].outputs[0])].node
             assert node is not None
@@ -336,9 +339,9 @@ class Search:
             if self.batches and not count:
                 notes.append(f"output {value.name} does not depend on the batch: {value.type}")
             if count > 1:
-                notes.append(f"output {value.name} {value.type} combines pairs of samples; those of one sample are compared")
+                notes.append(f"output {value.name} {value.type} combines pairs of samples; only those of one sample are compared")
         if self.verify and any(not freed.is_batch for freed in self.request.freed):
-            notes.append("the original has one size along axes other than the batch: only that one is compared")
+            notes.append("the original has one size along axes other than the batch: only that size is compared")
         return [*notes, *attempt.notes]
 
     def _refuse(self, attempt: Attempt) -> None:
@@ -356,7 +359,7 @@ class Search:
 
 
 def _fold_sizes(attempt: Attempt) -> None:
-    """Make constants of the sizes that the repairs compute where the new sizes are fixed."""
+    """Replace the sizes that the repairs compute by constants where the new sizes are fixed."""
     own = {id(value) for value in attempt.counterpart.values()}
     for node in attempt.model.graph.nodes:
         y = node.outputs[0]
@@ -370,7 +373,7 @@ def _fold_sizes(attempt: Attempt) -> None:
 
 
 def _layout(state: RepairState, batches: Sequence[FreedSize], blockers: Sequence[Blocker]) -> dict[int, list[tuple[int, int]]]:
-    """Return the batch axes of every value of static nesting; a value whose batch is not a multiple has no entry."""
+    """Return axis and inner size of the batch axes of every value by id; values without static nesting have no entry."""
     layout: dict[int, list[tuple[int, int]]] = {}
     blocked = {id(y) for blocker in blockers for y in blocker.node.outputs}
     for value in state.graph.values():

@@ -1,7 +1,7 @@
 """Repair of constants that hold sizes other than the batch: targets of Reshape, bounds of Slice, sizes of Resize and Expand.
 
-A constant becomes an expression only where it equals a size of the old model that the node reads. The original model has one
-size alone, so that the result is verified at that size, and by a run at others.
+A constant becomes an expression only where it equals a size of the old model that the node reads. The original model has only
+one value of each size: outputs are compared at this value, and at other values the new model is only run.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Factors = tuple[Size, ...]
 
 
 def carries_size(state: RepairState, value: Value) -> bool:
-    """Return whether a tensor carries a freed size that is no batch."""
+    """Return whether a size of a tensor depends on a freed size that is no batch."""
     return any(not freed.is_batch and carries(value.type, freed.name) for freed in state.freed)
 
 
 def repair_reshape_sizes(state: RepairState, node: Node) -> bool:
-    """Write the sizes into the target of a Reshape where the factors of the old target are those of the input, in order."""
+    """Repair a Reshape whose old target has the factors of the input in order: write the new sizes into the target."""
     data = node.input(0)
     source, result = state.old_shape(data), state.old_shape(node.outputs[0])
     if source is None or result is None or not all(isinstance(size, int) for size in (*source, *result)):
@@ -63,7 +63,7 @@ def repair_reshape_sizes(state: RepairState, node: Node) -> bool:
 
 
 def _match_with_batch(state: RepairState, data: Value, factors: list[Factors], target: list[int]) -> list[Factors] | None:
-    """Distribute the factors of the input, an old batch of several samples among them; None where its axis is not known."""
+    """Distribute the factors of the input, including a batch of several samples, over ``target``; None if they do not fit."""
     every: list[Size] = []
     for index, own in enumerate(factors):
         for freed in state.freed:
@@ -80,7 +80,7 @@ def _match_with_batch(state: RepairState, data: Value, factors: list[Factors], t
 
 
 def _note_nesting(state: RepairState, y: Value, axis: int, factors: Factors) -> None:
-    """Note how many elements of a merged axis belong to one sample in a row."""
+    """Record the number of consecutive elements of a merged axis that belong to one sample."""
     for freed in state.freed:
         if freed.is_batch and freed.symbol in factors:
             inner = symbolic.product(factors[factors.index(freed.symbol) + 1 :])
@@ -88,7 +88,7 @@ def _note_nesting(state: RepairState, y: Value, axis: int, factors: Factors) -> 
 
 
 class _MovedBatch(NamedTuple):
-    """A batch of one sample that a Reshape moves, as a Transpose does: the input with an axis of its own, and both axes."""
+    """_MovedBatch is a batch of 1 that a Reshape moves: the input's sizes with a separate batch axis, and both batch axes."""
 
     split: list[Size]
     source_axis: int
@@ -98,10 +98,10 @@ class _MovedBatch(NamedTuple):
 def _match_beside_batch(
     state: RepairState, node: Node, factors: list[Factors], result: Shape
 ) -> tuple[list[Factors], _MovedBatch | None] | None:
-    """Distribute the factors of the input beside a batch of one sample, and insert the batch.
+    """Distribute the factors of the input without a batch of 1 over the axes of ``result``, and insert the batch.
 
-    Several axes may fit: an axis of size 1, the end of one axis and the start of the next where its elements are, and an axis of
-    size 1 to which it moves. None where the batch is lost.
+    Several positions may fit the batch: an axis of size 1, or a position among the factors of an axis, at the stride of the
+    batch; or an axis of size 1 elsewhere, to which the batch moves. Returns None if no position fits.
     """
     data = node.input(0)
     target = [state.old_size(size) for size in result]
@@ -142,7 +142,7 @@ def _match_beside_batch(
 
 
 def _write_moved_batch(state: RepairState, node: Node, moved: _MovedBatch, sizes: list[Size]) -> None:
-    """Write Reshape, Transpose, Reshape and Transpose: the batch moves to another axis, each sample is reshaped."""
+    """Replace a Reshape by Reshape, Transpose, Reshape and Transpose, which move the batch and reshape each sample."""
     b, data = state.b, node.input(0)
     rest = [size for index, size in enumerate(sizes) if index != moved.target_axis]
     split = b.Reshape(data, state.write_sizes(moved.split))
@@ -156,7 +156,7 @@ def _write_moved_batch(state: RepairState, node: Node, moved: _MovedBatch, sizes
 
 
 def _insertions(matched: Sequence[Factors], stride: int, old_size: Callable[[Size], int]) -> list[tuple[int, int]]:
-    """Return the axes, and the offsets among their factors, before elements that are ``stride`` apart: an own axis first."""
+    """Return pairs of axis and offset among its factors that have the stride ``stride``; axes of size 1 come first."""
     found = []
     behind = 1
     for axis in reversed(range(len(matched))):
@@ -169,7 +169,8 @@ def _insertions(matched: Sequence[Factors], stride: int, old_size: Callable[[Siz
 def match_factors(factors: Sequence[Size], target: Sequence[int], old_size: Callable[[Size], int]) -> list[Factors] | None:
     """Distribute factors over axes of the sizes ``target``, in order; None where the sizes split a symbolic factor.
 
-    Integers are split where a size needs a part of them. A symbolic factor of the old size 1 is never distributed: any axis fits.
+    An integer factor is split where a size needs only a part of the factor. A symbolic factor of the old size 1 also gives None,
+    because it would fit any axis.
     """
     if any(not isinstance(factor, int) and old_size(factor) == 1 for factor in factors):
         return None
@@ -196,7 +197,7 @@ def match_factors(factors: Sequence[Size], target: Sequence[int], old_size: Call
 
 
 def _infers(node: Node, sizes: Sequence[Size]) -> bool:
-    """Return whether the target as it is gives the sizes."""
+    """Return whether the unchanged target gives an output of ``sizes``."""
     try:
         return infer_types(node.op, tuple(node.inputs))[0] == Tensor(node.outputs[0].dtype, tuple(sizes))
     except DovetailError:
@@ -204,7 +205,7 @@ def _infers(node: Node, sizes: Sequence[Size]) -> bool:
 
 
 def _write_target(state: RepairState, node: Node, sizes: Sequence[Size]) -> Value:
-    """Write a target: -1 for the last symbolic size, the others from shapes."""
+    """Emit a new target: -1 for the last symbolic size, the other symbolic sizes computed from shapes."""
     elements: list[Size] = list(sizes)
     symbolic_axes = [axis for axis, size in enumerate(elements) if not isinstance(size, int)]
     if symbolic_axes and 0 not in elements:
@@ -213,7 +214,7 @@ def _write_target(state: RepairState, node: Node, sizes: Sequence[Size]) -> Valu
 
 
 def repair_slice_sizes(state: RepairState, node: Node) -> bool:
-    """Let bounds that are an old size of the sliced axis, or a freed size, be the new one."""
+    """Repair a Slice: bounds that equal the old size of the sliced axis, or a freed size, become the new size."""
     data = node.input(0)
     starts, ends = integers_of(node.input(1)), integers_of(node.input(2))
     old = state.old_shape(data)
@@ -247,7 +248,7 @@ def repair_slice_sizes(state: RepairState, node: Node) -> bool:
 
 
 def repair_resize_sizes(state: RepairState, node: Node) -> bool:
-    """Let the sizes of a Resize be freed sizes, or the multiples of the input's sizes that they were."""
+    """Repair a Resize: sizes that equal a freed size, or a multiple of the input's size, become expressions."""
     assert isinstance(node.op, Resize)
     data = node.input(0)
     given = node.inputs[1] if len(node.inputs) > 1 else None
@@ -269,7 +270,7 @@ def repair_resize_sizes(state: RepairState, node: Node) -> bool:
 
 
 def _resize_of(state: RepairState, dim: Size, old: Size, size: Size) -> Size:
-    """Return the new size of a resized axis: a freed size or its quotient, else the input's multiple."""
+    """Return the new size of a resized axis: a freed size, a quotient of a freed size, or a multiple of the input's size."""
     if not isinstance(old, int) or not isinstance(size, int):
         return size
     own = [freed for freed in state.freed if not freed.is_batch and carries(Tensor(None, (dim,)), freed.name)]
@@ -283,7 +284,7 @@ def _resize_of(state: RepairState, dim: Size, old: Size, size: Size) -> Size:
 
 
 def repair_expand_sizes(state: RepairState, node: Node) -> bool:
-    """Let the target of an Expand have 1 where it fixes a size of the input."""
+    """Repair an Expand: its target becomes 1 where it fixes a size of the input."""
     data, wanted, old = node.input(0), integers_of(node.input(1)), state.old_shape(node.input(0))
     if wanted is None or old is None:
         return False
@@ -294,7 +295,7 @@ def repair_expand_sizes(state: RepairState, node: Node) -> bool:
             new[index] = 1
     if new == wanted:
         return False
-    state.add_change(node, wanted, new, "the target fixes a size; 1 keeps the input's")
+    state.add_change(node, wanted, new, "the target fixes a size; 1 keeps the input's size")
     node.op = Expand(bidirectional=True)
     state.replace_input(node, 1, state.b.constant(np.array(new, np.int64)))
     return True

@@ -1,4 +1,4 @@
-"""The state of a repair: the graph under change, the types before it, and helpers that write sizes and expanded operands."""
+"""The state of a repair: the changed graph, the types before the change, and helpers that emit sizes and expanded operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dovetail.passes.rebatching.axes import BatchAxis, FreedSize, axes_of, carri
 
 
 class ChangedConstant(NamedTuple):
-    """One constant or attribute that depended on the old size: its node, both values as text, and the reason."""
+    """ChangedConstant is a constant or attribute that depended on the old size: its node, both values as text, and the reason."""
 
     node: str
     op: str
@@ -29,7 +29,7 @@ class ChangedConstant(NamedTuple):
 
 
 class Restart(Exception):
-    """Raised where a node that was visited before must carry the batch: the analysis starts again with ``forced``."""
+    """Restart means that a node visited before must carry the batch: the analysis starts again with this node in ``forced``."""
 
     def __init__(self, node: str, axis: int, name: str) -> None:
         super().__init__(node)
@@ -37,14 +37,16 @@ class Restart(Exception):
 
 
 class RepairState:
-    """The graph under change.
+    """RepairState holds the changed graph and the facts that the repairs need.
 
-    ``old_types`` and ``old_values`` are those of the values before; ``inner`` the nesting of merged batch axes, ``factors`` the
-    factors of other merged axes by value and axis; ``choices`` the
-    alternative to take at a node, by the name of its first output or by its kind; ``alternatives`` the kind and the number of
-    alternatives of such a node; ``dead`` identifies the nodes that had no reader before. ``prefix`` is the path of a subgraph's
-    node, before the names of its nodes in ``choices`` and ``forced``; empty for the graph of the model. ``captures`` are the
-    inputs that a subgraph needs for freed sizes, by their names.
+    - ``old_types`` and ``old_values``: types and shape values before the change, by the id of the value
+    - ``inner``: inner sizes of merged batch axes; ``factors``: factors of other merged axes, by the id of the value and the axis
+    - ``choices``: the alternative to take at a node, by the key of the node or by its kind
+    - ``alternatives``: the kind and the number of alternatives, by the key of the node
+    - ``forced``: the axis and the symbol of random nodes that must carry the batch, by the key of the node
+    - ``dead``: ids of the nodes that had no reader before the change
+    - ``prefix``: the path of the node with the subgraph, which starts the keys; empty for the graph of the model
+    - ``captures``: the inputs that a subgraph needs for freed sizes, by the name of the size
     """
 
     def __init__(
@@ -84,18 +86,18 @@ class RepairState:
         return axes_of(value.type.shape, freed, self.inner.get(id(value)))
 
     def factors_of(self, value: Value, axis: int) -> tuple[Size, ...]:
-        """Return the factors of the size of an axis in row-major order: the size itself where it was not merged."""
+        """Return the factors of the size of an axis in row-major order; the size itself for an axis that was not merged."""
         size = value.dims[axis]
         own = self.factors.get((id(value), axis), ())
         return own if own and symbolic.product(own) == size else (size,)
 
     def set_factors(self, value: Value, axis: int, factors: tuple[Size, ...]) -> None:
-        """Note the factors of a merged axis."""
+        """Record the factors of a merged axis."""
         if len(factors) > 1:
             self.factors[id(value), axis] = factors
 
     def old_size(self, size: Size) -> int:
-        """Return a size of the new graph at the old sizes. Raises Inexact where it depends on other symbols."""
+        """Return a size of the new graph at the old sizes. Raises Inexact if the size depends on other symbols."""
         old = self.at_old_sizes(size)
         if not isinstance(old, int):
             raise symbolic.Inexact(f"{size} at the old sizes")
@@ -111,7 +113,7 @@ class RepairState:
         return symbolic.substitute(size, {freed.name: freed.old for freed in self.freed})
 
     def at_new_sizes(self, size: Size) -> Any:
-        """Replace the analysis' symbols by the sizes that the model gets."""
+        """Replace the symbols of the analysis by the requested sizes."""
         if not isinstance(size, symbolic.Dim):
             return size
         return symbolic.substitute(size, {freed.name: freed.new for freed in self.freed})
@@ -123,7 +125,7 @@ class RepairState:
         return f"[{', '.join(str(self.at_new_sizes(size)) for size in sizes)}]"
 
     def choose(self, node: Node, kind: str, count: int) -> int:
-        """Return which of ``count`` alternatives to take at a node; alike for all nodes of one kind, unless its own is given."""
+        """Return which of ``count`` alternatives to take: the choice for the node, else the choice for its kind, else 0."""
         key = self.key_of(node)
         kind = f"{self.prefix}{kind}"
         self.alternatives[key] = (kind, count)
@@ -134,15 +136,15 @@ class RepairState:
         return f"{self.prefix}{node.outputs[0].name}"
 
     def new_capture(self, freed: FreedSize) -> Value:
-        """Return a new value of a subgraph for the freed size outside: an i64 vector of one element."""
+        """Return a new value, an i64 vector of one element, that becomes a subgraph's input for a freed size."""
         value = Value(self.graph.claim("size"), Tensor(dtypes.i64, (1,)))
         value.value = symbolic.xp.asarray([freed.symbol])
         return value
 
     def write_size(self, freed: FreedSize) -> Value:
-        """Write the freed size as an i64 vector of one element, read from the shape of an input.
+        """Emit the freed size as an i64 vector of one element, read from the shape of an input.
 
-        A subgraph without such an input gets a capture, which its node must pass.
+        A subgraph without such an input gets a capture, which the node with the subgraph must pass.
         """
         if freed.name not in self._sizes:
             for value in self.graph.inputs:
@@ -155,9 +157,9 @@ class RepairState:
         return self._sizes[freed.name]
 
     def write_element(self, size: Size) -> Value:
-        """Write a size as an i64 vector of one element: an integer, a multiple or quotient of a freed size, or one of a value.
+        """Emit a size as an i64 vector of one element: an integer, a multiple or quotient of a freed size, or a dimension.
 
-        Raises Inexact for any other.
+        Raises Inexact for any other expression.
         """
         if isinstance(size, int):
             return self.b.constant(np.array([size], np.int64))
@@ -176,7 +178,7 @@ class RepairState:
         raise symbolic.Inexact(f"the size {size} is no multiple of one symbol")
 
     def write_sizes(self, sizes: Sequence[Size]) -> Value:
-        """Write sizes as an i64 vector: a constant where all are integers."""
+        """Emit sizes as an i64 vector, which is a constant if all sizes are integers."""
         parts: list[Value] = []
         run: list[int] = []
         for size in sizes:
@@ -193,7 +195,7 @@ class RepairState:
         return joined
 
     def expanded_shape(self, value: Value, place: BatchAxis, cut: bool) -> Shape:
-        """Return the shape of ``value`` after write_rows."""
+        """Return the shape of the result of ``write_rows`` for the same arguments."""
         freed = self.freed_of(place.name)
         shape = list(value.shape or ())
         old = shape[place.axis]
@@ -205,7 +207,7 @@ class RepairState:
         return next(freed for freed in self.freed if freed.name == name)
 
     def write_rows(self, value: Value, place: BatchAxis, cut: bool) -> Value:
-        """Write ``value``, which has equal rows for all old samples, with one row (``cut``) or as many rows as new samples."""
+        """Emit ``value``, whose rows are equal for all old samples, with one row (``cut``) or with a row for each new sample."""
         key = (id(value), place, cut)
         if key not in self._expanded:
             self._check_random(value, place)
@@ -240,14 +242,14 @@ class RepairState:
         return x
 
     def has_old_rows(self, value: Value, place: BatchAxis) -> bool:
-        """Return whether an axis of a value of known sizes is a multiple of the old batch."""
+        """Return whether a value has a static shape, and the size of its axis ``place`` is a multiple of the old batch."""
         if not is_static(value.type) or not isinstance(place.inner, int) or place.axis >= len(value.dims):
             return False
         size = static(value.shape)[place.axis]
         return size > 0 and size % (self.freed_of(place.name).old * place.inner) == 0
 
     def has_equal_rows(self, value: Value, place: BatchAxis) -> bool:
-        """Return whether a value holds the same for every old sample, as far as constants tell."""
+        """Return whether a value has equal elements for all old samples; True for a value that is not constant."""
         freed = self.freed_of(place.name)
         if freed.old == 1:
             return True
@@ -260,7 +262,7 @@ class RepairState:
         return all(np.array_equal(rows[0], row, equal_nan=row.dtype.kind == "f") for row in rows[1:])
 
     def rows_of(self, numbers: np.ndarray[Any, Any], place: BatchAxis) -> np.ndarray[Any, Any] | None:
-        """Return the rows of the old samples, the samples first: [batch, ..., outer, inner, ...]; None where there are none."""
+        """Return the rows of the old samples as [batch, ..., outer, inner, ...]; None if the axis is no multiple of the batch."""
         old = self.freed_of(place.name).old
         if not isinstance(place.inner, int) or numbers.shape[place.axis] % (old * place.inner):
             return None
@@ -268,7 +270,7 @@ class RepairState:
         return np.moveaxis(split, place.axis + 1, 0)
 
     def write_counts(self, freed: FreedSize, trailing: int, step: np.ndarray[Any, Any], dtype: dtypes.DType) -> Value:
-        """Write ``step`` times the number of each sample: [batch, ...] of 1 + ``trailing`` axes, before broadcasting ``step``."""
+        """Emit ``step`` times the number of each sample: [batch, 1, ...] with ``trailing`` ones, broadcast with ``step``."""
         b = self.b
         counts = b.Range(b.constant(np.int64(0)), b.Squeeze(self.write_size(freed), [0]), b.constant(np.int64(1)))
         counts = b.Reshape(counts, [-1, *[1] * trailing])
@@ -279,7 +281,7 @@ class RepairState:
     def write_counted_rows(
         self, numbers: np.ndarray[Any, Any], place: BatchAxis, step: np.ndarray[Any, Any], dtype: dtypes.DType
     ) -> Value:
-        """Write integers whose row of sample i is that of sample 0 plus ``i * step``; ``step`` broadcasts with a row."""
+        """Emit integers whose row of sample i is the row of sample 0 plus ``i * step``; ``step`` broadcasts with a row."""
         b, freed, axis = self.b, self.freed_of(place.name), place.axis
         rows = self.rows_of(numbers, place)
         assert rows is not None
@@ -292,7 +294,7 @@ class RepairState:
         return b.Reshape(y, [*numbers.shape[:axis], -1, *numbers.shape[axis + 1 :]])
 
     def step_of(self, value: Value, place: BatchAxis) -> np.ndarray[Any, Any] | None:
-        """Return what each row of a constant of integers adds to the row before, the same for all samples; None elsewhere."""
+        """Return the difference of consecutive rows of an integer constant, if it is equal for all samples; else None."""
         data = constant_value(value) if value.dtype.is_integer else None
         rows = None if data is None else self.rows_of(data.astype(np.int64), place)
         if rows is None or len(rows) < 2:
@@ -301,7 +303,7 @@ class RepairState:
         return np.expand_dims(steps[0], place.axis + 1) if (steps == steps[0]).all() else None
 
     def _check_random(self, value: Value, place: BatchAxis) -> None:
-        """Raise Restart where the value depends on random numbers: each sample gets its own."""
+        """Raise Restart if ``value`` depends on a random operator that must draw different numbers for each new sample."""
         seen: set[int] = set()
         stack = [value]
         while stack:
@@ -320,5 +322,5 @@ class RepairState:
 
 
 def is_plain(value: Value | None) -> bool:
-    """Return whether a value is a tensor of known sizes."""
+    """Return whether a value is a tensor of static shape."""
     return value is not None and is_static(value.type)

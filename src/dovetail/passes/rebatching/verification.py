@@ -1,4 +1,4 @@
-"""Verification of a new batch: each sample through the original model at its own batch, all of them through the new one."""
+"""Verification of a new batch: the original runs the samples at its batch size, the new model runs all samples at once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SIZES = (1, 3, 8)
 """The batch sizes at which a symbolic batch is run."""
 
 SPECIAL = 1
-"""The position of the sample with NaN and infinities; the one with ties is two further."""
+"""Index of the sample with NaN and infinities; the sample with ties has the index SPECIAL + 2."""
 
 Axes = list[tuple[int, int]]
 
 
 class SampleComparison(NamedTuple):
-    """The largest difference of one output at one batch size over its samples; ``why`` where they do not agree."""
+    """SampleComparison is the largest difference of one output over all samples at one batch size; ``why`` explains a fault."""
 
     output: str
     batch: int
@@ -44,9 +44,9 @@ class SampleComparison(NamedTuple):
 
 
 class Samples:
-    """Inputs of a number of samples, and what cuts them: ``axes`` are the batch axes of each input of the new model.
+    """Samples holds the inputs of ``count`` samples; ``axes`` maps each input of the new model to its batch axes.
 
-    ``ordinary`` are samples without special values, for an original that does not run on these.
+    ``ordinary`` are samples without special values, for an original that does not run on special values.
     """
 
     def __init__(self, arrays: Mapping[str, Any], axes: Mapping[str, Axes], count: int, ordinary: Samples | None = None) -> None:
@@ -71,10 +71,10 @@ def draw_samples(
     seed: int,
     inputs: Mapping[str, Any] | None,
 ) -> Samples:
-    """Draw ``count`` samples, or make them of the arrays ``inputs`` of the original model and variations of them.
+    """Draw ``count`` random samples, or build them from the arrays ``inputs`` and variations of these arrays.
 
-    ``model`` is the original one, ``shapes`` has the shapes with the analysis' symbols of the inputs that change. Freed sizes
-    that are no batch keep their old size.
+    ``model`` is the original model. ``shapes`` maps the position of each changed input to its shape with the symbols of the
+    analysis. Freed sizes that are no batch keep their old size.
     """
     wide = copy_model(model)
     batches = [size for size in freed if size.is_batch]
@@ -101,7 +101,7 @@ def draw_samples(
 
 
 def _with_special_samples(model: Model, samples: Samples, seed: int) -> dict[str, Any]:
-    """Return the arrays with NaN and infinities in one sample, and ties in another: no other sample may change."""
+    """Return the arrays with NaN and infinities in one sample and ties in another; results of other samples may not change."""
     arrays = dict(samples.arrays)
     for index, kind in ((SPECIAL, NOT_FINITE), (SPECIAL + 2, TIES)):
         if index >= samples.count:
@@ -116,13 +116,13 @@ def _with_special_samples(model: Model, samples: Samples, seed: int) -> dict[str
 
 
 def _vary(sample: np.ndarray[Any, Any], generator: np.random.Generator) -> Any:
-    """Return another sample: elements of this one drawn with replacement, floats scaled by factors around 1."""
+    """Return a variation of ``sample``: its elements drawn with replacement, floats scaled by random factors around 1."""
     drawn = generator.choice(sample.reshape(-1), sample.shape) if sample.size else sample
     return drawn * generator.uniform(0.5, 1.5, sample.shape).astype(sample.dtype) if sample.dtype.kind == "f" else drawn
 
 
 def chunks_of(count: int, batch: int) -> list[list[int]]:
-    """Return the samples of each run of the original; the last run is filled up with the first samples."""
+    """Return the sample numbers of each run of the original; the last run is padded with the first samples."""
     return [[index % count for index in range(start, start + batch)] for start in range(0, count, batch)]
 
 
@@ -157,9 +157,10 @@ def verify_batches(
 
 
 def compare_samples(name: str, references: Sequence[Any], array: Any, axes: Axes, batch: int, size: int) -> SampleComparison:
-    """Compare a value with those of the original for each chunk; a difference is relative to the largest magnitude of all.
+    """Compare a value of the new model, sample by sample, with the original's value for each chunk of samples.
 
-    A last chunk that is filled up with the first samples shows them at other positions, where their results must be the same.
+    A relative difference refers to the largest magnitude of all samples. A padded last chunk contains the first samples at other
+    positions; their results must be equal there too.
     """
     starts = range(0, size, batch)
     first, second = [], []
@@ -170,7 +171,7 @@ def compare_samples(name: str, references: Sequence[Any], array: Any, axes: Axes
                 first.append(take_samples(np.asarray(reference), axes, batch, index, index + 1) if axes else reference)
                 second.append(take_samples(np.asarray(array), axes, size, sample, sample + 1) if axes else array)
     except (ValueError, IndexError):
-        why = f"a run of the original has the shape {list(np.shape(references[0]))}, the new one {list(np.shape(array))}"
+        why = f"the original gives the shape {list(np.shape(references[0]))}, the new model {list(np.shape(array))}"
         return SampleComparison(name, size, "", np.inf, np.inf, 0, False, why)
     for index, (x, y) in enumerate(zip(first, second, strict=True)):
         if np.shape(x) != np.shape(y):
@@ -181,7 +182,7 @@ def compare_samples(name: str, references: Sequence[Any], array: Any, axes: Axes
 
 
 def worst_rows(rows: Sequence[SampleComparison]) -> list[SampleComparison]:
-    """Return the row of the largest difference for each output and batch."""
+    """Return the comparison with the largest difference for each output and batch size."""
     found: dict[tuple[str, int], SampleComparison] = {}
     for row in rows:
         known = found.get((row.output, row.batch))
@@ -191,9 +192,9 @@ def worst_rows(rows: Sequence[SampleComparison]) -> list[SampleComparison]:
 
 
 class Runs(NamedTuple):
-    """The values of both graphs, by identity: of the new one for all samples, of the original one for each chunk of them.
+    """Runs holds the values of both graphs by id: ``arrays`` of the new graph for all samples, ``references`` for each chunk.
 
-    ``failed`` has the nodes of the new graph that fail, with their errors.
+    ``references`` are values of the original graph. ``failed`` lists the failing nodes of the new graph with their errors.
     """
 
     arrays: dict[int, Any]
@@ -213,11 +214,11 @@ def run_both(
     references: list[dict[int, Any]] | None = None,
     until: Node | None = None,
 ) -> Runs:
-    """Run both graphs in the interpreter. Both draw the same random numbers for a sample.
+    """Run both graphs in the interpreter; both draw the same random numbers for a sample.
 
-    ``counterpart`` has the new value of each original one by identity, ``layout`` the batch axes of each new value.
-    ``references`` are the results of the original from an earlier run, where it draws no numbers. Of the new graph
-    the nodes before ``until`` run.
+    ``counterpart`` maps the id of each original value to the new value, ``layout`` the id of each new value to its batch axes.
+    ``references`` are results of the original from an earlier run, if it draws no random numbers. In the new graph only the
+    nodes before ``until`` run.
     """
     arrays, failed = _run_nodes(new, samples.take(range(size)), {}, until)
     if references is not None:
@@ -242,9 +243,10 @@ def find_differences(
     batch: int,
     skipped: Collection[int] = (),
 ) -> list[FoundDifference]:
-    """Return the nodes whose results differ for a sample, or that fail, while none does before them.
+    """Return the nodes that fail or whose results differ for a sample, except nodes that depend on such nodes.
 
-    Values without an entry in ``layout`` are not compared, nor are nodes at the positions ``skipped`` and those that read them.
+    Values without an entry in ``layout`` are not compared. Nodes at the positions ``skipped``, and nodes that depend on these,
+    are not compared either.
     """
     errors = {id(node): error for node, error in runs.failed}
     found: list[FoundDifference] = []
@@ -277,7 +279,7 @@ def _difference(
 
 
 class FoundDifference(NamedTuple):
-    """A node, by its position in the original graph, whose result differs from the original's, and how."""
+    """FoundDifference is a node whose result differs: its position in the original graph, and a description of the difference."""
 
     position: int
     why: str
@@ -292,9 +294,9 @@ def _take_chunk(array: np.ndarray[Any, Any], axes: Axes, size: int, chunk: Seque
 def _run_nodes(
     graph: Graph, inputs: Mapping[str, Any], noise: Mapping[int, Any], until: Node | None = None
 ) -> tuple[dict[int, Any], list[tuple[Node, DovetailError]]]:
-    """Run nodes in the interpreter, those before ``until``. Returns all values, and the nodes that fail.
+    """Run the nodes before ``until`` in the interpreter. Returns all values by id, and the failing nodes with their errors.
 
-    Values that depend on those are left out.
+    Values that depend on failing nodes are left out.
     """
     failed = []
     known = ((id(value), inputs[value.name]) for value in graph.inputs if value.name in inputs)

@@ -1,4 +1,4 @@
-"""Pass ``conditions``: an If with a known condition becomes its branch, and subgraphs take only what they read."""
+"""Pass ``dead_branches``: an If with a known condition becomes its branch, and unread inputs of subgraphs are removed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dovetail.passes.simplification.laws import apply_laws
 from dovetail.passes.simplification.rules import Target
 
 MAX_ELEMENTS = 4
-"""The most elements of an outer constant that a subgraph gets as its own."""
+"""Maximum number of elements of an outer constant that is copied into a subgraph."""
 
 
 def inline_conditions(graph: Graph, target: Target) -> int:
-    """Inline each If whose condition is known, and give subgraphs small constants and no inputs that they do not read.
+    """Inline each If whose condition is known, copy small constants into subgraphs, and drop unread inputs of subgraphs.
 
     Returns the number of changed nodes.
     """
@@ -29,7 +29,7 @@ def inline_conditions(graph: Graph, target: Target) -> int:
 
 
 def _captures_of(node: Node) -> tuple[list[Graph], int, int] | None:
-    """Return the subgraphs of a node, its first input that they read unchanged, and the body input for it."""
+    """Return the subgraphs of a node, the index of its first captured input, and the index of the matching subgraph input."""
     match node.op:
         case If(then_branch=then_branch, else_branch=else_branch):
             return [then_branch, else_branch], 1, 0
@@ -40,7 +40,7 @@ def _captures_of(node: Node) -> tuple[list[Graph], int, int] | None:
 
 
 def _reduce_captures(node: Node, subgraphs: list[Graph], first: int, inner: int) -> bool:
-    """Move small constants into the subgraphs, and drop the inputs that none of them reads."""
+    """Copy small constants into the subgraphs, and drop captured inputs that no subgraph reads. Returns whether one was."""
     changed = False
     for offset in reversed(range(len(node.inputs) - first)):
         x = node.inputs[first + offset]

@@ -1,4 +1,4 @@
-"""Pass ``constants``: nodes that depend on constants alone are replaced by their results, unless the file would grow."""
+"""Pass ``constant_folding``: nodes that depend only on constants are replaced by their results unless the file would grow."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dovetail.ops.constant import Constant
 from dovetail.passes.simplification.rules import Target
 
 GROWTH = 256
-"""The most bytes by which one folded constant may exceed the constants that it replaces."""
+"""Maximum number of bytes by which one folded constant may exceed the constants that it replaces."""
 TOTAL_GROWTH = 0.005
-"""The most bytes by which all folded constants of one pass may exceed those that they replace, as a share of all constants."""
+"""Maximum growth, as a fraction of the bytes of all constants, by all folded constants of one pass."""
 MIN_TOTAL_GROWTH = 4096
-"""Bytes of growth that are always allowed in total: fewer than the removed nodes take in a small file."""
+"""Total growth in bytes that is always allowed: less than the size of the removed nodes in a small file."""
 
 
 def fold_constants(graph: Graph, target: Target) -> int:
     """Fold nodes whose inputs are constants, bit for bit. Returns the number of nodes that become constants or dead.
 
-    A result larger than the constants that only it needs, by more than GROWTH bytes, is computed by the file as before.
-    Random operators, and results beyond the limits of :func:`fold_op`, stay.
+    A node stays if its result exceeds the constants that only this node needs by more than GROWTH bytes, or if the total growth
+    exceeds its limit. Random operators, and results beyond the limits of :func:`fold_op`, stay too.
     """
     results = _evaluate(graph)
     if not results:
@@ -51,7 +51,7 @@ def _constant(b: Builder, value: Value) -> Value:
 
 
 def _evaluate(graph: Graph) -> dict[int, Value]:
-    """Return for each value that follows from constants alone a Constant outside of the graph, by identity."""
+    """Evaluate the values that depend only on constants. Returns, by id of the value, a Constant outside of the graph."""
     results: dict[int, Value] = {}
     for node in graph.nodes:
         xs = node.inputs
@@ -62,19 +62,19 @@ def _evaluate(graph: Graph) -> dict[int, Value]:
             continue
         for y, (array, dtype) in zip(node.outputs, arrays, strict=True):
             constant = Value(y.name, y.type)
-            # The bits of a sum depend on the order of its addends, and that on the strides: those of a file are row-major.
+            # Strides determine the order of summation, and so the bits, of later reductions; arrays of a file are row-major.
             connect(Node(Constant(np.ascontiguousarray(array).reshape(array.shape), dtype), [], [constant]))
             results[id(y)] = constant
     return results
 
 
 def _select(graph: Graph, results: dict[int, Value]) -> set[int]:
-    """Return the values to replace by constants: those that other nodes read, as far as the file does not grow."""
+    """Return the ids of the values to replace by constants: values that remaining nodes read, within the limits of growth."""
     outputs = {id(y) for y in graph.outputs}
     sizes = [node.op.data.nbytes for node in graph.nodes if isinstance(node.op, Constant)]
     budget = max(MIN_TOTAL_GROWTH, int(TOTAL_GROWTH * sum(sizes)))
     needed: set[int] = set()
-    """Values that stay in the graph, and are read by nodes that stay."""
+    """Ids of the values that remaining nodes read."""
     chosen: set[int] = set()
     for node in reversed(graph.nodes):
         if not any(id(y) in results for y in node.outputs):

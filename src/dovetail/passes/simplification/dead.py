@@ -1,4 +1,4 @@
-"""Pass ``dead``: nodes whose outputs nothing reads are removed."""
+"""Pass ``dead_code``: nodes whose outputs nothing reads are removed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from dovetail.passes.simplification.rules import Target
 
 
 def remove_dead_nodes(graph: Graph, target: Target) -> int:
-    """Remove nodes without a read output, and constants that nothing reads. Returns the number of nodes, constants
-    apart.
-    """
+    """Remove nodes and constants whose outputs nothing reads. Returns the number of removed nodes, constants excluded."""
     before = list(graph.nodes)
     if not remove_dead(graph):
         return 0

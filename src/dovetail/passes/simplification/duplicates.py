@@ -1,4 +1,4 @@
-"""Pass ``duplicates``: nodes that compute the same value, and equal constants, are merged (value numbering)."""
+"""Pass ``common_subexpressions``: nodes that compute the same value, and equal constants, are merged (value numbering)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dovetail.passes.simplification.rules import Target, can_replace
 
 _SAMPLE = 64
 MAX_TEXTS = 1024
-"""Constants of more strings are not compared."""
+"""String constants of more elements are not compared."""
 
 
 def merge_duplicates(graph: Graph, target: Target) -> int:
-    """Merge nodes with equal operators and inputs, integers of equal shape values, and equal constants.
+    """Merge nodes with equal operators and inputs, integer values with equal shape values, and equal constants.
 
-    Returns the number of removed nodes, constants apart. Random operators and operators with subgraphs stay.
+    Returns the number of removed nodes, constants excluded. Random operators and operators with subgraphs stay.
     """
     merged_constants = 0
     values: dict[Hashable, Node] = {}
@@ -50,7 +50,7 @@ def merge_duplicates(graph: Graph, target: Target) -> int:
 
 
 def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
-    """Return what identifies the values of a node: its operator and inputs, and its shape value."""
+    """Return the keys for value numbering of a node: one of its operator and inputs, and one of its shape value."""
     op = node.op
     if isinstance(op, Constant):
         key = _form_of(op)
@@ -72,9 +72,9 @@ def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
 
 
 def _shape_value(value: Value) -> Hashable | None:
-    """Return the elements of an integer value as expressions over sizes; None where one of them is not known.
+    """Return a key of the elements of an integer value as expressions over sizes; None if an element is not known.
 
-    Elements of tensors do not count: a Cast to a narrower type, which wraps them, keeps their symbols.
+    Symbols of unknown tensor elements do not count as known: a Cast to a narrower type wraps elements, but keeps the symbols.
     """
     type = value.type
     if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer or value._value is None:
@@ -84,7 +84,7 @@ def _shape_value(value: Value) -> Hashable | None:
 
 
 def _form_of(op: Constant) -> tuple[Hashable, ...]:
-    """Return the type of a constant and some of its elements, in which different constants usually differ."""
+    """Return the element type, the shape and sampled bytes of a constant; different constants usually differ in these."""
     data = op.data
     sample = b""
     if not data.dtype.hasobject and data.size:
@@ -95,7 +95,7 @@ def _form_of(op: Constant) -> tuple[Hashable, ...]:
 
 
 def _shared_forms(graph: Graph) -> set[Hashable]:
-    """Return the forms that at least two constants have: only those are read as a whole."""
+    """Return the results of ``_form_of`` that at least two constants share; only such constants are read completely."""
     once: set[Hashable] = set()
     twice: set[Hashable] = set()
     for node in graph.nodes:
@@ -108,7 +108,7 @@ def _shared_forms(graph: Graph) -> set[Hashable]:
 def _is_quantized(node: Node) -> bool:
     """Return whether quantized operators read a constant.
 
-    onnxruntime names tensors of its own after their scales and zero points, and refuses a file where two of them are shared.
+    onnxruntime names internal tensors after scales and zero points, and rejects a file where operators share these constants.
     """
     return any("quantiz" in type(reader.op).__module__ for reader, _ in node.outputs[0].uses)
 

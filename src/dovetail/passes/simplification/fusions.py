@@ -1,6 +1,6 @@
-"""Fusions on request: operators that exporters write as several become one that the model's opset has.
+"""Fusions on request: decompositions by exporters become one operator, Gelu or LayerNormalization, of the model's opset.
 
-They are equal over the real numbers, and differ by rounding.
+A fused operator equals its decomposition over the real numbers, and differs by rounding.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def fuse_layer_normalization(graph: Graph, target: Target) -> int:
 
 
 class _Product(NamedTuple):
-    """A product as its factors: the product of the scalar constants, and the other values."""
+    """_Product is a product in factors: the product of all scalar constants, and the other values."""
 
     scalar: float
     factors: list[Value]
@@ -53,7 +53,7 @@ def _is_near(number: float | None, expected: float, value: Value) -> bool:
 
 
 def _factors(b: Builder, value: Value, is_root: bool = True) -> _Product:
-    """Split a value into the factors of products, quotients by constants and powers that nothing else reads."""
+    """Factor a value through products, quotients by constants and powers; nothing else reads the intermediate results."""
     node = value.node
     if (number := _scalar(value)) is not None:
         return _Product(number, [])
@@ -71,7 +71,7 @@ def _factors(b: Builder, value: Value, is_root: bool = True) -> _Product:
 
 
 def _sum_with_scalar(b: Builder, value: Value) -> tuple[Value, float] | None:
-    """Return the addends of a sum of a value and a constant, which nothing else reads."""
+    """Return x and c if ``value`` is the sum of x and a scalar constant c, and has only one reader; else None."""
     node = producer(value, Add)
     if node is None or not is_read_once(b.graph, value):
         return None
@@ -146,13 +146,13 @@ def _layer_normalization(b: Builder, node: Node) -> Result:
 
 
 def _is_row(value: Value, x: Value) -> bool:
-    """Return whether a constant has one element for each of the last axis."""
+    """Return whether ``value`` is a constant vector of the size and the element type of the last axis of ``x``."""
     data = value.constant
     return data is not None and data.ndim == 1 and x.shape is not None and data.shape == x.shape[-1:] and value.dtype is x.dtype
 
 
 def _find_normalization(b: Builder, value: Value) -> tuple[Value, float] | None:
-    """Return x and epsilon of ``(x - mean) / sqrt(mean((x - mean)^2) + epsilon)``, none of which anything else reads."""
+    """Return x and epsilon of ``(x - mean) / sqrt(mean((x - mean)^2) + epsilon)`` if nothing else reads the intermediates."""
     if not is_read_once(b.graph, value):
         return None
     node = producer(value, Divide)
@@ -196,7 +196,7 @@ _INNER: tuple[type[Op], ...] = (Divide, Multiply, Power)
 
 
 def _mean_of(b: Builder, value: Value) -> Value | None:
-    """Return x of a mean of x over the last axis that keeps it."""
+    """Return x if ``value`` is the mean of x over the last axis with ``keepdims``; else None."""
     node = producer(value, ReduceMean)
     if node is None or value in b.graph.outputs or any(not isinstance(reader.op, Subtract | Add) for reader, _ in value.uses):
         return None

@@ -1,4 +1,4 @@
-"""Pass ``partitions``: slices that partition a tensor along one axis become the outputs of one Split."""
+"""Pass ``slices_to_split``: slices that partition a tensor along one axis become the outputs of one Split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.passes.simplification.rules import Target
 
 
 def split_partitions(graph: Graph, target: Target) -> int:
-    """Write one Split for slices that cover one axis of static size without overlap. Returns the number of replaced nodes."""
+    """Replace slices that cover an axis of static size without overlap by one Split. Returns the number of replaced nodes."""
     groups = _partitions(graph)
     if not groups:
         return 0
@@ -34,7 +34,7 @@ def split_partitions(graph: Graph, target: Target) -> int:
 
 
 def _partitions(graph: Graph) -> dict[int, tuple[int, list[tuple[int, int, Node]]]]:
-    """Return by slice its axis and all slices of its partition, in order."""
+    """Return, by the id of a Slice, its axis and the (start, stop, node) of all slices of its partition in order."""
     found: dict[int, tuple[int, list[tuple[int, int, Node]]]] = {}
     for value in graph.values():
         if not isinstance(value.type, Tensor):

@@ -25,7 +25,7 @@ from dovetail.passes.simplification.shapes import fold_known_values
 
 
 class Pass(NamedTuple):
-    """One pass: ``apply`` changes a graph and returns the number of changes; an exact one keeps the bits of every result."""
+    """Pass is a named pass: ``apply`` returns the number of changes to a graph; an exact pass keeps the bits of every result."""
 
     name: str
     apply: Callable[[Graph, Target], int]
@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 def _of_laws(name: str, *, is_exact: bool = True) -> Pass:
-    """Return the pass that applies the laws that name it."""
+    """Return the pass that applies the laws whose ``shrinks`` is ``name``."""
     return Pass(name, partial(apply_laws, name=name), is_exact)
 
 
@@ -44,7 +44,7 @@ def _remove_nops(graph: Graph, target: Target) -> int:
 
 
 def _remove_in_subgraph(b: Builder, node: Node) -> Result:
-    """Keep an Identity that Scan needs: between a result of the body and the same result as a scan output."""
+    """Remove an Identity, unless Scan needs it between a result of its body and a scan output of the same result."""
     x, y = node.input(0), node.outputs[0]
     is_scan_output = all(isinstance(each.op, Unsqueeze) and is_among(each.outputs[0], b.graph.outputs) for each, _ in y.uses)
     return None if y.uses and is_scan_output and is_among(x, (*b.graph.inputs, *b.graph.outputs)) else x
@@ -55,7 +55,7 @@ MIN_GEMM_OPSET = 7
 
 
 def _fuse_gemm(graph: Graph, target: Target) -> int:
-    """Fuse MatMul of two matrices and Add into Gemm, in ONNX. Returns the number of removed nodes."""
+    """Fuse MatMul of two matrices and Add into Gemm if the target is ONNX. Returns the number of removed nodes."""
     has_gemm = target.format == "onnx" and target.opset >= MIN_GEMM_OPSET
     return apply_laws(graph, target, "gemm_fusion") if has_gemm else 0
 
@@ -84,7 +84,7 @@ PASSES = {
 
 
 class Fusion(NamedTuple):
-    """One fusion on request: its pass, and the first opset of ONNX with the operator; whether IR has the operator."""
+    """Fusion is a fusion on request: its pass, the first ONNX opset with its operator, and whether IR has the operator."""
 
     fuse: Pass
     opset: int

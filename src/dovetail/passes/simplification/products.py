@@ -1,4 +1,4 @@
-"""Pass ``products``: products of one input with several constant matrices become one product and a Split."""
+"""Pass ``horizontal_fusion``: products of one input with several constant matrices become one product and a Split."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dovetail.passes.simplification.rules import Target
 
 Array: TypeAlias = np.ndarray[Any, Any]
 NODES = 3
-"""The nodes of a merged product with biases: MatMul, Add, Split."""
+"""Number of nodes of a merged product with biases: MatMul, Add, Split."""
 
 
 class Product(NamedTuple):
-    """A MatMul with constant weights, and the node that gives its result: itself, or the Add of a constant bias."""
+    """Product is a MatMul with constant weights, and its last node: the MatMul, or the Add of a constant bias."""
 
     matmul: Node
     last: Node
@@ -36,9 +36,9 @@ class Product(NamedTuple):
 
 
 def merge_products(graph: Graph, target: Target) -> int:
-    """Merge products of one input, such as those of queries, keys and values, where that needs fewer nodes.
+    """Merge products of one input, such as the projections to queries, keys and values, where the merge saves nodes.
 
-    Returns the number of replaced nodes. A kernel may add in another order for another number of columns, so that results
+    Returns the number of replaced nodes. For another number of columns a kernel may sum in another order, so that results may
     change by rounding.
     """
     groups: dict[int, tuple[list[Product], int]] = {}
@@ -75,7 +75,7 @@ def _write(b: Builder, group: list[Product]) -> list[Value]:
 
 
 def _groups(graph: Graph) -> list[list[Product]]:
-    """Return the products of each value that are worth merging."""
+    """Return the groups of products of one value whose merge saves nodes."""
     groups: list[list[Product]] = []
     for value in graph.values():
         if not isinstance(value.type, Tensor) or len(value.type.shape or ()) < 2 or len(value.uses) < 2:
@@ -93,7 +93,7 @@ def _groups(graph: Graph) -> list[list[Product]]:
 
 
 def _product_of(graph: Graph, node: Node) -> Product | None:
-    """Return a MatMul with weights that it alone reads as a Product; None for other nodes."""
+    """Return the Product of a MatMul whose constant weights no other node reads; None for other nodes."""
     op = node.op
     if not isinstance(op, MatMul) or op.transpose_a:
         return None
@@ -101,7 +101,7 @@ def _product_of(graph: Graph, node: Node) -> Product | None:
     data, y = weights.constant, node.outputs[0]
     if data is None or data.ndim != 2 or len(weights.uses) != 1 or weights.dtype.name not in ("f32", "f64"):
         return None
-    # A dead node, which an earlier pass has replaced, is not worth merging.
+    # Ignore a dead node, which an earlier pass has replaced.
     if is_among(y, graph.outputs) or not y.uses:
         return None
     product = Product(node, node, data, None)

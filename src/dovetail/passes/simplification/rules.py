@@ -1,4 +1,4 @@
-"""Rules by operator class, their target and their log, for the passes of simplify."""
+"""Application of rules by operator class, with their target and their log, for the passes of simplify."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rules: TypeAlias = Mapping[type[Op], Rule]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One node that a pass replaced or removed: its name and its operator."""
+    """Change is a node that a pass replaced or removed, by its name and its operator."""
 
     node: str
     op: str
@@ -28,9 +28,9 @@ class Change:
 
 @dataclass(slots=True)
 class Target:
-    """The file that the simplified model will be written to, and the log of the pass that runs.
+    """Target describes the file of the simplified model, and holds the log of the running pass.
 
-    ``format`` is "onnx", "openvino" or "" (unknown), ``opset`` the version of ONNX's operators (0: none); ``is_subgraph`` is true
+    ``format`` is "onnx", "openvino" or "" (unknown), ``opset`` the ONNX opset (0: not ONNX); ``is_subgraph`` is true
     while the pass changes a subgraph.
     """
 
@@ -55,8 +55,8 @@ def graphs_of(graph: Graph) -> Iterator[Graph]:
 def apply_rules(graph: Graph, rules: Rules, target: Target) -> int:
     """Apply to each node the rule of its operator class. Returns the number of replaced nodes.
 
-    A rule that the rules of operators refuse keeps the node. So does one that would make a graph output of a graph input or of
-    another output, which takes an Identity, and one that gives no value for an output that is read.
+    A node stays if its rule raises RuleError, or if the rule gives no value for an output that is read. It also stays if a graph
+    output would become a graph input or another graph output, because that needs an Identity.
     """
 
     def rule(b: Builder, node: Node) -> Result:
@@ -88,7 +88,7 @@ def _keeps_outputs(graph: Graph, node: Node, result: Value | Sequence[Value | No
 
 
 def can_replace(graph: Graph, old: Value, new: Value) -> bool:
-    """Return whether ``new`` may replace ``old``: a graph output stays a value of its own that a node produces."""
+    """Return whether ``new`` may replace ``old``; a graph output must remain a node's output that is no other graph output."""
     if not is_among(old, graph.outputs):
         return True
     return new.node is not None and not is_among(new, graph.outputs)

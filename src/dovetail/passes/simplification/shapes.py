@@ -1,4 +1,4 @@
-"""Pass ``shapes``: integers and booleans that inference knows become constants, and shape inputs that it knows in part too."""
+"""Pass ``shape_folding``: values and shape inputs that inference knows, shape inputs also in part, become constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.passes.simplification.laws import apply_laws
 from dovetail.passes.simplification.rules import Target
 
 MAX_ELEMENTS = 256
-"""The most elements of a known value that becomes a constant."""
+"""Maximum number of elements of a known value that becomes a constant."""
 
 
 def fold_known_values(graph: Graph, target: Target) -> int:
