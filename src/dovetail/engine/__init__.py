@@ -1,5 +1,5 @@
-"""The native engine, a package for each stage: `rewrite` the graph, `select` kernels, assign `memory`, `run`.
+"""The native engine has one package per stage: `rewrite` (graph), `select` (kernels), `memory` (buffers), `run` (execution).
 
-`planner` makes a `plan` of a rewritten graph, `plan_verifier` proves it, `parametric_plan` extends it to a range of sizes, and
-`engine` is the interface that a program calls.
+`planner` makes a `plan` of a rewritten graph, `plan_verifier` verifies the plan, `parametric_plan` generalizes plans to ranges of
+sizes, and `engine` is the interface that a program calls.
 """

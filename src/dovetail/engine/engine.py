@@ -1,4 +1,4 @@
-"""Engine of a model: rewritten once, planned for each set of input shapes, with a cache of executables."""
+"""Engine rewrites a model once, plans the model for each set of input shapes, and caches the executables."""
 
 from __future__ import annotations
 
@@ -50,33 +50,33 @@ MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
 
 RangeKey = tuple[tuple[tuple[str, SizeRange], ...], tuple[tuple[str, int], ...]]
-"""The ranges of the sizes that change, and the other sizes."""
+"""Key of a parametric plan: the range of each varying symbol, and the fixed size of each other symbol."""
 MAX_COUNTS = 4096
-"""The ranges whose plans an engine counts."""
+"""The maximum number of RangeKeys for which an engine counts plans; beyond this number the counts start anew."""
 OWN_PLANS = {1: 1, 2: 3, 3: 8, 4: 12}
-"""The plans that are made for their own sizes before a parametric plan, by its number of symbols, ..."""
+"""The number of plans for single sizes that an engine makes before a parametric plan, by the number of symbols."""
 OWN_PART = 16
-"""... and one more for this many plans that it is made from."""
+"""The number of sample plans of a parametric plan for which one more plan for single sizes is made first."""
 
 
 class PlanRecorder(Protocol):
-    """Receives the executables of an engine and of its subgraphs until the first call has returned, and its parametric plans."""
+    """PlanRecorder receives the executables of an engine and its subgraphs until the first call returns, and parametric plans."""
 
     def record(self, executable: Executable, graph: Graph) -> None:
         """Receive an executable that was planned, and its graph."""
 
     def finish(self, executable: Executable) -> None:
-        """Receive the executable of the first call, whose subgraphs that ran are bound."""
+        """Receive the executable of the first call, after the subgraphs that ran were bound."""
 
     def add_range(self, plan: ParametricPlan) -> None:
         """Receive a parametric plan, at any time."""
 
 
 class Engine:
-    """A model rewritten once, with an executable for each set of input shapes. Calls may come from several threads.
+    """Engine holds a model, rewritten once, and an executable for each set of input shapes. Several threads may call an Engine.
 
-    ``outer``: the engine of the graph around a subgraph, which shares its limits, threads and packed weights. ``shared``: inputs
-    and outputs that may have one memory.
+    ``outer``: the engine of the graph that contains a subgraph; the subgraph's engine uses the limits, threads and packed weights
+    of ``outer``. ``shared``: pairs of an input and an output that may share memory.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Engine:
             compile_subgraphs(self.graph, lambda body, fast: Engine(body, self.threads, elide, self, has_fast_calls=fast))
 
     def copy_for_one_thread(self) -> Engine:
-        """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
+        """Return a single-threaded engine with separate plans that shares the graph and the packed weights of this engine."""
         new = copy(self)
         new.threads, new.plan_recorder, new.range_recorder, new._new_ranges = 1, None, None, []
         new._parametric_plans, new._sizes, new._changing, new._plans_in = OrderedDict(), {}, set(), {}
@@ -139,7 +139,7 @@ class Engine:
         return new
 
     def _serve_calls_of(self, other: Engine) -> None:
-        """Let the fast calls of another engine run the executables of this one, which count as its own."""
+        """Let the fast calls of ``other`` run this engine's executables, and count these in the plan memory of ``other``."""
         self.fast_calls, self.plan_memory = other.fast_calls, other.plan_memory
         self._executables = ExecutableCache(self.plan_memory, self.fast_calls, self.model.file)
 
@@ -151,7 +151,7 @@ class Engine:
         )
 
     def _plan_with_codes(self, arrays: Sequence[Array]) -> None:
-        """Plan the call with codes in place of strings, so that the core serves the next one of these shapes."""
+        """Plan the call with integer codes instead of strings, so that the core serves the next call with these shapes."""
         if self._encoded is None or self.fast_calls is None or self.fast_calls.call is None:
             return
         codes = [array if is_array(array) else self._encoded.encode(array) for array in arrays]
@@ -164,7 +164,7 @@ class Engine:
                 self._encoded_engine = engine
             self._encoded_engine.bind(codes)
         except DovetailError:
-            # The calls with strings report it.
+            # The call with the strings themselves reports the error.
             self._encoded = None
 
     def bind(self, inputs: Mapping[str, Array] | Sequence[Array]) -> tuple[Executable, list[Array]]:
@@ -216,7 +216,7 @@ class Engine:
         return executable, arrays
 
     def _partitioned_executable(self) -> Executable:
-        """Return the executable of a graph in partitions: no step of its own has sizes."""
+        """Return the only executable of a partitioned graph: no step outside the partitions depends on sizes."""
         if () not in self._executables:
             unknown = [None] * len(self.model.inputs)
             self._executables.add((), self._compile(unknown, {}, unknown))
@@ -234,21 +234,21 @@ class Engine:
         arrays = []
         for value in self.model.inputs:
             if not isinstance(value.type, Tensor) or value.type.shape is None or value.type.dtype is None:
-                raise EngineError("input.shape", f"input {value.name!r} is {value.type}: say its shape")
+                raise EngineError("input.shape", f"input {value.name!r} must have a known shape and type, got {value.type}")
             shape = (shapes or {}).get(value.name) or [size if isinstance(size, int) else 1 for size in value.type.shape]
             arrays.append(np.broadcast_to(np.zeros((), value.type.dtype.numpy), tuple(shape)))
         plan, _, tensor_map = self._make_plan(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
         return plan, tensor_map
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Plan for some sets of sizes of the inputs' symbols, and for ranges of those sizes in which they differ.
+        """Make plans for sets of symbol sizes, and parametric plans in the symbols whose sizes differ between the sets.
 
-        Raises EngineError [argument.value] where a symbol has no size or there is none of the name.
+        Raises EngineError [argument.value] where a set lacks a symbol of the inputs or names an unknown symbol.
         """
         sets = [_inputs_at(self.model, one) for one in sizes]
         for number, arrays in enumerate(sets):
             executable, _ = self.bind(arrays)
-            # The subgraphs of If and Loop are bound by a run.
+            # Only a run binds the subgraphs of If and Loop, so that an executable with these is not complete yet.
             if number == 0 and self.plan_recorder is not None and not executable.has_control:
                 recorder, self.plan_recorder = self.plan_recorder, None
                 recorder.finish(executable)
@@ -260,7 +260,7 @@ class Engine:
             self._record_ranges()
 
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
-        """Return an executable from a parametric plan in the sizes that change from call to call; None where there is none."""
+        """Return an executable from a parametric plan in the symbols whose sizes vary between calls; None without such a plan."""
         before, self._sizes = self._sizes, dict(sizes)
         if self._core is None:
             return None
@@ -275,7 +275,7 @@ class Engine:
         return None
 
     def _ranges_of(self, sizes: dict[str, int], *, is_awaited: bool = False) -> Iterator[ParametricPlan]:
-        """Yield the parametric plans that may serve some sizes, in as many changing symbols and as wide ranges as possible."""
+        """Yield the parametric plans that may serve ``sizes``; plans in more symbols and over wider ranges come first."""
         changing = tuple(sorted(name for name in self._changing if sizes[name] >= 2))
         for names in (changing, *(((name,) for name in changing) if len(changing) > 1 else ())):
             if not 1 <= len(names) <= MAX_SYMBOLS:
@@ -284,7 +284,7 @@ class Engine:
             for ranges in self._levels(names, sizes):
                 others = tuple(sorted((name, size) for name, size in sizes.items() if name not in ranges))
                 key = (tuple(ranges.items()), others)
-                # The plans of all levels count, so that no level waits for as many again after a wider one is refused.
+                # A plan counts at every level, so that a narrower level needs no further plans after a wider level is refused.
                 is_due = key in self._parametric_plans or self._is_due(key, ranges) or is_awaited
                 is_known = is_known and is_due
                 if not is_known:
@@ -296,16 +296,19 @@ class Engine:
                 break
 
     def _levels(self, names: tuple[str, ...], sizes: dict[str, int]) -> Iterator[dict[str, SizeRange]]:
-        """Yield the different ranges of some sizes, the widest first."""
+        """Yield a range around the size of each symbol, one dict per level, the widest ranges first."""
         pieces = self._shape_nodes.pieces
         of_sizes = {name: ranges_of(sizes[name], pieces.get(name, WHOLE)) for name in names}
         depth = max(map(len, of_sizes.values()))
         for level in range(depth):
-            # A symbol with fewer ranges keeps each of them for longer: only one of width and digits changes at a time.
+            # A symbol with fewer ranges keeps a range for several levels: only width or digits change from level to level.
             yield {name: found[level * len(found) // depth] for name, found in of_sizes.items()}
 
     def _is_due(self, key: RangeKey, ranges: dict[str, SizeRange]) -> bool:
-        """Count a plan in some ranges; return whether a parametric plan is due, which costs as much as several or is refused."""
+        """Count a plan for single sizes within ``ranges``; return whether enough were made to justify a parametric plan.
+
+        Also True where the parametric plan would need more than MAX_PLANS sample plans: make_parametric_plan refuses it quickly.
+        """
         if len(self._plans_in) > MAX_COUNTS:
             self._plans_in.clear()
         self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
@@ -313,7 +316,7 @@ class Engine:
         return plans > MAX_PLANS or count > OWN_PLANS[len(ranges)] + plans // OWN_PART
 
     def _parametric_plan(self, key: RangeKey, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
-        """Return the parametric plan for some ranges, made if need be; None where their sizes have none."""
+        """Return the cached or a new parametric plan for ``ranges``; None where their sizes have no common plan."""
         if key not in self._parametric_plans:
             self._parametric_plans[key] = self._make_parametric_plan(ranges, others)
             self._serve_range(self._parametric_plans[key])
@@ -325,7 +328,7 @@ class Engine:
         return self._parametric_plans[key]
 
     def _serve_range(self, plan: ParametricPlan | None) -> None:
-        """Let the fast calls make the programs of a parametric plan."""
+        """Let the fast calls create programs from a parametric plan."""
         if plan is None or self.fast_calls is None:
             return
         limit = self.limits.memory if self.limits.memory is not None else machine_memory()
@@ -334,7 +337,7 @@ class Engine:
             self._new_ranges.append(plan)
 
     def _record_ranges(self) -> None:
-        """Hand new parametric plans to the recorder, outside of the lock: it may write files."""
+        """Hand new parametric plans to the recorder, outside of the lock, because the recorder may write files."""
         while self._new_ranges and self.range_recorder is not None:
             self.range_recorder.add_range(self._new_ranges.pop(0))
 
@@ -347,14 +350,14 @@ class Engine:
         except NoCommonPlan as difference:
             reason = str(difference)
         except DovetailError as error:
-            # One of the other sizes that a parametric plan is made from is refused.
+            # A sample plan was refused; the sizes of the call itself may still be valid.
             reason = error.message
         self.plan_memory.count_range(is_found=plan is not None)
         log_parametric_plan(self.model.file, ranges, reason)
         return plan
 
     def _fill(self, parametric_plan: ParametricPlan, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
-        """Return the executable of a parametric plan for these sizes; None where they get a plan of their own."""
+        """Return the executable of a parametric plan for these sizes; None where the sizes need a separate plan."""
         assert self._core is not None
         plan, fill = parametric_plan.at(sizes)
         try:
@@ -363,11 +366,11 @@ class Engine:
             make_own = partial(self._compile_apart, sizes=dict(sizes))
             return self._create_executable(plan, tensor_map, arrays, fill, make_own)
         except (EngineError, ValueError):
-            # The arena has room for the largest sizes; a kernel may take those and not these.
+            # These sizes exceed the memory limit, or a kernel that takes the sizes of the samples refuses these.
             return None
 
     def _compile_apart(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable:
-        """Return an executable for dense arrays that no cache holds."""
+        """Compile an executable for dense arrays without adding it to a cache."""
         with self._lock:
             return self._compile(arrays, sizes, [()] * len(arrays))
 
@@ -405,7 +408,7 @@ class Engine:
             for array, stride in zip(arrays, strides, strict=True)
         ]
         graph, tensor_map = self.graph, TensorMap(self.graph, sizes, shapes, self._constants)
-        # In partitions, the shapes that the sizes determine are known.
+        # A partitioned graph needs no plan for these shapes: each Partition plans its body once the shapes are known.
         if not self._is_partitioned and any(tensor_map.of(value).is_dynamic for value in graph.values()):
             return self._plan_for_shapes(shapes, sizes, input_strides)
         # A graph with an If has no parametric plan, and the sizes may decide the condition.
@@ -422,8 +425,8 @@ class Engine:
     def _plan_for_shapes(
         self, shapes: Sequence[tuple[int, ...] | None], sizes: dict[str, int], input_strides: Strides
     ) -> tuple[Plan, Graph, TensorMap]:
-        """Plan a copy of the graph for these shapes, with the branches that they decide."""
-        # Strings have no shape in a plan, but the shapes of what is computed from them may follow from theirs.
+        """Plan a copy of the graph specialized to these shapes, with branches inlined whose condition the shapes decide."""
+        # A string input has no shape in a plan, but shapes of results may follow from the shape of the input.
         known = [
             _shape_at(value.type, sizes) if shape is None else shape
             for value, shape in zip(self.graph.inputs, shapes, strict=True)
@@ -457,7 +460,7 @@ class Engine:
             outputs = executable(arrays, arrays_out, names)
         except MemoryError:
             needed = executable.plan.arena_bytes + output_bytes_of(executable.plan)
-            raise EngineError("run.memory", f"{needed} bytes cannot be had", file=self.model.file) from None
+            raise EngineError("run.memory", f"cannot allocate {needed} bytes", file=self.model.file) from None
         if self.plan_recorder is not None and self._is_outermost:
             recorder, self.plan_recorder = self.plan_recorder, None
             recorder.finish(executable)
@@ -471,17 +474,21 @@ class Engine:
 
 
 def _inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
-    """Return zeros for the inputs at these sizes of their symbols. Raises EngineError [argument.value], [run.memory]."""
+    """Return arrays of zeros for the inputs at these symbol sizes. Raises EngineError [argument.value], [run.memory]."""
     shapes = [value.shape if isinstance(value.type, Tensor) else None for value in model.inputs]
     names = {str(symbol) for shape in shapes for dim in shape or () if dim is not None for symbol in symbolic.symbols(dim)}
     unknown = [value.name for value, shape in zip(model.inputs, shapes, strict=True) if shape is None or None in shape]
     if unknown:
-        text = f"sizes need inputs of known shapes, got {', '.join(map(repr, unknown))}"
+        text = f"inputs must have known shapes to be planned for sizes, got unknown shapes of {', '.join(map(repr, unknown))}"
         raise EngineError("argument.value", text, file=model.file)
     is_set = isinstance(sizes, Mapping) and sizes.keys() == names
     if not is_set or not all(type(size) is int and size >= 0 for size in sizes.values()):
-        wanted = ", ".join(sorted(names)) or "no symbol"
-        raise EngineError("argument.value", f"sizes must have an integer for each of {wanted}, got {sizes!r}", file=model.file)
+        wanted = ", ".join(sorted(names)) or "none"
+        raise EngineError(
+            "argument.value",
+            f"sizes must map exactly the input symbols ({wanted}) to integers >= 0, got {sizes!r}",
+            file=model.file,
+        )
     found = []
     for value, shape in zip(model.inputs, shapes, strict=True):
         assert shape is not None
@@ -493,7 +500,7 @@ def _inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
 
 
 def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
-    """Return the shape of a type at these sizes of its symbols; None where they do not determine it."""
+    """Return the shape of a type at these symbol sizes; None where the sizes do not determine the shape."""
     if not isinstance(type, Tensor) or type.shape is None:
         return None
     shape = [size if isinstance(size, int) else sizes.get(str(size)) for size in type.shape]
@@ -501,7 +508,7 @@ def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
 
 
 def _element_strides_of(array: Array) -> tuple[int, ...] | None:
-    """Return strides in elements: () for a dense array, None for a misaligned one or strides of parts of elements."""
+    """Return strides in elements: () for a dense array, None for a misaligned array or strides that split elements."""
     if not is_array(array) or not (flags := array.flags).aligned:
         return None
     if flags.c_contiguous:

@@ -21,13 +21,13 @@ SIZE = 1024
 CHANNELS, PIXELS = 256, 32
 """Channels, rows and columns of the measured 8-bit convolution."""
 ROUNDS = 5
-"""Measured runs after the first; the fastest counts."""
+"""Measured runs in addition to the first run; the fastest run counts."""
 
 
 class MachineLimits(NamedTuple):
-    """The roof of a roofline: bytes a second that a copy reads and writes, operations a second of a product.
+    """MachineLimits holds the roofs of a roofline model: bytes/s that a copy reads and writes, operations/s of products.
 
-    A step with operands in the caches, or with more favourable sizes, may exceed them.
+    A step with operands in the caches, or with more favourable sizes, may exceed these rates.
     """
 
     threads: int
@@ -36,7 +36,7 @@ class MachineLimits(NamedTuple):
     integer_rate: float
 
     def attainable(self, nbytes: float, operations: float, is_integer: bool = False) -> tuple[float, str]:
-        """Return the seconds that these bytes and operations take at the limits, and the limit that decides."""
+        """Return the seconds that these bytes and operations take at the limits, and the limit that dominates."""
         memory = nbytes / self.copy_rate
         compute = operations / (self.integer_rate if is_integer else self.f32_rate)
         return max(memory, compute), "memory" if memory >= compute else "compute"

@@ -1,12 +1,14 @@
-"""Parametric plans: one plan for ranges of sizes of a few symbols, made from plans for some of the sizes.
+"""Parametric plans: one plan for ranges of sizes of a few symbols, fitted to sample plans at some of these sizes.
 
-Where every shape is a polynomial in these symbols (decided on the expressions, not on numbers), so are all offsets, sizes,
-strides and integers that follow from the sizes: products of a few sizes. Where shapes divide, as strides of convolutions do, the
-variables are the digits of a size in the radices of the divisions, or a plan serves the sizes that are a period apart. The plans
-at the lowest values of the variables determine polynomials of a total degree up to DEGREE, and of the lowest degree in the digits
-of one size for which more plans, in the middle and at the ends of the ranges, agree with them: a product of sizes that follow
-from one symbol has a power of its last digit, which the ends show. All plans have the same buffers with the same lifetimes, for
-which the core assigns offsets at each size.
+If every shape is a polynomial in these symbols, so are all offsets, sizes, strides and integer attributes that follow from the
+sizes: these are products of a few sizes. The symbolic expressions, not sample values, decide whether a shape is a polynomial. If
+shapes contain divisions, as strides of convolutions cause, there are two possibilities. The variables are the digits of a size in
+the radices of the divisions, or a plan serves only sizes that are a period apart.
+
+The sample plans at the lowest values of the variables determine polynomials of a total degree up to DEGREE. The degree in the
+digits of one size is the lowest for which further samples, in the middle and at the ends of the ranges, agree. The ends are
+needed because a product of several sizes that follow from one symbol contains a power of the symbol's last digit. All sample
+plans must have the same buffers with the same lifetimes; the core assigns offsets to these buffers at each size.
 """
 
 from __future__ import annotations
@@ -34,34 +36,34 @@ from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph
 
 MAX_ELEMENTS = 256
-"""Elements of a constant that the sizes decide, such as a position, and that is computed for each of them."""
+"""The maximum number of elements of a constant that depends on the sizes, such as a position, and is computed anew for each."""
 MAX_VERIFIED_BYTES = 1 << 24
-"""The bytes of a plan that is verified element by element."""
+"""The maximum bytes (arena, inputs and outputs) of a sample plan that is verified element by element."""
 WIDE = 4096
-"""The size that ends the widest range."""
+"""The first size beyond the widest range."""
 MIDDLE = 40
-"""The part of a range where another plan must agree with those at its ends: about 100 in the widest."""
+"""Divisor of a range's last digit for the sample in the middle: about 100 in the widest range."""
 MAX_SYMBOLS = 4
-"""Symbols of a parametric plan: four take 41 plans."""
+"""The maximum number of symbols of a parametric plan: four symbols take 41 sample plans."""
 MAX_PLANS = 80
-"""The most plans that a parametric plan is made from: 54 for the two sizes of a picture that 5 strides of 2 divide."""
+"""The maximum number of sample plans of a parametric plan: 54 for two image sizes that 5 strides of 2 divide."""
 MAX_PLANNED_STEPS = 20_000
-"""The most steps of these plans, where sizes have digits: each takes about 0.3 ms."""
+"""The maximum number of steps of all sample plans, if sizes have digits; planning a step takes about 0.3 ms."""
 Index = tuple[int, ...]
-"""For each digit of each symbol the order of a difference, or its value at a sample."""
+"""One integer per digit of each symbol: the order of a difference, or the value of the digit at a sample."""
 Polynomial = tuple[int, ...]
-"""Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_orders``."""
+"""Newton form of a polynomial: the value at the first sizes, and the forward differences there in the order of ``_orders``."""
 
 
 class NoCommonPlan(Exception):
-    """The plans for the sizes of a range are not one. The message says what differs."""
+    """Raised where the sizes of a range have no common plan; the message gives the reason."""
 
 
 def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:
-    """Return the ranges of sizes that may have one plan with ``size``, in decreasing width.
+    """Return the ranges of sizes that may share a plan with ``size``, in decreasing width.
 
-    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast. Of two ranges with the
-    same ends, that of sizes with digits comes before that of sizes a period apart.
+    No range contains the sizes 0 and 1, nor sizes that strides reduce to 0 or 1, since axes of one element are broadcast. Of two
+    ranges with the same ends, the range of sizes with digits precedes the range of sizes a period apart.
     """
     power = 1 << (max(size, 2).bit_length() - 1)
     low, high = pieces.around(size)
@@ -79,26 +81,26 @@ def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:
 
 
 def _digital_range(size: int, first: int, last: int, pieces: Pieces) -> SizeRange | None:
-    """Return the sizes of a range with all digits; None where ``size`` is not among them."""
+    """Return the range of whole periods within [first, last], with digits; None where it does not contain ``size``."""
     first += (pieces.residue - first) % pieces.period
     last -= (last + 1 - pieces.residue) % pieces.period
     return SizeRange(first, last, 1, pieces.radices) if first <= size <= last else None
 
 
 def _range_around(size: int, first: int, last: int, step: int) -> SizeRange:
-    """Return the sizes of a range whose distance to ``size`` is a multiple of ``step``."""
+    """Return the range of sizes within [first, last] whose distance to ``size`` is a multiple of ``step``."""
     return SizeRange(first + (size - first) % step, last - (last - size) % step, step)
 
 
 class SymbolPlace(NamedTuple):
-    """The axis of an input where a symbol stands alone."""
+    """SymbolPlace is an axis of an input whose size is exactly one symbol."""
 
     input: int
     axis: int
 
 
 class EncodedRange(NamedTuple):
-    """The arguments of the core's ParametricProgram. A polynomial is a row: its base, and what each of the orders adds."""
+    """EncodedRange holds arguments of the core's ParametricProgram. A polynomial is a row: base, then a difference per order."""
 
     steps: list[EncodedStep]
     orders: list[Index]
@@ -108,11 +110,11 @@ class EncodedRange(NamedTuple):
 
 
 class ParametricPlan:
-    """The steps for ranges of sizes of some symbols.
+    """ParametricPlan holds the steps for ranges of sizes of some symbols.
 
-    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, made of ``encoded``. ``sizes`` are those of
-    its inputs and outputs, whose differences are in ``orders``. ``places``: an axis of each symbol; None where one stands nowhere
-    alone.
+    ``plan``: the plan at the first sizes. ``steps``: the core's ParametricProgram, made from ``encoded``. ``sizes``: polynomials
+    of the sizes of the plan's inputs and outputs, with differences in the order of ``orders``. ``places``: an input axis for each
+    symbol; None where some symbol is nowhere the exact size of an axis.
     """
 
     def __init__(
@@ -136,12 +138,12 @@ class ParametricPlan:
 
     @property
     def constants(self) -> list[np.ndarray[Any, Any]]:
-        """The constants of the steps that all sizes share. They must live as long as the programs of the sizes."""
+        """The constants of the steps, shared by all sizes. These arrays must live as long as the programs of the sizes."""
         return [data for step in self._plan.steps for data in step.constants()]
 
     @property
     def symbols(self) -> list[tuple[int, int, int, int, int, tuple[int, ...]]]:
-        """The input and the axis of each symbol, its first and last size, their step and radices, for the core."""
+        """One row per symbol for the core: input, axis, first size, last size, step of the sizes, radices."""
         return [(*place, *range) for place, range in zip(self.places or (), self._ranges.values(), strict=True)]
 
     def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
@@ -153,7 +155,7 @@ class ParametricPlan:
     def at(self, sizes: Mapping[str, int]) -> tuple[Plan, Callable[[object], None]]:
         """Return the plan for some sizes, and a function that adds its steps to an empty program.
 
-        The function raises ValueError where a kernel does not take the sizes. The plan's own steps are those for the first sizes.
+        The function raises ValueError where a kernel does not take the sizes. The plan still has the steps for the first sizes.
         """
         distance = tuple(digit for name, range in self._ranges.items() for digit in range.digits(sizes[name]))
         powers = [_power(index, distance) for index in self._orders]
@@ -169,9 +171,9 @@ class ParametricPlan:
 
 
 def _orders(ranges: Iterable[SizeRange], degree: int) -> Sequence[Index]:
-    """Return the orders of a polynomial's differences, in increasing order: zero is the first.
+    """Return the orders of a polynomial's differences, sorted by total order: the zero order is the first.
 
-    ``degree``: the total order in the digits of a symbol that has radices. An order in a digit is below its radix.
+    ``degree`` bounds the total order in the digits of a symbol that has radices. The order in a digit is below the digit's radix.
     """
     return _orders_of(tuple(range.radices for range in ranges), degree)
 
@@ -187,7 +189,7 @@ def _orders_of(radices: tuple[tuple[int, ...], ...], degree: int) -> Sequence[In
 
 
 def count_plans(ranges: Iterable[SizeRange]) -> int:
-    """Return the number of plans that a parametric plan for these ranges is made from, or more."""
+    """Return the minimum number of sample plans that a parametric plan for these ranges needs."""
     return len(_orders(ranges, 1))
 
 
@@ -196,7 +198,7 @@ def _total(index: Index) -> tuple[int, Index]:
 
 
 def _power(index: Index, distance: Index) -> int:
-    """Return the product of ``distance`` over ``index``, as binomial coefficients."""
+    """Return the product of the binomial coefficients C(distance[i], index[i])."""
     return prod(map(comb, distance, index))
 
 
@@ -205,7 +207,7 @@ def _evaluate(polynomial: Polynomial, powers: Sequence[int]) -> int:
 
 
 class _Constant(NamedTuple):
-    """A constant whose elements, whole numbers, are polynomials in the size: the numbers of its step and of its operand."""
+    """_Constant holds the integer elements of a constant as polynomials in the sizes, and the numbers of its step and operand."""
 
     step: int
     operand: int
@@ -213,7 +215,7 @@ class _Constant(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """The plan for sizes at a distance from the first ones, and its steps as the core takes them."""
+    """_Sample holds the plan for the sizes at ``distance`` from the first sizes, and its steps encoded for the core."""
 
     distance: Index
     plan: Plan
@@ -228,7 +230,7 @@ def make_parametric_plan(
     core: ModuleType,
     shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan:
-    """Return a parametric plan for ranges of sizes of some symbols, beside the sizes of ``others``. Raises NoCommonPlan."""
+    """Return a parametric plan for ``ranges`` of some symbols, with the other symbols at ``others``. Raises NoCommonPlan."""
     tops = [range.top for range in ranges.values()]
     if min(top[-1] for top in tops) < DEGREE:
         raise NoCommonPlan("a range has too few sizes")
@@ -284,13 +286,13 @@ def make_parametric_plan(
 
 
 def _single_ends(tops: Sequence[Index]) -> Iterator[Index]:
-    """Yield the end of each of several ranges, the others at their first size."""
+    """Yield for each of several symbols the sample at the end of its range, with the other symbols at their first size."""
     for symbol, _ in enumerate(tops if len(tops) > 1 else ()):
         yield tuple(digit if other == symbol else 0 for other, top in enumerate(tops) for digit in top)
 
 
 def _middles(tops: Sequence[Index]) -> Iterator[Index]:
-    """Yield sizes in the middle of each of some ranges: with every other digit at its top, and with the rest at theirs."""
+    """Yield the samples in the middle of all ranges: with even digits at their maximum, then with odd digits at theirs."""
     for parity in (0, 1) if any(len(top) > 1 for top in tops) else (0,):
         yield tuple(
             digit
@@ -303,7 +305,7 @@ def _middles(tops: Sequence[Index]) -> Iterator[Index]:
 
 
 def _places_of(graph: Graph, symbols: Iterable[str]) -> list[SymbolPlace] | None:
-    """Return an axis of an input for each symbol, where it stands alone; None where one has none."""
+    """Return for each symbol an input axis whose size is exactly the symbol; None where a symbol has no such axis."""
     places = {
         str(dim): SymbolPlace(number, axis) for number, value in enumerate(graph.inputs) for axis, dim in enumerate(value.dims)
     }
@@ -317,12 +319,12 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
 
 
 def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
-    """Return the buffers of a plan by the name of the root, with their lifetimes."""
+    """Return the root's name, the first step and the last step of each buffer of a plan."""
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
 def _in_one_arena(plan: Plan) -> Plan:
-    """Return a plan whose buffers have numbers of their own with their operands at offsets in the arena."""
+    """Return a plan with separately numbered buffers as one whose operands are at offsets in the arena."""
     first = 1 + len(plan.inputs) + len(plan.outputs)
 
     def move(operand: Operand) -> Operand:
@@ -348,9 +350,9 @@ def _fit(
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
 ) -> ParametricPlan | None:
-    """Fit polynomials to the numbers of plans, those at ``orders`` first. Return None where the others disagree.
+    """Fit polynomials to the numbers of the samples at ``orders``, which come first; None where further samples disagree.
 
-    Raises NoCommonPlan where constants differ that are no numbers.
+    Raises NoCommonPlan where a constant differs between samples and is no polynomial.
     """
     distances = [sample.distance for sample in samples]
     rows = [[*_sizes_of(sample.plan), *_bytes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples]
@@ -376,7 +378,7 @@ def _fit(
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index], orders: Sequence[Index]) -> list[Polynomial] | None:
-    """Return the polynomials through the rows at ``orders``, the first ones; None where one is not the number of another row."""
+    """Return the polynomials through the rows at ``orders``, which come first; None where one disagrees with a further row."""
     rest = [[_power(index, distance) for index in orders] for distance in distances[len(orders) :]]
     found = []
     for values in zip(*rows, strict=True):
@@ -403,10 +405,10 @@ def _polynomial(values: Sequence[int], orders: Sequence[Index]) -> Polynomial:
 
 
 def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep]:
-    """Return the steps as the core takes them. Raises NoCommonPlan where one runs in Python.
+    """Return the steps encoded for the core. Raises NoCommonPlan where a step runs in Python.
 
-    It does too where a kernel packs a constant of this plan alone: packed weights of a parametric plan live as long as the model,
-    and so must the constants that they are packed from.
+    Also raises NoCommonPlan where a kernel packs a constant that only this plan has. Packed weights of a parametric plan live as
+    long as the model, and so must the constants from which these weights are packed.
     """
     steps = []
     for step in plan.steps:
@@ -423,7 +425,7 @@ def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep]:
 
 
 def _varying_constants(samples: Sequence[_Sample], orders: Sequence[Index]) -> list[_Constant]:
-    """Return the constants that differ from sample to sample. Raises NoCommonPlan where one is no polynomial, or a write."""
+    """Return constants that differ between samples. Raises NoCommonPlan where one is no polynomial or is written by a step."""
     found = []
     distances = [sample.distance for sample in samples]
     for index, steps in enumerate(zip(*(sample.plan.steps for sample in samples), strict=True)):
@@ -450,7 +452,7 @@ def _constant(
     distances: Sequence[Index],
     orders: Sequence[Index],
 ) -> _Constant | None:
-    """Fit polynomials to the elements of a constant; None where they are not all whole numbers of one shape, and few."""
+    """Fit polynomials to the elements of a constant; None unless all samples have up to MAX_ELEMENTS integers in one shape."""
     arrays = [value for value in values if value is not None]
     first = arrays[0] if len(arrays) == len(values) else None
     if first is None or first.dtype.kind not in "iuf" or first.size > MAX_ELEMENTS:

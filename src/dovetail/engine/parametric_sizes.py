@@ -1,9 +1,9 @@
-"""Parametric sizes: decides which dimensions of a graph are polynomials in the sizes of some symbols of its inputs.
+"""Parametric sizes: decides which dimensions of a graph are polynomials in the symbols of the graph's inputs.
 
-Strides of convolutions divide: ``(n + 1) // 2`` is a polynomial in ``q`` and ``r`` where ``n`` is ``2 * q + r - 1`` and ``r`` is
-0 or 1. Divisions one after the other give ``n`` digits of mixed radix. Their product, 2 here, is a period of ``n``.
-Tables of positions end: ``min(n, 512)`` is ``n`` up to 512, and a number from there on. The intervals between such ends are
-pieces.
+Strides of convolutions cause divisions: for ``n = 2 * q + r - 1`` with ``r`` 0 or 1, ``(n + 1) // 2`` is a polynomial in ``q``
+and ``r``. Successive divisions represent ``n`` by digits of mixed radix. The product of the radices, 2 here, is a period of
+``n``. Tables of positions have an end: ``min(n, 512)`` is ``n`` up to 512, and constant from there on. The intervals between such
+ends are pieces.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dovetail.ir.symbolic.algebra import Atom
 from dovetail.ir.types import Size, Tensor, sizes_in
 
 DEGREE = 3
-"""The degree of the numbers of a plan in one size."""
+"""The maximum degree of a plan's numbers in one size."""
 MAX_PERIOD = 4096
 LOWEST = 2
-"""The lowest size of a range: axes of 0 and 1 elements have plans of their own."""
+"""The lowest size of a range: axes of 0 and 1 elements get separate plans."""
 MAX_END = 1 << 20
 """The size up to which ends of pieces are searched."""
 
 
 class SizeRange(NamedTuple):
-    """The sizes ``first``, ``first + step``, ... up to ``last``.
+    """SizeRange is the set of sizes ``first``, ``first + step``, ... up to ``last``.
 
-    ``radices``: those of the digits of a size, the lowest one first; the rest is the last digit.
+    ``radices``: the radices of a size's digits, the lowest digit first; the quotient that remains is the last digit.
     """
 
     first: int
@@ -48,11 +48,11 @@ class SizeRange(NamedTuple):
 
     @property
     def top(self) -> tuple[int, ...]:
-        """The largest digits."""
+        """The maximum of each digit."""
         return (*(radix - 1 for radix in self.radices), (self.last - self.first) // self.period)
 
     def digits(self, size: int) -> tuple[int, ...]:
-        """Return the digits of the distance from ``first`` to a size of the range, in steps."""
+        """Return the mixed-radix digits of ``(size - first) // step``."""
         rest, digits = (size - self.first) // self.step, []
         for radix in self.radices:
             rest, digit = divmod(rest, radix)
@@ -68,9 +68,10 @@ class SizeRange(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """The period of a symbol, and the sizes with which its pieces begin, the first of which is 0.
+    """Pieces holds the period of a symbol, and the sizes with which the symbol's pieces begin; the first such size is 0.
 
-    ``radices`` are those of its divisions, whose digits are all 0 at ``residue`` modulo the period; none where these differ.
+    ``radices``: the radices of the symbol's divisions. All digits are 0 at sizes congruent to ``residue`` modulo the period.
+    ``radices`` is empty if the divisions have no common residue.
     """
 
     period: int
@@ -79,19 +80,19 @@ class Pieces(NamedTuple):
     residue: int = 0
 
     def around(self, size: int) -> tuple[int, int | None]:
-        """Return the first and the last size of the piece that ``size`` is in; None for no last one."""
+        """Return the first and the last size of the piece that contains ``size``; the last is None for the last piece."""
         first = max(start for start in self.starts if start <= size)
         return first, min((start - 1 for start in self.starts if start > size), default=None)
 
 
 WHOLE = Pieces(1, (0,))
-"""The pieces of a symbol that nothing divides."""
+"""The pieces of a symbol without divisions: a single piece."""
 
 
 def size_expressions(graph: Graph) -> Iterable[Size | None]:
     """Return every dimension and every element of a shape value in a graph; None for an unknown shape.
 
-    Not the elements of a value that the sizes of the inputs do not determine: kernels compute it.
+    Elements of a value that the sizes of the inputs do not determine are left out, since kernels compute that value.
     """
     known = input_symbols_of(graph)
     for value in graph.values():
@@ -134,7 +135,7 @@ def is_polynomial(size: Size | None, ranges: Mapping[str, SizeRange], others: Ma
 
 
 def _digits_in(name: str, range: SizeRange) -> list[Size]:
-    """Return symbols for the digits of the sizes of a range; the last one has the name of the sizes' own symbol."""
+    """Return a symbol for each digit of the sizes of a range; the symbol of the last digit is called ``name``."""
     names = [*(f"{name}.{index}" for index, _ in enumerate(range.radices)), name]
     return [symbolic.symbol(digit, 0, top) for digit, top in zip(names, range.top, strict=True)]
 
@@ -146,9 +147,9 @@ def input_symbols_of(graph: Graph) -> frozenset[str]:
 
 
 def pieces_of(graph: Graph) -> dict[str, Pieces]:
-    """Return the pieces of each input symbol in which every expression of a graph is a polynomial, whatever the others are.
+    """Return the pieces of each input symbol in which every size of a graph is a polynomial, for any values of other symbols.
 
-    Pieces with fewer than DEGREE steps of the period do not count. Symbols without pieces are left out.
+    Pieces shorter than DEGREE periods are not checked. Symbols without pieces are left out.
     """
     known = input_symbols_of(graph)
     sizes = {size for size in size_expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
@@ -160,9 +161,9 @@ def pieces_of(graph: Graph) -> dict[str, Pieces]:
 
 
 def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces | None:
-    """Return the pieces of a symbol; None where there are none. ``axes``: the sizes of axes, each of which begins a piece at 2.
+    """Return the pieces of a symbol, or None. ``axes``: sizes of axes; a piece begins where such a size reaches 2.
 
-    An axis of one element has no stride, and is broadcast.
+    The reason is that an axis of one element has no stride and is broadcast.
     """
     symbol = symbolic.symbol(name, LOWEST)
     depending = [
@@ -180,7 +181,7 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
         SizeRange(low, last, period)
         for first, end in intervals
         for rest in sorted({0, 1 % period, period - 1})
-        # Not where strides leave an axis of 0 or 1.
+        # Sizes that strides reduce to an axis of 0 or 1 elements are left out.
         if (low := max(first, 2 * period) + (rest - max(first, 2 * period)) % period) + DEGREE * period
         <= (last := MAX_END if end is None else end)
     ]
@@ -190,7 +191,7 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
 
 
 def _divisions_of(symbol: Size, atoms: Iterable[Any], period: int) -> tuple[tuple[int, ...], int]:
-    """Return the radices of the divisions of a symbol, and the residue at which all digits are 0; none where these differ."""
+    """Return the radices of a symbol's divisions, and the residue at which all digits are 0; ((), 0) without a common residue."""
     added: dict[int, int] = {}
     for atom in _atoms_within(atoms):
         if atom.kind == "//" and any(symbol in symbolic.symbols(arg) for arg in atom.args):
@@ -208,7 +209,7 @@ def _divisions_of(symbol: Size, atoms: Iterable[Any], period: int) -> tuple[tupl
 
 
 def _atoms_within(atoms: Iterable[Any]) -> Iterator[Any]:
-    """Yield atoms, and those in their operands."""
+    """Yield the atoms and, recursively, the atoms of their operands."""
     for atom in atoms:
         yield atom
         if atom.kind != "symbol":
@@ -216,14 +217,17 @@ def _atoms_within(atoms: Iterable[Any]) -> Iterator[Any]:
 
 
 def _period_of(atom: Atom) -> int:
-    """Return a number of sizes after which an application grows by the same amount: that of its operands times the divisor."""
+    """Return a number of sizes after which ``atom`` grows by a constant.
+
+    This is the least common multiple of the periods of the operands, times the divisor where the atom is a division.
+    """
     operands = lcm(*(_period_of(inner) for arg in atom.args for inner in symbolic.atoms(arg))) if atom.kind != "symbol" else 1
     divides = atom.kind in ("//", "%") and isinstance(atom.args[1], int)
     return operands * (abs(atom.args[1]) or 1) if divides else operands
 
 
 def _starts_in(atom: Atom, name: str) -> Iterator[int]:
-    """Yield the sizes from which on a minimum or maximum, or one inside of it, has another operand."""
+    """Yield the sizes from which a minimum, maximum or broadcast in ``atom``, nested ones included, takes another operand."""
     if atom.kind == "symbol":
         return
     for arg in atom.args:
@@ -238,7 +242,7 @@ def _starts_in(atom: Atom, name: str) -> Iterator[int]:
 
 
 def _crossing(difference: Size, name: str) -> int | None:
-    """Return the first size at which a difference has another sign than at 2; None for none, or where other symbols decide."""
+    """Return the first size at which a difference has another sign than at size 2; None without one, or if unknown."""
 
     def is_positive(size: int) -> bool:
         return symbolic.evaluate(difference, {name: size}) > 0
@@ -264,6 +268,6 @@ def _is_polynomial_over(size: Size, name: str, range: SizeRange) -> bool:
 
 
 def _is_polynomial_in(size: Size, names: Collection[str]) -> bool:
-    """Test whether no division, minimum or other application depends on some symbols."""
+    """Return whether no division, minimum or other application depends on the symbols ``names``."""
     applications = (atom for atom in symbolic.atoms(size) if atom.kind != "symbol")
     return not any(str(each) in names for atom in applications for arg in atom.args for each in symbolic.symbols(arg))

@@ -17,7 +17,7 @@ NO_BUFFER = -1
 
 
 class UnallocatedStep(NamedTuple):
-    """A step whose operands have physical layouts but no buffers yet."""
+    """UnallocatedStep is a step whose operands have physical layouts but no buffers yet."""
 
     kernel: str
     call: KernelCall | None
@@ -28,7 +28,7 @@ class UnallocatedStep(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A tensor as an operand of a step: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena).
+    """Operand is a step's tensor in buffer number ``buffer`` (0: the arena), at ``offset`` with ``strides``, both in bytes.
 
     ``data`` are the elements of a constant. Constants and dynamic tensors have no buffer (NO_BUFFER).
     """
@@ -43,7 +43,7 @@ class Operand(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """One call of a kernel, or of an operator's own rule (``kernel`` is INTERPRET)."""
+    """Step is one call of a kernel, or one evaluation of an operator in Python (``kernel`` is INTERPRET)."""
 
     kernel: str
     label: str
@@ -64,7 +64,7 @@ class Step:
 
 
 class Buffer(NamedTuple):
-    """A buffer of the arena: its root, and its lifetime from step ``first`` to step ``last``."""
+    """Buffer is a buffer of the arena: its root, offset and bytes, and its lifetime from step ``first`` to step ``last``."""
 
     root: RunTensor
     offset: int
@@ -75,7 +75,7 @@ class Buffer(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """A program before it is bound to memory. Buffer 0 is the arena; then come the inputs, then the outputs."""
+    """Plan is a program that is not bound to memory yet. Buffer 0 is the arena; then come the inputs, then the outputs."""
 
     inputs: list[RunTensor]
     outputs: list[RunTensor]
@@ -90,7 +90,7 @@ class Plan:
     results: list[RunTensor]
     """The graph's tensors that are delivered in ``outputs``."""
     constant_bytes: int
-    """The bytes of the constants of this plan alone, computed from the sizes of the run."""
+    """The bytes of constants that only this plan has, computed from the sizes of the run."""
     order: Sequence[int] | None = None
     """The numbers of the kernel calls in the order of execution; None for the order of the graph."""
 

@@ -1,4 +1,4 @@
-"""Log of what was planned, on the logger "dovetail" at level INFO."""
+"""Log of plans, on the logger "dovetail" at level INFO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
     if not LOGGER.isEnabledFor(logging.INFO):
         return
     computed = [step for step in plan.steps if step.kernel == INTERPRET]
-    # Whether the core runs a subgraph is known when a run comes to it.
+    # Only a run decides whether the core runs a subgraph.
     subgraphs = [step for step in computed if _holds_graphs(step)]
     interpreted = [step for step in computed if not _holds_graphs(step)]
     parts = [_count("subgraph", subgraphs)] if subgraphs else []
@@ -37,7 +37,7 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
 
 
 def log_parametric_plan(file: str | None, ranges: Mapping[str, SizeRange], reason: str) -> None:
-    """Log whether the plans for ranges of sizes are one; ``reason``: why they are not."""
+    """Log whether one plan serves ranges of sizes; ``reason`` is the reason why not, "" if one plan does."""
     text = ", ".join(
         f"{name}={range.first}..{range.last}{f' in steps of {range.step}' if range.step > 1 else ''}"
         for name, range in ranges.items()
@@ -48,7 +48,7 @@ def log_parametric_plan(file: str | None, ranges: Mapping[str, SizeRange], reaso
 
 
 def log_eviction(file: str | None, cached: int, nbytes: int, maximum: int) -> None:
-    """Log that the program of some sizes was dropped, and what is left."""
+    """Log the eviction of a program, and the number and bytes of the programs that remain in the cache."""
     LOGGER.info(
         "%s: the program of the sizes that were used least recently is dropped for a new one: %d take %d of %d bytes",
         printable(file or "the model"), cached, nbytes, maximum,
@@ -56,7 +56,7 @@ def log_eviction(file: str | None, cached: int, nbytes: int, maximum: int) -> No
 
 
 def _count(kind: str, steps: Sequence[Step]) -> str:
-    """Return the number of steps of a kind, and their operators."""
+    """Return a text with the number of steps of a kind and the operators of these steps."""
     operators = Counter(map(_operator, steps))
     names = ", ".join(name if times == 1 else f"{name} x {times}" for name, times in sorted(operators.items()))
     return f"{len(steps)} {kind} step{'s' if len(steps) != 1 else ''}{f': {names}' if names else ''}"

@@ -20,10 +20,10 @@ from dovetail.ir.inputs_outputs import flatten_outputs
 
 @dataclass(frozen=True, slots=True)
 class StepFact:
-    """A step of the program. ``reason``: why the step is interpreted, or why it copies; ``seconds``: None if not measured.
+    """StepFact describes a step. ``reason``: why the step is interpreted or copies; ``seconds``: None if not measured.
 
-    ``runs``: how often the step runs within a run of the model; ``seconds`` is their sum. ``subgraphs``: those of an If or Loop
-    that ran in the measured runs.
+    ``runs``: the number of executions of the step within a run of the model; ``seconds`` is the sum over them. ``subgraphs``: the
+    subgraphs of an If or Loop that ran in the measured runs.
     """
 
     number: int
@@ -39,7 +39,7 @@ class StepFact:
 
 @dataclass(frozen=True, slots=True)
 class SubgraphFact:
-    """A subgraph of an If or Loop: its name, its runs within a run of the model, and its steps, summed over these runs."""
+    """SubgraphFact describes a subgraph of If or Loop: name, runs within a run of the model, and steps summed over these runs."""
 
     name: str
     runs: int
@@ -48,7 +48,7 @@ class SubgraphFact:
 
 @dataclass(frozen=True, slots=True)
 class CopyFact:
-    """A copy that remains in the plan: data movement that was not elided, or a conversion between layouts."""
+    """CopyFact describes a copy that remains in the plan: data movement that was not elided, or a conversion between layouts."""
 
     step: int
     source: str
@@ -60,7 +60,7 @@ class CopyFact:
 
 @dataclass(frozen=True, slots=True)
 class KernelFact:
-    """All steps of one kernel; ``share`` is their part of the time of all steps."""
+    """KernelFact sums up all steps of one kernel; ``share`` is their part of the time of all steps."""
 
     kernel: str
     is_native: bool
@@ -71,9 +71,9 @@ class KernelFact:
 
 @dataclass(frozen=True, slots=True)
 class PieceFact:
-    """A tensor that some step writes into a buffer, live from step ``first`` to step ``last``.
+    """PieceFact describes a tensor that some step writes into a buffer, live from step ``first`` to step ``last``.
 
-    ``start`` and ``end``: its range in the buffer for display, as fractions. In memory, tensors of a buffer may be interleaved.
+    ``start`` and ``end``: the tensor's range in the buffer for display, as fractions. In memory, tensors may be interleaved.
     """
 
     name: str
@@ -84,14 +84,14 @@ class PieceFact:
     start: float
     end: float
     is_copied: bool
-    """Return whether a copy writes the tensor; otherwise a kernel writes it in place."""
+    """Whether a copy writes the tensor; otherwise a kernel writes the tensor in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferFact:
-    """A buffer of the arena, live from step ``first`` to step ``last``, and the tensors that are written into it.
+    """BufferFact describes a buffer of the arena, live from step ``first`` to ``last``, and the tensors written into it.
 
-    ``views``: names of other tensors that alias it. ``cuts``: fractions at which disjoint views divide it.
+    ``views``: names of other tensors that alias the buffer. ``cuts``: fractions at which disjoint views divide the buffer.
     """
 
     name: str
@@ -105,7 +105,7 @@ class BufferFact:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether several tensors share the buffer side by side, at least one of them without a copy."""
+        """Return whether several tensors share the buffer in disjoint parts, at least one of them without a copy."""
         if self.cuts:
             return True
         bands = {(piece.start, piece.end) for piece in self.pieces}
@@ -114,7 +114,7 @@ class BufferFact:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The facts of one plan. Bytes are those of activations, without weights."""
+    """PlanReport holds the facts of one plan. All bytes are bytes of activations, without weights."""
 
     name: str
     shapes: dict[str, list[int]]
@@ -190,7 +190,7 @@ def report(
 
 
 def step_facts(executable: Executable, times: Times | None) -> list[StepFact]:
-    """Return the facts of each step, in the plan's order, with those of subgraphs that ran."""
+    """Return the facts of each step, in the plan's order, with the facts of subgraphs that ran."""
     return _step_facts(executable, times.steps if times else None, 1, times.subgraphs if times else ())
 
 
@@ -214,7 +214,7 @@ def _step_facts(
 
 
 def _subgraph_steps(found: Sequence[SubgraphTimes], ran: Sequence[SubgraphTimes]) -> list[StepFact]:
-    """Return the steps of a subgraph: those of its programs for several sets of shapes follow each other."""
+    """Return the steps of a subgraph; steps of its programs for different sets of shapes follow one another."""
     return [
         fact
         for times in found
@@ -223,7 +223,7 @@ def _subgraph_steps(found: Sequence[SubgraphTimes], ran: Sequence[SubgraphTimes]
 
 
 def _operators(step: Step) -> str:
-    """Return the name of a step without a native kernel: its operators, else its kernel."""
+    """Return the operators of a step as one name; without operators, the label of an interpreted step or the kernel."""
     nodes = step.call.nodes if step.call and step.kernel != COPY else ()
     names = " ".join(dict.fromkeys(type(node.op).__name__ for node in nodes))
     return names or (step.label if step.kernel == INTERPRET else step.kernel)
@@ -253,7 +253,7 @@ def _kernels(steps: Sequence[StepFact]) -> list[KernelFact]:
 
 
 class Written(NamedTuple):
-    """A write of a step into a buffer."""
+    """Written is one write of a step into a buffer."""
 
     step: int
     operand: Operand
@@ -307,18 +307,17 @@ def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand])
 
 
 def _cuts(buffer: Buffer, read: Sequence[Operand]) -> list[float]:
-    """Return the fractions at which a buffer is divided into disjoint parts, each read as a tensor of its own."""
+    """Return the fractions at which a buffer is divided into disjoint parts, each read as a separate tensor."""
     parts = {box: band for box, band in _bands(buffer, read).items() if band != WHOLE}
     is_partition = sum(prod(size for _, size in axes) for _, axes in parts) * buffer.root.itemsize <= buffer.nbytes
     return sorted({edge for band in parts.values() for edge in band} - {*WHOLE}) if is_partition else []
 
 
 def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
-    """Return the tensors written into a buffer, in the order of the steps; a later write of the same range ends an
-    earlier tensor."""
+    """Return the tensors written into a buffer, in step order; a later write of the same range ends an earlier tensor."""
     bands = _bands(buffer, [operand for _, operand, _ in written])
     facts = []
-    # Bands are disjoint, or the whole buffer: a tensor ends at the next write of its band or of the whole.
+    # A band is disjoint from all others, or the whole buffer: a tensor ends at the next write of its band or the whole buffer.
     ends = {WHOLE: buffer.last + 1}
     for number, operand, is_copied in reversed(written):
         band = bands[_box(operand)]

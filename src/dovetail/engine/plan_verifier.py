@@ -1,8 +1,9 @@
 """Verification of a finished plan: live tensors do not overlap, and no step reads what was not written or was overwritten.
 
-The verifier executes the plan on marks in place of elements. A step that computes marks each element of its results with a number
-of its own, a copy copies marks, and memory starts unmarked. Each read, and each result at the end, must carry the marks that the
-windows of the graph's data movement compose it of, in their order. Elements of an input share one mark, and so do constants.
+The verifier executes the plan on marks in place of elements. Memory starts unmarked, a step that computes writes a distinct mark
+for each element of its results, and a copy copies marks. The windows of the graph's data movement determine the marks of each
+tensor, in order. Each read, and each result at the end, must carry these marks. Elements of an input share one mark, and all
+constants share one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dovetail.ir.op import Window, Windows
 UNWRITTEN, CONSTANT = 0, 1
 """The marks of memory that no step has written, and of constants."""
 MAX_NAMES = 1000
-"""Wrong marks whose tensors an error names."""
+"""The maximum number of wrong marks whose tensors an error names."""
 
 Marks = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -46,14 +47,14 @@ def check(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
 
 
 class _Verifier:
-    """The marks of all memory while the steps are executed. Marks are kept per unit of :func:`_granularity_of` bytes."""
+    """_Verifier holds the marks of all memory during execution, one mark per unit of :func:`_granularity_of` bytes."""
 
     def __init__(self, plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
         self.plan = plan
         self.tensor_map = tensor_map
         self.unit = _granularity_of(plan)
         self.marks: dict[RunTensor, int] = {}
-        """The mark of the first unit of each tensor; those of the others follow."""
+        """The mark of the first unit of each tensor; the marks of the further units are consecutive."""
         self.values: dict[RunTensor, Value] = {tensor_map.of(y): y for node in graph.nodes for y in node.outputs}
         self.expected: dict[RunTensor, Marks] = {}
         self.names = [(UNWRITTEN, "nothing"), (CONSTANT, "a constant")]
@@ -122,9 +123,9 @@ class _Verifier:
         self._refuse_overlap(step)
 
     def _refuse_overlap(self, step: Step) -> None:
-        """Raise where a step writes memory that it also reads or writes otherwise, unless its kernel declares that it may.
+        """Raise where a result overlaps a read or another result of the step, unless the kernel declares that this is safe.
 
-        Called when the results are marked: a read that holds a result's mark, or a result that lacks its own, overlaps.
+        The results are already marked: a read or another result overlaps a result if it holds one of that result's marks.
         """
         overwritable = overwritable_reads(step.kernel, step.attributes, len(step.reads), len(step.writes))
         for result in step.writes:
@@ -183,7 +184,7 @@ class _Verifier:
         )
 
     def _require(self, marks: Marks, tensor: RunTensor, subject: str) -> None:
-        """Raise where the memory of a tensor carries other marks than the tensor has."""
+        """Raise EngineError [plan.fault] where the memory of a tensor does not carry the tensor's marks."""
         expected = self._expected_of(tensor).reshape(marks.shape)
         if np.array_equal(marks, expected):
             return
@@ -194,7 +195,7 @@ class _Verifier:
         raise EngineError("plan.fault", f"{subject} holds other elements, of {', '.join(names)}")
 
     def _expected_of(self, tensor: RunTensor) -> Marks:
-        """Return the marks of a tensor: its own if some step computes it, else those that windows compose it of."""
+        """Return the marks of a tensor: new marks if some step computes it, else the marks that windows move into it."""
         stack = [tensor]
         while stack:
             current = stack[-1]
@@ -235,7 +236,7 @@ class _Verifier:
         return marks.reshape(-1)
 
     def _movement_of(self, tensor: RunTensor) -> tuple[Windows | None, list[RunTensor]]:
-        """Return the windows of the data movement that a tensor results from, and its inputs; None for a computed tensor."""
+        """Return the windows and inputs of the data movement that results in a tensor; (None, []) for a computed tensor."""
         if tensor.data is not None or tensor in self.computed or tensor not in self.values or tensor in self.expected:
             return None, []
         node = self.values[tensor].node
@@ -247,7 +248,7 @@ class _Verifier:
 
 
 def _is_whole(window: Window, source: int, target: int) -> bool:
-    """Return whether a window holds all elements of both tensors in their order."""
+    """Return whether a window maps all elements of the source to all elements of the target in order."""
     return (
         len(window.sizes) == 1 and source == target == window.sizes[0] and window.source_strides == window.target_strides == (1,)
     )
@@ -264,14 +265,14 @@ def _has_between(marks: Marks, first: int, last: int) -> bool:
 
 
 def _extent_of(operand: Operand) -> tuple[int, int]:
-    """Return the first byte of an operand in its buffer, and one past its last."""
+    """Return the first byte of an operand in its buffer, and the byte after the last."""
     reaches = [(size - 1) * stride for size, stride in zip(operand.sizes, operand.strides, strict=True)]
     low = operand.offset + sum(reach for reach in reaches if reach < 0)
     return low, operand.offset + operand.tensor.itemsize + sum(reach for reach in reaches if reach > 0)
 
 
 def _extents_overlap(one: Operand, other: Operand) -> bool:
-    """Return whether the extents of two operands overlap: necessary for shared bytes, not sufficient."""
+    """Return whether the extents of two operands overlap: a necessary, not sufficient condition for shared bytes."""
     if one.buffer != other.buffer or 0 in one.sizes or 0 in other.sizes:
         return False
     (low, high), (start, stop) = _extent_of(one), _extent_of(other)

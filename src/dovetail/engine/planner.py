@@ -30,21 +30,21 @@ Strides = Sequence[tuple[int, ...] | None]
 
 
 def check_elide(elide: str) -> None:
-    """Raise EngineError [argument.value] for an ``elide`` that no plan has."""
+    """Raise EngineError [argument.value] for an ``elide`` that is not in ELIDE."""
     if elide not in ELIDE:
         raise EngineError("argument.value", f"elide must be one of {', '.join(ELIDE)}, got {elide!r}")
 
 
 class NonAffineInput(Exception):
-    """An input (named) whose strides do not allow a view that the plan needs: a dense copy has to take its place."""
+    """Raised for an input, named by the message, whose strides do not allow a view that the plan needs; copy it densely."""
 
 
 def make_plan(
     graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, like: Plan | None = None, *, apart: bool = False
 ) -> Plan:
-    """Return the plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
+    """Return the plan for one set of input shapes. ``strides``: the strides of each input in elements; None for a dense input.
 
-    ``like``: a plan whose order of calls this one has. ``apart``: each buffer of the arena has a number of its own, as in
+    ``like``: a plan whose order of calls is reused. ``apart``: each buffer of the arena has a separate number, as in
     :func:`allocate`. Raises NonAffineInput.
     """
     nodes = _needed_nodes(graph, tensor_map)
@@ -61,7 +61,7 @@ def make_plan(
         return _finish(first, strides)
     other = _finish(_prepare(graph, tensor_map, calls, schedule.order, strides, elide), strides)
     copied = first.layouts.aliases.copied_bytes(call for call in (*calls, *first.output_copies) if call.kernel == MOVE)
-    # A plan of the first order needs at least its peak, and copies at least its moves: most are not built for the comparison.
+    # The peak and the moves of the first order bound its plan from below, so that most such plans need not be built.
     if other.arena_bytes < schedule.replaced_peak and other.copied_bytes <= copied:
         return other
     plan = _finish(first, strides)
@@ -74,7 +74,7 @@ def _check_types(node: Node, tensor_map: TensorMap) -> None:
     is_known = all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs))
     if is_known and tensor_map.shape_tensors.isdisjoint(tensors):
         return
-    # The engine of a partition applies the rules inside of it.
+    # The engine of a partition applies the rules inside the partition.
     if isinstance(node.op, Partition) or any(tensor is not None and tensor.is_dynamic for tensor in tensors):
         return
     op = copy_op(node.op) if node.op.holds_graphs else node.op
@@ -85,7 +85,7 @@ def _check_types(node: Node, tensor_map: TensorMap) -> None:
     for y, type in zip(node.outputs, types, strict=True):
         shape = tensor_map.of(y).shape
         if is_static(type) and shape is not None and shape_of(type) != shape:
-            raise EngineError("run.shape", f"{y.name} is {type}, and was planned as {list(shape)}", node=node.label)
+            raise EngineError("run.shape", f"{y.name} must have the planned shape {list(shape)}, got {type}", node=node.label)
 
 
 def _needed_nodes(graph: Graph, tensor_map: TensorMap) -> list[Node]:
@@ -101,7 +101,7 @@ def _needed_nodes(graph: Graph, tensor_map: TensorMap) -> list[Node]:
 
 
 class _Preparation(NamedTuple):
-    """Calls in the order of execution with aliases and layouts, before any step is built."""
+    """_Preparation holds the calls in the order of execution, with aliases and layouts, before any step is built."""
 
     graph: Graph
     tensor_map: TensorMap
@@ -137,7 +137,7 @@ def _prepare(
 
 
 def _finish(preparation: _Preparation, strides: Strides, *, apart: bool = False) -> Plan:
-    """Return the plan; where a layout is not affine, that without aliases, with a dense buffer for each tensor."""
+    """Return the plan; if a layout is not affine, return the plan without aliases, with a dense buffer for each tensor."""
     try:
         return _build(preparation, apart=apart)
     except NonAffineLayout:
@@ -183,7 +183,7 @@ def _set_input_strides(inputs: Sequence[RunTensor], strides: Strides, layouts: P
 def _create_outputs(
     graph: Graph, results: Sequence[RunTensor], layouts: PhysicalLayouts
 ) -> tuple[list[RunTensor], list[KernelCall]]:
-    """Return a tensor for the buffer of each output, and the final copies of results that are not written in place into it."""
+    """Return a tensor for the buffer of each output, and the final copies of results that are not written in place there."""
     aliases = layouts.aliases
     outputs, copies = [], []
     for value, result in zip(graph.outputs, results, strict=True):

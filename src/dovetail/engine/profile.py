@@ -1,4 +1,4 @@
-"""Profile of an executable: the time of each step, those in Python and those of subgraphs included."""
+"""Profile of an executable: the time of each step, including steps in Python and steps of subgraphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dovetail.ir.arrays import Array
 
 @dataclass(slots=True)
 class SubgraphTimes:
-    """The runs of one executable of a subgraph within a run of the model, and the nanoseconds of its steps, summed over them."""
+    """SubgraphTimes holds the runs of a subgraph's executable within a run of the model, and the summed step times in ns."""
 
     subgraph: Subgraph
     executable: Executable
@@ -28,7 +28,7 @@ class SubgraphTimes:
 
 @dataclass(slots=True)
 class Times:
-    """The time of a whole run and of each step, in the plan's order: seconds; and the subgraphs that ran."""
+    """Times holds the seconds of a whole run and of each step, in the plan's order, and the subgraphs that ran."""
 
     run: float
     steps: list[float]
@@ -38,9 +38,9 @@ class Times:
 def median_times(
     executable: Executable, arrays: Sequence[Array], names: Sequence[str], rounds: int, *, warm_up: bool = True
 ) -> Times:
-    """Time a whole run and each step: medians of ``rounds`` interleaved runs of either kind.
+    """Time a whole run and each step: medians of ``rounds`` whole runs, interleaved with as many runs timed by step.
 
-    ``warm_up``: a run before them is not timed.
+    ``warm_up``: the model runs once before, untimed.
     """
     runs: list[float] = []
     rows: list[list[int]] = []
@@ -58,7 +58,7 @@ def median_times(
 
 
 def step_times(executable: Executable, arrays: Sequence[Array], names: Sequence[str]) -> list[int]:
-    """Time each step of the plan, in its order, in one run: nanoseconds."""
+    """Return the nanoseconds of each step of the plan in one run, in the plan's order."""
     return Recorder().run(executable, arrays, names)[1]
 
 
@@ -83,7 +83,7 @@ def subgraphs_of(step: Step, ran: Sequence[SubgraphTimes]) -> list[tuple[str, li
 
 
 class Recorder:
-    """Runs executables step by step, and adds up the times of subgraphs by the identity of the executable."""
+    """Recorder runs executables step by step, and adds up the times of subgraphs by the ``id`` of their executable."""
 
     def __init__(self) -> None:
         self.subgraphs: dict[int, SubgraphTimes] = {}

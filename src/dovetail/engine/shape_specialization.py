@@ -1,9 +1,9 @@
-"""Shape tensors: computes at planning time what follows from the sizes of a run alone.
+"""Shape tensors: values that follow from the sizes of a run alone, computed at planning time.
 
 A *shape tensor* depends only on constants, shapes and other shape tensors. Where type inference knows every shape,
 ``ShapeTensorNodes`` evaluates the nodes that compute shape tensors, and their results are constants of the plan. Where inference
-leaves shapes open, because a length results from float arithmetic on sizes, ``specialize`` infers types anew with numbers for
-symbols and evaluates these nodes in the same traversal, so that later nodes know their shapes.
+leaves shapes open, because a length results from float arithmetic on sizes, ``specialize`` infers types anew with concrete sizes
+in place of symbols. It evaluates these nodes in the same traversal, so that later nodes know their shapes.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
 
 MAX_BYTES = 1 << 24
-"""The most bytes of results that are computed for one plan, intermediate results included; what exceeds it is computed in each
-call."""
+"""The maximum bytes of results computed for one plan, intermediate results included; each call computes further results."""
 MAX_DYNAMIC_INPUT_BYTES = 1 << 16
-"""The most bytes of inputs of a node whose output shape depends on their elements (NonZero, Unique)."""
+"""The maximum bytes of inputs of a node whose output shape depends on elements of the inputs (NonZero, Unique)."""
 Array = np.ndarray[Any, Any]
 Symbols = frozenset[str]
 Rule = Callable[[Builder, Node], "list[Value] | None"]
 
 
 def constants_of(graph: Graph) -> set[int]:
-    """Return the identities of the arrays that are constants of a graph."""
+    """Return the ``id`` of each array that is a constant of a graph."""
     return {id(data) for value in graph.values() if (data := value.constant) is not None}
 
 
@@ -50,18 +49,18 @@ def constants_of(graph: Graph) -> set[int]:
 
 
 class ShapeTensorNode(NamedTuple):
-    """A node that computes shape tensors, and the symbols of the graph's inputs that its results depend on."""
+    """ShapeTensorNode holds a node that computes shape tensors, and the input symbols on which the node's results depend."""
 
     node: Node
     symbols: Symbols
 
 
 class ShapeTensorNodes:
-    """The nodes of a graph that compute shape tensors. ``shared``: identities of the arrays that are constants of all its plans.
+    """ShapeTensorNodes holds the nodes of a graph that compute shape tensors. ``shared``: ``id`` of each constant of all plans.
 
-    The bits of a result must not depend on which plan serves a call. A parametric plan leaves what depends on its symbol to
-    native kernels, and which kernels are fused depends on what is constant. So a node that depends on a symbol for which a
-    parametric plan is possible is left to kernels in every plan.
+    The bits of a result must not depend on which plan serves a call. A parametric plan leaves nodes that depend on its symbols to
+    native kernels, and the fusion of kernels depends on which tensors are constant. Therefore every plan leaves a node to kernels
+    if the node depends on a symbol for which a parametric plan is possible.
     """
 
     def __init__(self, graph: Graph, shared: AbstractSet[int]) -> None:
@@ -80,7 +79,7 @@ class ShapeTensorNodes:
         return frozenset(node for node, symbols in self._nodes if symbols and not symbols.isdisjoint(self.pieces))
 
     def are_left_to_kernels(self, names: AbstractSet[str]) -> bool:
-        """Return whether each node that depends on one of these symbols is: no other constant of a plan follows from them."""
+        """Return whether all nodes that depend on these symbols are left to kernels, so that no constant follows from them."""
         return all(node in self._parametric for node, symbols in self._nodes if not symbols.isdisjoint(names))
 
     def has_interpreted_step(self, plan: Plan) -> bool:
@@ -90,7 +89,7 @@ class ShapeTensorNodes:
         )
 
     def evaluate(self, tensor_map: TensorMap, include_parametric: bool = False) -> None:
-        """Set the elements of shape tensors; with ``include_parametric`` also of those that are left to kernels."""
+        """Set the elements of shape tensors; with ``include_parametric`` also the results of nodes that are left to kernels."""
         bytes_left = MAX_BYTES
         computed: list[tuple[Value, RunTensor]] = []
         for node, _ in self._nodes:
@@ -169,12 +168,12 @@ def specialize(
     inline_if: Rule | None = None,
     rewrite_inlined: Callable[[Graph], None] | None = None,
 ) -> Graph:
-    """Make a copy of ``graph`` for inputs of these shapes. ``shared``: identities of the arrays that are constants of every plan.
+    """Make a copy of ``graph`` for inputs of these shapes. ``shared``: the ``id`` of each array that is constant in every plan.
 
-    ``inline_if`` replaces an If whose condition the shapes decide, and ``rewrite_inlined`` then rewrites the nodes whose ranks
-    depended on it.
+    ``inline_if`` replaces an If whose condition the shapes decide. ``rewrite_inlined`` then rewrites the nodes whose ranks
+    depended on the condition.
 
-    Raises RuleError, with all independent ones in its ``diagnostics``, where a node that an output needs breaks its rules.
+    Raises RuleError where a node that an output needs breaks its rules; ``diagnostics`` has all independent errors.
     """
     new = copy_graph(graph)
     for value, shape in zip(new.inputs, shapes, strict=True):
@@ -183,7 +182,7 @@ def specialize(
     errors: dict[Node, DovetailError] = {}
     rule = _specialization_rule(errors, shared)
     rewrite(new, rule)
-    # The nodes of an inlined branch are specialized in their turn.
+    # The nodes of an inlined branch must be specialized too.
     is_inlined = False
     while inline_if is not None and rewrite(new, inline_if):
         rewrite(new, rule)

@@ -17,11 +17,11 @@ from dovetail.ir.op import Window
 
 
 class NonAffineLayout(Exception):
-    """A view that has to be read or written has no affine physical layout."""
+    """Raised where a view that a step reads or writes has no affine physical layout."""
 
 
 class StepBuilder:
-    """Appends the steps of kernel calls in order. ``inputs`` and ``outputs`` are those of the plan, ``elide`` its option."""
+    """StepBuilder appends the steps of kernel calls in order. ``inputs``, ``outputs`` and ``elide`` belong to the plan."""
 
     def __init__(self, layouts: PhysicalLayouts, inputs: Sequence[RunTensor], outputs: Sequence[RunTensor], elide: str) -> None:
         self.steps: list[UnallocatedStep] = []
@@ -114,7 +114,7 @@ class StepBuilder:
         return f"{source.name} has no affine layout there"
 
     def _add_window(self, window: Window, source: RunTensor, target: RunTensor, reason: str) -> None:
-        """Append one window as one copy; by way of a dense copy of the source where the window of its layout is not affine."""
+        """Append one window as one copy, or via a dense copy of the source where the window is not affine in the source."""
         read = self._window_of(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
         if read is None:
             dense = source.like(f"{source.name} (dense)")
@@ -140,7 +140,7 @@ class StepBuilder:
         self._add_strided_copy(source, self._layout_of(source), target, self._layout_of(target), reason)
 
     def _add_strided_copy(self, source: RunTensor, read: Layout, target: RunTensor, written: Layout, reason: str) -> None:
-        """Append a copy between two layouts of as many elements; two copies where their modes have no common refinement."""
+        """Append a copy between two layouts of equal element count; two copies if their modes have no common refinement."""
         refined = common_refinement(read.modes, written.modes)
         if refined is None:
             temporary = RunTensor(f"{source.name} (dense)", source.type, (read.elements,), source.dtype)
@@ -155,8 +155,7 @@ class StepBuilder:
 
 
 def fills_by_call(calls: Sequence[KernelCall], layouts: PhysicalLayouts) -> dict[int, list[KernelCall]]:
-    """Return the data movements whose output is filled, by the identity of the first call that writes into the output's
-    buffer."""
+    """Return the data movements that fill their output, by the ``id`` of the first call that writes into the output's buffer."""
     fills: dict[int, list[KernelCall]] = {}
     for call in calls:
         if call.windows is None or covers_outputs(call):
@@ -164,6 +163,6 @@ def fills_by_call(calls: Sequence[KernelCall], layouts: PhysicalLayouts) -> dict
         (output,) = call.writes
         root = layouts.aliases.of(output).root
         first = next(user for user in calls if any(layouts.aliases.of(tensor).root is root for tensor in user.writes))
-        # A tensor that contains another filled tensor is filled before it.
+        # A tensor that contains another filled tensor is filled first.
         fills.setdefault(id(first), []).insert(0, call)
     return fills

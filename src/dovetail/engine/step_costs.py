@@ -17,7 +17,7 @@ from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 
 
 class StepCost(NamedTuple):
-    """Bytes that a step reads and writes, each element counted once, and its arithmetic operations.
+    """StepCost holds the bytes that a step reads and writes, each element counted once, and its arithmetic operations.
 
     ``is_integer``: whether the operations are products of integers. Dynamic tensors count nothing.
     """
@@ -31,9 +31,10 @@ class StepCost(NamedTuple):
 def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None) -> StepCost:
     """Return the cost of a step.
 
-    A contraction has two operations per multiply-add, of which its kernel performs ``multiply_adds`` where these are not those of
-    the operator's definition (Winograd's algorithm). A pooling one per element of each window, other arithmetic one per element
-    of its largest operand, movement and casts none. A Gather reads as many bytes of its table as it writes.
+    A contraction counts two operations per multiply-add. ``multiply_adds`` is the number that the kernel performs where it
+    differs from the operator's definition (Winograd's algorithm). Pooling counts one operation per element of each window, other
+    arithmetic one per element of the largest operand, data movement and casts none. A Gather reads as many bytes of its table as
+    it writes.
     """
     nodes = step.call.nodes if step.call is not None else ()
     written = sum(map(_bytes_of, step.writes))
@@ -68,10 +69,10 @@ def operations_of(node: Node, tensor_map: TensorMap) -> int:
 
 
 class Origins:
-    """The node of a model that each tensor of a plan comes from: the producer of its value, or of the first value computed from
-    it that the model has.
+    """Origins maps each tensor of a plan to a node of the model.
 
-    The engine rewrites the graph; a value that the rewrite adds belongs to the node that it was written for.
+    This node produces the tensor's value or, if the model lacks that value, the first value of the model that is computed from
+    it. The engine rewrites the graph; a value that a rewrite adds belongs to the node that the rewrite replaces.
     """
 
     def __init__(self, graph: Graph, rewritten: Graph) -> None:
@@ -89,7 +90,7 @@ class Origins:
         return next((self._nodes[y.name] for y in node.outputs if y.name in self._nodes), None)
 
     def of(self, step: Step) -> list[Node]:
-        """Return the nodes of the model that a step computes, the one with the name of the result last."""
+        """Return the nodes of the model that a step computes, the node with the name of the result last."""
         nodes = step.call.nodes if step.call is not None else ()
         found = [origin for node in nodes if (origin := self._of_node(node)) is not None]
         if not found:
@@ -100,9 +101,9 @@ class Origins:
 
 
 def operator_of(step: Step, origins: list[Node], tensor_map: TensorMap) -> str:
-    """Return the operator that a step's time belongs to: of those that it computes, the one with the most operations.
+    """Return the operator to which a step's time is attributed: the operator of the step with the most operations.
 
-    An operator of the engine alone has the name of the operator that it was rewritten from.
+    An operator that only the engine uses has the name of the operator from which it was rewritten.
     """
     nodes = step.call.nodes if step.call is not None else ()
     if not nodes:
@@ -112,7 +113,7 @@ def operator_of(step: Step, origins: list[Node], tensor_map: TensorMap) -> str:
         return next((layer.op.title for origin in origins if (layer := _layer_before(origin)) is not None), "Conv")
     kinds = [node.op.title for node in origins]
     own = main.op.title
-    # A MaxPool on 8-bit codes is written for the QuantizeLinear behind it.
+    # Q/DQ fusion emits a MaxPool on 8-bit codes in place of the QuantizeLinear that follows the MaxPool.
     return own if own in kinds or not kinds or isinstance(main.op, MaxPool) else kinds[0]
 
 
@@ -127,4 +128,4 @@ def _layer_before(node: Node) -> Node | None:
 
 
 MAX_FUSED_NODES = 5
-"""The most nodes that one kernel computes after a convolution: dequantization, bias, residual, activation, quantization."""
+"""The maximum number of nodes that a kernel adds to a convolution: dequantization, bias, residual, activation, quantization."""

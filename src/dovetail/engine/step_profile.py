@@ -20,20 +20,20 @@ from dovetail.ir.limits import counting
 from dovetail.ir.modules import module_of
 
 RUN_SECONDS = 20.0
-"""The limit ``seconds`` of the first run of a model whose limits have none."""
+"""The limit on the seconds of the first run, for a model whose limits have no ``seconds``."""
 TIMED_SECONDS = 2.0
-"""Seconds that all timed runs take, where their number is not given."""
+"""The seconds that all timed runs take together, if the number of runs is not given."""
 MAX_RUNS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
-    """One step: its operator, kernel, module, costs, and the median of its seconds.
+    """StepProfile describes one step: operator, kernel, module, costs, and the median of its seconds.
 
-    ``node``: label of the model's node that has this operator; "" for a step of the engine alone.
-    ``attainable``: seconds at the limits of the machine; ``bound``, the limit that decides: "memory" or "compute". They are None
-    and "" for a step that neither moves nor computes. ``fused``: other operators that the step computes. ``runs``: how often the
-    step runs within a run of the model; seconds, bytes and operations are sums. ``subgraphs``: those of an If or Loop that ran.
+    ``node``: label of the model's node that has this operator; "" for a step without a node of the model. ``attainable``: seconds
+    at the limits of the machine, None for a step that neither moves nor computes. ``bound``: the limit that dominates, "memory",
+    "compute" or "" for such a step. ``fused``: other operators that the step computes. ``runs``: executions of the step within a
+    run of the model; seconds, bytes and operations are sums over them. ``subgraphs``: subgraphs of an If or Loop that ran.
     """
 
     number: int
@@ -61,7 +61,7 @@ class StepProfile:
 
 @dataclass(frozen=True, slots=True)
 class SubgraphProfile:
-    """A subgraph of an If or Loop: its name, its runs within a run of the model, and its steps, summed over these runs."""
+    """SubgraphProfile describes a subgraph of If or Loop: name, runs within a run of the model, and steps summed over them."""
 
     name: str
     runs: int
@@ -70,7 +70,7 @@ class SubgraphProfile:
 
 @dataclass(frozen=True, slots=True)
 class NativeProfile:
-    """The steps of a plan, the median of whole runs without timers, the number of timed runs, and the machine's limits."""
+    """NativeProfile holds the steps of a plan, the median of untimed-step runs, the number of runs, and the machine's limits."""
 
     run_seconds: float
     runs: int
@@ -85,8 +85,8 @@ def profile_steps(
 ) -> NativeProfile:
     """Run ``model`` in the native engine and profile its steps.
 
-    ``runs``: timed runs; None: as many as fit into TIMED_SECONDS, 1 to MAX_RUNS. Raises EngineError [run.time] where the first
-    run exceeds the limit ``seconds`` of the model (RUN_SECONDS without one), also where its operations and bytes alone would.
+    ``runs``: number of timed runs; None: the number that fits into TIMED_SECONDS, 1 to MAX_RUNS. Raises EngineError [run.time] if
+    the first run exceeds the model's limit ``seconds`` (default RUN_SECONDS), or would exceed it by operations and bytes alone.
     """
     seconds = RUN_SECONDS if model.limits.seconds is None else model.limits.seconds
     engine = Engine(model, threads)
@@ -122,7 +122,7 @@ def _refuse_long_run(costs: Sequence[StepCost], limits: MachineLimits | None, se
 
 @dataclass(frozen=True, slots=True)
 class _Profiler:
-    """Joins times, costs and origins of steps. ``ran``: the subgraphs that ran."""
+    """_Profiler joins times, costs and origins of steps. ``ran``: the subgraphs that ran."""
 
     limits: MachineLimits | None
     ran: Sequence[SubgraphTimes]
@@ -157,7 +157,7 @@ class _Profiler:
         )
 
     def _subgraph_steps(self, found: Sequence[SubgraphTimes]) -> list[StepProfile]:
-        """Return the steps of a subgraph: those of its programs for several sets of shapes follow each other."""
+        """Return the steps of a subgraph; steps of its programs for different sets of shapes follow one another."""
         rows = []
         for times in found:
             origins = Origins(times.subgraph.model.graph, times.subgraph.engine().graph)

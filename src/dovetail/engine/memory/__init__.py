@@ -1,1 +1,1 @@
-"""Memory: which tensors alias which buffers, the layout of each, and the offsets of buffers in the arena."""
+"""Memory assignment: aliases between tensors, the physical layout of each tensor, and the offsets of buffers in the arena."""

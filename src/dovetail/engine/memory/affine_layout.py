@@ -15,7 +15,7 @@ Mode = tuple[int, int]
 
 
 class Layout(NamedTuple):
-    """An affine map from row-major indices to offsets, in elements."""
+    """Layout is an affine map from row-major element indices to memory offsets, in elements."""
 
     offset: int
     modes: tuple[Mode, ...]
@@ -53,7 +53,7 @@ def permuted_strides(shape: Sequence[int], order: Iterable[int]) -> tuple[int, .
 def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
     """Return the layout that reads ``layout`` at the indices ``offset + sum(i * stride)`` over a box of ``axes`` (size, stride).
 
-    None where that is no affine map: where a step along an axis would carry unevenly from one mode into the next.
+    None where the composition is not affine: a step along an axis would carry unevenly from one mode into the next.
     """
     modes = layout.modes
     if len(modes) == 1:
@@ -86,7 +86,7 @@ def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
 
 
 def _compose_one_mode(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
-    """Return the composition with a layout of one mode, in which no step carries."""
+    """Return the composition with a layout of one mode; None where the indices leave that mode."""
     ((width, unit),) = layout.modes
     low = high = offset % width
     composed: list[Mode] = []
@@ -111,7 +111,7 @@ def _compose_one_mode(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layo
 
 
 def invert(layout: Layout) -> Layout | None:
-    """Return the map from offsets back to row-major indices, where the layout fills [0, count) exactly once; else None."""
+    """Return the map from offsets to row-major indices if the layout covers [0, count) exactly once; else None."""
     if layout.offset:
         return None
     radices = []
@@ -151,7 +151,7 @@ def strides_of(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def common_refinement(first: Sequence[Mode], second: Sequence[Mode]) -> tuple[tuple[int, ...], ...] | None:
-    """Return two lists of modes over the same elements as one box: sizes, strides, strides. None where sizes do not divide."""
+    """Return the sizes of a box that refines both mode lists, and each list's strides over it; None where sizes do not divide."""
     first_modes, second_modes = list(first), list(second)
     rows: list[tuple[int, int, int]] = []
     while first_modes:

@@ -1,8 +1,8 @@
-"""Choice of aliases: which tensor becomes a view of which, so that data movement copies as little as possible.
+"""Alias assignment chooses which tensors become views of others, so that data movement copies as few bytes as possible.
 
-A tensor that windows compose from one affine piece of a root is a view of that root. A root all of whose elements land in one
-affine piece of another root, by one window or by several of its parts, is written in place there. Where two targets want one
-tensor, it is written into the one that leaves less to copy.
+A tensor becomes a view of a root if windows read the whole tensor from one affine part of that root. A root is written in place
+into another root if one or several windows copy all of its elements to one affine part there. If two targets could hold the same
+tensor, the target that leaves fewer bytes to copy is chosen.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.ir.op import Window
 
 MAX_TRIALS = 8
-"""Assignments tried for tensors that two targets want."""
+"""The maximum number of alternative assignments tried for tensors that two targets could hold."""
 MAX_TRIAL_CALLS = 20_000
-"""Calls that are assigned aliases in all trials together: a bound on planning time."""
+"""The maximum number of calls processed in all trials together: a bound on planning time."""
 
 MIN_GAIN = 0.01
-"""The least part of all bytes copied that a tensor has to be for its other target to be tried."""
+"""The minimum share of a tensor in all copied bytes for its other target to be tried."""
 
 Denied = frozenset[tuple[int, RunTensor]]
-"""Calls by number, each with a root that is not to be written in place into the call's outputs."""
+"""Pairs of a call's number and a root that must not be written in place into the outputs of that call."""
 
 
 def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
-    """Alias the outputs and inputs of data movement. ``aliases.windows_to_copy`` has the windows that no alias
-    covers."""
+    """Alias outputs and inputs of data movement. ``aliases.windows_to_copy`` then returns the windows that remain to copy."""
     calls = list(calls)
     operands = kernel_operands(calls)
     best = _Assignment(calls, operands, aliases.fork(), frozenset())
@@ -54,7 +53,7 @@ def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
 
 
 class _Assignment:
-    """One assignment of aliases to all calls."""
+    """_Assignment is one assignment of aliases to all data movement calls."""
 
     def __init__(self, calls: Sequence[KernelCall], operands: set[RunTensor], aliases: AliasMap, denied: Denied) -> None:
         self.aliases = aliases
@@ -66,7 +65,7 @@ class _Assignment:
             self._alias_outputs(call)
         sources = {source_of(call, window) for _, call in self._moves for window in windows_of(call)}
         self._origins = {source: aliases.of(source).root for source in sources}
-        # The last first: an outer target is then written into before its parts have members that would have to compose again.
+        # In reverse order, so that an outer target is aliased before its parts have members, which would have to compose again.
         for number, call in reversed(self._moves):
             self._alias_joined_outputs(call)
             if not has_overlap(call):
@@ -101,7 +100,7 @@ class _Assignment:
         return None if moved is None else moved[2].inverse()
 
     def _alias_inputs(self, number: int, call: KernelCall) -> None:
-        """Write inputs in place: each that is one window, then roots all of whose parts have landed in one root."""
+        """Write inputs in place: each input that one window moves, then roots whose parts were all moved into one root."""
         pairs = []
         for window in windows_of(call):
             source, target = source_of(call, window), call.writes[window.output]
@@ -126,8 +125,10 @@ class _Assignment:
     # Choice between targets
 
     def find_contests(self) -> dict[tuple[RunTensor, int], int]:
-        """Return roots that are written in place into one target and copied to another, with the call that copies and the bytes,
-        the largest copy first."""
+        """Map each contested (root, number of the copying call) to the bytes of the copy, the largest copy first.
+
+        A root is contested if it is written in place into one target and copied to another.
+        """
         found: dict[tuple[RunTensor, int], int] = defaultdict(int)
         for number, call in self._moves:
             if has_overlap(call):
@@ -139,7 +140,7 @@ class _Assignment:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def denials(self, origin: RunTensor, number: int) -> Denied:
-        """Return what keeps a root out of the targets of all calls but one."""
+        """Return the denials that keep a root out of the targets of all calls except call ``number``."""
         return frozenset((other, origin) for other, _ in self._moves if other != number)
 
     def cost(self) -> int:
@@ -152,15 +153,17 @@ class _Assignment:
 
 
 def kernel_operands(calls: Iterable[KernelCall]) -> set[RunTensor]:
-    """Return the tensors that kernels read and write, which need a single stride per axis."""
+    """Return the non-empty operands of kernels other than MOVE; each of these operands needs a single stride per axis."""
     return {tensor for call in calls if call.kernel != MOVE for tensor in call.operands() if tensor.count}
 
 
 def is_strided_within(
     root: RunTensor, target: RunTensor, layout: Layout, aliases: AliasMap, operands: Container[RunTensor]
 ) -> bool:
-    """Return whether every member of ``root`` is affine in ``target``, and operands of kernels keep the single stride per axis
-    that spares them a copy."""
+    """Return whether ``root`` may be aliased to ``layout`` in ``target`` without further copies of its members.
+
+    Each member must be affine in ``target``, and an operand with a single stride per axis must keep such strides.
+    """
     for tensor in aliases.members(root):
         view = aliases.of(tensor).layout
         composed = compose(layout, view.offset, view.modes)

@@ -1,8 +1,8 @@
 """Alias analysis: decides which tensors share a buffer. Each tensor is an affine view of one root; each root has one buffer.
 
 Outputs of Reshape, Split, Slice, Transpose and Expand alias their input; inputs of Concat and Pad are written directly into their
-output. Only the operators' windows are read, never their names. `alias_assignment` chooses the aliases; this module has the map
-that holds them, and the windows that they leave to be copied.
+output. Only the operators' windows are read, never their names. `alias_assignment` chooses the aliases; this module stores the
+aliases and derives the windows that remain to be copied.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dovetail.ir.op import Window
 
 
 class TensorView(NamedTuple):
-    """A view of a root: ``layout`` maps the view's elements to row-major indices of the root."""
+    """TensorView is a view of a root: ``layout`` maps the view's elements to row-major indices of the root."""
 
     root: RunTensor
     layout: Layout
 
 
 class AliasMap:
-    """The root and the view that each tensor is. A tensor without an alias is its own root."""
+    """AliasMap maps each tensor to its root and to its view of that root. A tensor without an alias is its own root."""
 
     def __init__(self) -> None:
         self._parents: dict[RunTensor, TensorView] = {}
@@ -42,7 +42,7 @@ class AliasMap:
         return forked
 
     def adopt(self, other: AliasMap) -> None:
-        """Take over the aliases of another map."""
+        """Replace the aliases by those of another map."""
         self._parents, self._root_views, self._members = other._parents, other._root_views, other._members
         self._copied = other._copied
 
@@ -68,18 +68,18 @@ class AliasMap:
         return tensor not in self._parents
 
     def members(self, root: RunTensor) -> list[RunTensor]:
-        """Return all tensors that are views of a root, itself included."""
+        """Return all tensors that are views of ``root``, including ``root``."""
         return [root, *self._members.get(root, ())]
 
     def alias(self, tensor: RunTensor, view: TensorView) -> None:
-        """Make a root, with all of its members, a view."""
+        """Alias a root, with all of its members, to a view of another root."""
         self._parents[tensor] = view
         members = self._members.setdefault(view.root, [])
         members.append(tensor)
         members.extend(self._members.pop(tensor, ()))
 
     def alias_source(self, tensor: RunTensor, source: RunTensor, window: Window) -> None:
-        """Make ``tensor`` a view of ``source`` if the window covers all of it and reads an affine view of the root."""
+        """Make ``tensor`` a view of ``source`` if the window covers all of ``tensor`` and reads an affine part of the root."""
         axes = _axes_in_dense_order(window.sizes, window.source_strides, window.target_strides)
         if axes is None or tensor in self.external:
             return
@@ -89,9 +89,9 @@ class AliasMap:
             self.alias(tensor, TensorView(root, composed))
 
     def write_into(self, tensor: RunTensor, target: RunTensor, window: Window) -> bool:
-        """Make the root of ``tensor`` a view of ``target``, so that it is written in place; returns whether that is possible.
+        """Alias the root of ``tensor`` to a view of ``target``, to write it in place there; return whether that is possible.
 
-        It is possible where the tensor fills its root, the window covers all of it, and every member of the root stays affine.
+        The tensor must fill its root, the window must cover the whole tensor, and every member of the root must stay affine.
         """
         view = self._view_inside(tensor, target, window)
         if view is not None:
@@ -99,8 +99,7 @@ class AliasMap:
         return view is not None
 
     def has_strides_inside(self, tensor: RunTensor, target: RunTensor, window: Window, strides: Sequence[int]) -> bool:
-        """Return whether the root of ``tensor`` would have these strides if it were written in place into a row-major
-        ``target``."""
+        """Return whether the root of ``tensor`` would have ``strides`` if written in place into a row-major ``target``."""
         view = self._view_inside(tensor, target, window)
         sizes = self.of(tensor).root.sizes
         inside = None if view is None else strides_of(view.layout, sizes)
@@ -109,7 +108,7 @@ class AliasMap:
         )
 
     def _view_inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
-        """Return the view of the target's root that the root of ``tensor`` would become."""
+        """Return the view of the target's root that the root of ``tensor`` would become; None where there is no affine view."""
         root, layout = self.of(tensor)
         into = self.of(target)
         if root in self.external or root is into.root:
@@ -119,12 +118,12 @@ class AliasMap:
         written = None if axes is None else compose(into.layout, window.target_offset, axes)
         if inverse is None or written is None:
             return None
-        # None for a window of only a part of the tensor; a root with further elements fails is_affine_in.
+        # ``composed`` is None if the window covers only part of the tensor; a root with further elements fails is_affine_in.
         composed = compose(written, inverse.offset, inverse.modes)
         return None if composed is None or not self.is_affine_in(root, composed) else TensorView(into.root, composed)
 
     def windows_to_copy(self, call: KernelCall) -> list[Window]:
-        """Return the windows of a data movement that no alias makes superfluous. Further aliases only take some away."""
+        """Return the windows of a data movement that still need a copy. Further aliases can only remove windows from the list."""
         aliased, windows = self._copied.get(call, (-1, None))
         if windows is None:
             windows = [window for window in windows_of(call) if 0 not in window.sizes and call.writes[window.output].data is None]
@@ -212,5 +211,5 @@ def source_of(call: KernelCall, window: Window) -> RunTensor:
 
 
 def has_overlap(call: KernelCall) -> bool:
-    """Return whether some window may write over another: then their order matters, and each is copied."""
+    """Return whether windows may overlap in an output: their order then matters, and each window is copied."""
     return _excess_elements(call) > 0

@@ -13,7 +13,7 @@ from dovetail.engine.plan import NO_BUFFER, Buffer, Operand, Step, UnallocatedSt
 
 
 class Allocation(NamedTuple):
-    """The steps with their operands, and the arena: its buffers, its size, and the peak of live bytes."""
+    """Allocation holds the steps with their operands, the buffers and the size of the arena, and the peak of live bytes."""
 
     steps: list[Step]
     buffers: list[Buffer]
@@ -24,9 +24,9 @@ class Allocation(NamedTuple):
 def allocate(
     steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts, external: Sequence[RunTensor], *, apart: bool = False
 ) -> Allocation:
-    """Allocate the arena for ``steps``. ``external``: inputs and outputs of the plan, which have the buffers from 1 on.
+    """Allocate the arena for ``steps``. ``external``: inputs and outputs of the plan, whose buffer numbers start at 1.
 
-    ``apart``: each buffer of the arena has a number of its own, after those of ``external``, from whose start operands count.
+    ``apart``: each arena buffer gets a separate number, after those of ``external``, and operand offsets count from its start.
     """
     owners = share_in_place(steps, layouts)
     live: dict[RunTensor, list[int]] = {}
@@ -48,7 +48,7 @@ def allocate(
 
 
 class _Operands:
-    """Operands of steps, once every root has a buffer."""
+    """_Operands creates the operands of steps, once every root has a buffer."""
 
     def __init__(
         self,

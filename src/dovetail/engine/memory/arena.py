@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_PROMOTIONS = 12
-"""Assignments tried for each order of buffers."""
+"""The maximum number of assignments tried for each order of buffers."""
 MAX_COMPARISONS = 200_000
 """Pairs of buffers compared for each order: a bound on planning time."""
 ALIGNMENT = 64
@@ -16,7 +16,7 @@ ALIGNMENT = 64
 
 
 class Lifetime(NamedTuple):
-    """The size of a buffer in bytes, and its lifetime: steps ``first`` to ``last``, both included."""
+    """Lifetime holds the bytes of a buffer, and the steps at which the buffer is live: ``first`` to ``last``, inclusive."""
 
     nbytes: int
     first: int
@@ -26,8 +26,8 @@ class Lifetime(NamedTuple):
 def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Return an offset for each buffer, and the bytes of the arena. Buffers whose lifetimes intersect do not overlap.
 
-    Greedy by size: the largest first, each in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288). Where that
-    misses the lower bound, other orders follow, in each of which the outermost buffer is repeatedly moved to the front.
+    Greedy by size: the largest buffer first, each in the smallest sufficient gap (Pisarchyk and Lee, arXiv 2001.03288). While the
+    lower bound is missed, the buffer at the arena's end is repeatedly moved to the front; then two other orders are tried.
     """
     indices = range(len(lifetimes))
     bound = lower_bound_of(lifetimes)
@@ -73,9 +73,9 @@ def _assign_in_order(lifetimes: Sequence[Lifetime], order: Sequence[int]) -> tup
 
 
 class _Allocated:
-    """Ranges of the arena by their lifetimes: a segment tree over the steps, and the ranges in the order of their first steps.
+    """_Allocated holds ranges of the arena by lifetime: in a segment tree over the steps, and sorted by first step.
 
-    A query costs as much as it returns: of a long chain of buffers it returns the neighbours alone.
+    The time of a query grows with the number of ranges that it returns: for a long chain of buffers, only the neighbours.
     """
 
     def __init__(self, steps: int) -> None:
@@ -97,7 +97,7 @@ class _Allocated:
 
     def during(self, lifetime: Lifetime) -> list[tuple[int, int]]:
         """Return the ranges whose lifetimes intersect this one, in the order of offsets."""
-        # A tuple of one number precedes all that begin with it.
+        # A tuple of one number sorts before all longer tuples that begin with the number.
         later = slice(*(bisect_left(self._by_first, (step + 1,)) for step in (lifetime.first, lifetime.last)))
         found = [(start, end) for _, start, end in self._by_first[later]]
         position = lifetime.first + self._steps

@@ -14,9 +14,9 @@ STRIDED_NANOSECONDS = 5.0
 
 
 def reason_to_copy(call: KernelCall, tensor: RunTensor, strides: Sequence[int]) -> str:
-    """Return the reason why a kernel should read a dense copy of ``tensor``: both estimated times. Empty where it should not.
+    """Return the reason why a kernel should read a dense copy of ``tensor``, with both estimated times; "" for no copy.
 
-    ``strides``: in elements. A row-major copy makes only the last axis contiguous.
+    ``strides`` are in elements. A row-major copy makes only the last axis contiguous.
     """
     traits = traits_of(call.kernel)
     if not traits.loads_along_axis or tensor is not call.reads[0] or not tensor.sizes:

@@ -1,6 +1,6 @@
 """In-place computation: a result takes over the buffer of an input that its kernel may overwrite and nothing else reads.
 
-Without a line in KERNEL_TRAITS a kernel may write any part of its result before it has read all of its inputs, so no read may
+Without an entry in KERNEL_TRAITS a kernel may write any part of its result before it has read all of its inputs, so no read may
 overlap a write.
 """
 
@@ -18,7 +18,7 @@ def overwritable_reads(kernel: str, attributes: Mapping[str, object], reads: int
     """Return the positions among ``reads`` inputs that a kernel's only result may overwrite.
 
     Element i of such an input is read before element i of the result is written, and is not read again. So the input may share
-    memory with the result where both have the same address, strides and item size; every other overlap is a fault of the plan.
+    memory with the result where both have the same address, strides and item size. Every other overlap is a fault of the plan.
     """
     if writes != 1:
         return frozenset()
@@ -57,6 +57,6 @@ def share_in_place(steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts) -
 
 
 def has_same_offsets(tensor: RunTensor, target: RunTensor, layouts: PhysicalLayouts) -> bool:
-    """Return whether each element of ``tensor`` has the offset in its root that the same element of ``target`` has in its own."""
+    """Return whether elements of ``tensor`` and ``target`` with the same index have the same offset in their respective roots."""
     is_same = (tensor.sizes, tensor.itemsize) == (target.sizes, target.itemsize)
     return is_same and layouts.operand(tensor) == layouts.operand(target)

@@ -1,4 +1,4 @@
-"""Maps between the elements of two tensors: what one window moves, and the single affine map that several windows form.
+"""Affine maps between the elements of two tensors: the map of one window, and the union of the maps of several windows.
 
 The *near* tensor is the one that may become a view of the *far* one. All indices are row-major.
 """
@@ -16,13 +16,14 @@ Axis = tuple[int, int, int]
 """Size, near stride, far stride."""
 
 MAX_STARTS = 4
-"""Equal first maps among which :func:`union` searches; more are ignored."""
+"""The maximum number of maps with the lowest near offset that :func:`unions` tries as the first map."""
 
 
 class IndexMap(NamedTuple):
-    """A map of ``near + sum(i * near stride)`` to ``far + sum(i * far stride)`` over a box of ``axes``, by falling near stride.
+    """IndexMap maps ``near + sum(i * near stride)`` to ``far + sum(i * far stride)`` over a box of ``axes``.
 
-    Near strides are positive, and adjacent axes that form one are merged, so that equal maps compare equal.
+    Near strides are positive and decreasing, and adjacent axes that form a single axis are merged. Equal maps therefore compare
+    equal.
     """
 
     near: int
@@ -40,9 +41,9 @@ class IndexMap(NamedTuple):
 
 
 def index_map(near: Layout, far: Layout) -> IndexMap | None:
-    """Return the map from each element of ``near`` to the same element of ``far``, two layouts over one box.
+    """Return the map from each element of layout ``near`` to the element of layout ``far`` with the same index.
 
-    None where their modes have no common refinement, or where an element of the near tensor occurs more than once.
+    None where the modes have no common refinement, or where an element of the near tensor occurs more than once.
     """
     refined = common_refinement(near.modes, far.modes)
     if refined is None:
@@ -54,7 +55,7 @@ def index_map(near: Layout, far: Layout) -> IndexMap | None:
 
 
 def reverse_axes(near: int, far: int, axes: Iterable[Axis]) -> tuple[int, int, list[Axis]]:
-    """Return the offsets and axes of the same map with no negative near stride."""
+    """Reverse the axes with negative near strides; return the near offset, the far offset and the axes of the same map."""
     result = []
     for size, near_stride, far_stride in axes:
         if near_stride < 0:
@@ -66,7 +67,7 @@ def reverse_axes(near: int, far: int, axes: Iterable[Axis]) -> tuple[int, int, l
 
 
 def whole_map(maps: Iterable[IndexMap], count: int) -> Layout | None:
-    """Return the affine map from a near tensor of ``count`` elements that some of the maps form; None where none do."""
+    """Return a layout of all ``count`` elements of the near tensor that is a union of some of the maps; None without one."""
     return next((layout for layout in (layout_of(union, count) for union in unions(maps)) if layout is not None), None)
 
 
@@ -81,7 +82,7 @@ def unions(maps: Iterable[IndexMap]) -> Iterable[IndexMap]:
 
 
 def layout_of(joined: IndexMap, count: int) -> Layout | None:
-    """Return a map as a layout of the near tensor, where it is defined on all of its ``count`` elements."""
+    """Return a map as a layout of the near tensor if the map covers all ``count`` elements of the tensor; else None."""
     stride = 1
     for size, near_stride, _ in reversed(joined.axes):
         if near_stride != stride:
@@ -93,7 +94,7 @@ def layout_of(joined: IndexMap, count: int) -> Layout | None:
 
 
 def _union(ordered: Sequence[IndexMap]) -> IndexMap | None:
-    """Return the union of maps in the order of their near offsets; of maps with equal offsets the first that continues it."""
+    """Return the union of maps sorted by near offset, or None; of maps with equal offsets the first that fits is used."""
     stack: list[IndexMap] = []
     for number, current in enumerate(ordered):
         is_repeated = bool(number) and ordered[number - 1].near == current.near
@@ -115,7 +116,7 @@ def _join(first: IndexMap, second: IndexMap) -> IndexMap | None:
         return IndexMap(first.near, first.far, merge_axes([(2, *step), *first.axes]))
     for axes, other, is_first in ((first.axes, second.axes, True), (second.axes, first.axes, False)):
         if len(axes) == len(other) + 1:
-            # The other map has one element along an axis of this one.
+            # The map with fewer axes has a single element along one axis of the map with more axes.
             for place, (size, *strides) in enumerate(axes):
                 reach = size if is_first else 1
                 if step == (strides[0] * reach, strides[1] * reach) and axes[:place] + axes[place + 1 :] == other:
@@ -136,7 +137,7 @@ def _extend(first: IndexMap, axes: tuple[Axis, ...], place: int, size: int) -> I
 
 
 def merge_axes(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Sort axes by falling near stride, drop those of one element, and merge adjacent ones that form one in both tensors."""
+    """Sort axes by decreasing near stride, drop axes of one element, and merge adjacent axes that form one in both tensors."""
     merged: list[Axis] = []
     for size, near, far in sorted((axis for axis in axes if axis[0] != 1), key=lambda axis: -axis[1]):
         if merged and merged[-1][1:] == (near * size, far * size):
@@ -149,7 +150,7 @@ def merge_axes(axes: Iterable[Axis]) -> tuple[Axis, ...]:
 def extend_to(joined: IndexMap, count: int) -> Layout | None:
     """Return the affine map of all ``count`` elements of the near tensor that continues ``joined`` along its axes.
 
-    None where the axes do not divide the tensor evenly, or where two elements would have one place.
+    None where the axes do not divide the tensor evenly, or where two elements would map to the same far element.
     """
     if not joined.axes or joined.axes[-1][1] != 1:
         return None

@@ -1,8 +1,8 @@
-"""Overlays: a root of which only a part lands in a target is written there too, over elements that are written later.
+"""Overlays: a root of which only a part is copied to a target is written there as a whole, over elements written later.
 
 In ``a, b = Split(y); Concat(a, f(b))`` the output of Concat holds all of ``y`` until ``f(b)`` is written over ``b``. Every access
-to the other elements of the root has to precede the first write of what the target holds there, or to be a read that the writing
-kernel may overwrite.
+to a root's element that is not copied has to precede the target's first write at that position. An exception is a read by the
+writing kernel itself, if that kernel may overwrite the element.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dovetail.engine.memory.index_map import IndexMap, extend_to
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 
 MAX_ATTEMPTS = 64
-"""Pairs of a root and a target that are examined: a bound on planning time."""
+"""The maximum number of pairs of a root and a target that are examined: a bound on planning time."""
 MAX_ELEMENTS = 1 << 22
-"""Elements of the largest table of times, in units of the greatest common divisor of all layouts."""
+"""The maximum size of the table of access times: elements of the target divided by ``_unit_of`` all layouts."""
 
 NEVER = -1
 ALWAYS = np.iinfo(np.int32).max
@@ -33,7 +33,7 @@ Marks = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class _Access(NamedTuple):
-    """A read or write of a part of a root by the call of a number. ``tensor``: None for a copied window."""
+    """_Access is a read or write of part of a root by call ``number``. ``tensor`` is None for a window that is copied."""
 
     number: int
     is_write: bool
@@ -45,7 +45,7 @@ Accesses = defaultdict[RunTensor, list[_Access]]
 
 
 class _Pair(NamedTuple):
-    """A root, a target that some of the root's elements are copied into, and the maps of these copies."""
+    """_Pair holds a root, a target into which some elements of the root are copied, and the maps of these copies."""
 
     root: RunTensor
     target: RunTensor
@@ -53,7 +53,7 @@ class _Pair(NamedTuple):
 
 
 def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Iterable[RunTensor]) -> None:
-    """Alias roots into targets that they fit in only by time. ``results``: tensors that are read after the last call."""
+    """Overlay roots on targets that write the shared elements later. ``results``: tensors that are read after the last call."""
     results = list(results)
     pairs = _pairs_of(calls, aliases)
     if not pairs:
@@ -66,7 +66,7 @@ def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Itera
         if not (aliases.is_root(root) and aliases.is_root(target)) or any(
             aliases.of(tensor).root in (root, target) for tensor in filled
         ):
-            # Fills of several calls in one buffer come before its first write.
+            # All fills of a buffer run before the first write to that buffer, whichever call they belong to.
             continue
         for layout in _layouts_of(pair, aliases, operands):
             accesses = accesses or _accesses_of(calls, aliases, results)
@@ -91,7 +91,7 @@ def _pairs_of(calls: Sequence[KernelCall], aliases: AliasMap) -> list[_Pair]:
 
 
 def _layouts_of(pair: _Pair, aliases: AliasMap, operands: Container[RunTensor]) -> Iterator[Layout]:
-    """Yield layouts of all of ``root`` within ``target`` that continue one of the maps, and keep each member affine."""
+    """Yield layouts of the whole ``root`` in ``target`` that extend one of the maps and keep each member affine."""
     root, target, maps = pair
     for joined in sorted(maps, key=lambda each: -each.elements)[:2]:
         layout = extend_to(joined, root.count)
@@ -119,7 +119,7 @@ def _accesses_of(calls: Sequence[KernelCall], aliases: AliasMap, results: Iterab
                 source, target = aliases.of(source_of(call, window)), aliases.of(call.writes[window.output])
                 read = compose(source.layout, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
                 written = compose(target.layout, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
-                # A window that is not affine is read or written by way of all of its tensor.
+                # For a window that is not affine, the access is taken to cover the whole tensor.
                 accesses[source.root].append(_Access(number, False, read or source.layout, None))
                 accesses[target.root].append(_Access(number, True, written or target.layout, None))
         else:
@@ -140,9 +140,9 @@ def _precedes(
     target: RunTensor,
     calls: Sequence[KernelCall],
 ) -> bool:
-    """Return whether all accesses to a root at ``layout`` in ``target`` precede what other calls write over its elements.
+    """Return whether all accesses to a root at ``layout`` in ``target`` precede the writes of other calls to these elements.
 
-    What lands, and so is read as the target, must not be written over at all.
+    Elements that are copied, and so are read as elements of the target, must not be overwritten at all.
     """
     moved = [(access, compose(layout, access.layout.offset, access.layout.modes)) for access in own]
     if any(region is None for _, region in moved):
@@ -173,13 +173,16 @@ def _far_of(each: IndexMap) -> Layout:
 
 
 def _image_of(each: IndexMap, layout: Layout) -> Layout | None:
-    """Return the elements of the target that a map reads, where the root has ``layout`` there."""
+    """Return the elements of the target that would hold the elements that a map reads, if the root has ``layout`` there."""
     return compose(layout, each.near, [(size, near) for size, near, _ in each.axes])
 
 
 def _may_overwrite(write: _Access, call: KernelCall, regions: Sequence[tuple[_Access, Layout]], marks: Marks, unit: int) -> bool:
-    """Return whether a call may write over what it reads of a root: each such read has the elements of the result, and the
-    kernel declares that it reads an element before it writes it."""
+    """Return whether a call may overwrite the elements that it reads of a root.
+
+    Each such read must have exactly the elements of the result, and the kernel must declare that it reads an element before it
+    writes the element.
+    """
     if write.tensor is None:
         return False
     _view(marks, write.layout, unit)[...] = ALWAYS
@@ -199,7 +202,7 @@ def _may_overwrite(write: _Access, call: KernelCall, regions: Sequence[tuple[_Ac
 
 
 def _unit_of(count: int, layouts: Iterable[Layout]) -> int:
-    """Return the largest number of elements in whose multiples all layouts lie: their contiguous runs, strides and offsets."""
+    """Return the greatest common divisor, in elements, of the contiguous runs, strides and offsets of all layouts."""
     unit = count
     for layout in layouts:
         unit = gcd(unit, layout.offset)
@@ -211,7 +214,7 @@ def _unit_of(count: int, layouts: Iterable[Layout]) -> int:
 
 
 def _view(marks: Marks, layout: Layout, unit: int) -> Marks:
-    """Return the marks of a layout's elements."""
+    """Return the marks of a layout's elements, as a view."""
     modes = [(size // unit, 1) if stride == 1 else (size, stride // unit) for size, stride in layout.modes]
     sizes, strides = [size for size, _ in modes], [stride * marks.itemsize for _, stride in modes]
     return np.lib.stride_tricks.as_strided(marks[layout.offset // unit :], sizes, strides)

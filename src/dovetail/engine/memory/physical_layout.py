@@ -20,7 +20,7 @@ from dovetail.engine.select.kernel_traits import traits_of, writes_any_layout
 
 
 class PhysicalLayouts:
-    """The strides of every root, in elements, and through them the physical layout of every tensor.
+    """PhysicalLayouts holds the strides of every root, in elements; these determine the physical layout of every tensor.
 
     A *region* is a tensor that stands for a strided part of another tensor's buffer: an operand of a copy or a fill.
     """
@@ -110,7 +110,7 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def choose_layouts(calls: Iterable[KernelCall], layouts: PhysicalLayouts, results: Iterable[RunTensor]) -> None:
     """Set the strides of each root by a vote of the kernels that read and write its views, weighted by bytes.
 
-    ``results`` are delivered row-major: a kernel that writes few channels in any layout has no vote there.
+    ``results`` are delivered row-major: a kernel that can write few channels in any layout has no vote on a result's root.
     """
     calls = list(calls)
     aliases = layouts.aliases
@@ -135,7 +135,7 @@ def choose_layouts(calls: Iterable[KernelCall], layouts: PhysicalLayouts, result
 
 
 def _permute_for_views(calls: Iterable[KernelCall], layouts: PhysicalLayouts, channels_last: set[RunTensor]) -> None:
-    """Permute the axes of a root whose transposed view lacks strides of its own, where all other members stay strided."""
+    """Permute the axes of a root so that its transposed view has one stride per axis, if all other members stay strided."""
     users: dict[RunTensor, list[RunTensor]] = {}
     wanted: set[RunTensor] = set()
     for call in calls:
@@ -163,7 +163,7 @@ def _permute_for_views(calls: Iterable[KernelCall], layouts: PhysicalLayouts, ch
 
 
 def _traversals_of(tensor: RunTensor, wants_channels_last: bool, layouts: PhysicalLayouts) -> Iterator[Layout]:
-    """Yield the elements of a view in the orders that its kernel reads well: channels-last where it wants that, row-major."""
+    """Yield a view's layout in the traversal orders that suit its kernel: channels-last if wanted, then row-major."""
     layout = layouts.aliases.of(tensor).layout
     if wants_channels_last:
         axes = list(zip(tensor.sizes, row_major_strides(tensor.sizes), strict=True))
@@ -188,7 +188,10 @@ def _axis_order_of(layout: Layout, root: RunTensor) -> list[int] | None:
 
 
 def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> int:
-    """Return an operand's vote for a channels-last root, in bytes; negative where only a row-major root packs its channels."""
+    """Return an operand's vote for a channels-last root, in bytes.
+
+    The vote is negative where the operand's channels are contiguous only if the root is row-major.
+    """
     if not tensor.count or tensor.count == tensor.sizes[0] * tensor.sizes[1]:
         return 0
     if root is tensor:
@@ -203,9 +206,9 @@ def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> in
 
 
 def _propagate(call: KernelCall, layouts: PhysicalLayouts, channels_last: set[RunTensor], votes: Counter[RunTensor]) -> None:
-    """Extend channels-last from operands to operands of the same shape that have no vote of their own.
+    """Extend the channels-last layout of an operand to operands of the same shape whose roots have no vote.
 
-    A transposed view of a channels-last root may be row-major: what counts is the operand, not its root.
+    A transposed view of a channels-last root may be row-major, so the layout of the operand counts, not that of its root.
     """
     if traits_of(call.kernel).sets_own_layout:
         return
@@ -213,7 +216,7 @@ def _propagate(call: KernelCall, layouts: PhysicalLayouts, channels_last: set[Ru
     shape = y.shape
     if shape is None or len(shape) < 3:
         return
-    # The factors of a product have axes of their own, whatever their sizes.
+    # The axes of a matrix product's factors do not correspond to axes of the result, even where the sizes are equal.
     operands = (
         call.operands() if not traits_of(call.kernel).multiplies_matrices else [*filter(None, call.reads[2:]), *call.writes]
     )

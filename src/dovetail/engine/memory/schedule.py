@@ -1,8 +1,8 @@
-"""Schedule: the order of kernel calls that keeps the fewest bytes live, found by a beam search of bounded steps.
+"""Schedule: the order of kernel calls that keeps the fewest bytes live, found by a beam search with a bounded step count.
 
-A state is the set of calls that ran, the bytes live after them, and their peak. Calls that raise neither are run at once; of the
-others each is tried, and the states with the lowest peak are kept. The search is deterministic and counts its steps, so that a
-plan does not depend on the clock.
+A state is the set of calls that ran, the bytes live after them, and their peak. A call that raises neither the live bytes nor the
+peak is run at once. Otherwise each ready call is tried, and the states with the lowest peaks are kept. The search is
+deterministic and counts its steps, so that a plan does not depend on the clock.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ BEAM = 16
 MAX_TRIALS = 6_000
 """Calls tried in all states together; a search that needs more is given up."""
 MIN_GAIN = 0.04
-"""The least part of the peak that a new order has to save."""
+"""The minimum share of the peak that a new order must save."""
 
 
 class Schedule(NamedTuple):
-    """A better order of calls by their numbers, and the peak of live bytes in the order that it replaces."""
+    """Schedule holds a better order of calls, by their numbers, and the peak of live bytes in the replaced order."""
 
     order: list[int]
     replaced_peak: int
 
 
 class _ScheduledCall(NamedTuple):
-    """A call in the search: the roots that it accesses, the calls before it as a bit set, and the roots that it may overwrite."""
+    """_ScheduledCall holds a call's roots, the calls that must precede it (a bit set), and the roots that it may overwrite."""
 
     roots: tuple[int, ...]
     before: int
@@ -122,12 +122,12 @@ class _ScheduleSearch:
                 reused = max(reused, self._nbytes[root])
             if not users & ~after:
                 freed += self._nbytes[root]
-        # A result takes over the buffer of an input that dies.
+        # A result takes over the buffer of an input whose last use is this call.
         taken = reused if reused == added else 0
         return added - taken, freed - taken
 
     def peak_of(self, order: Iterable[int]) -> tuple[int, int]:
-        """Return the peak of an order, and the largest working set of a call, below which no order gets."""
+        """Return the peak of an order, and the largest working set of a call: a lower bound on the peak of any order."""
         peak = live = done = minimum = 0
         for number in order:
             added, freed = self._change(number, done)
@@ -162,7 +162,7 @@ class _ScheduleSearch:
         return order[::-1]
 
     def _expand(self, state: _ScheduleState, limit: int) -> list[_ScheduleState]:
-        """Return the states after one more call: only one where some call raises neither the peak nor the live bytes."""
+        """Return the states after one more call: a single state if some call raises neither the peak nor the live bytes."""
         states = []
         for number in state.ready:
             added, freed = self._change(number, state.done)

@@ -22,10 +22,10 @@ MOVE, INTERPRET = "move", "interpret"
 
 
 class RunTensor:
-    """One tensor of a run: a value of the graph at concrete sizes, or a temporary of the planner (a copy).
+    """RunTensor is one tensor of a run: a value of the graph at concrete sizes, or a temporary of the planner (a copy).
 
-    ``shape`` is None for a dynamic tensor, whose shape is known only when the program runs; Python holds its array. ``data`` are
-    the elements where they are known at planning time. Compared by identity.
+    ``shape`` is None for a dynamic tensor, whose shape is known only when the program runs; Python holds the array of a dynamic
+    tensor. ``data`` holds the elements if they are known at planning time. RunTensors compare by identity.
     """
 
     __slots__ = ("count", "data", "dtype", "is_dynamic", "itemsize", "name", "nbytes", "shape", "type")
@@ -68,7 +68,7 @@ class RunTensor:
 
 
 class _ConstantView(View):
-    """A View with ``constant``, the elements of a constant, as values of a graph have."""
+    """_ConstantView is a View with the attribute ``constant`` of graph values: the elements of a constant."""
 
     __slots__ = ("constant",)
 
@@ -79,10 +79,10 @@ class _ConstantView(View):
 
 @dataclass(eq=False, slots=True)
 class KernelCall:
-    """A call of ``kernel`` that computes ``nodes`` of the graph: ``reads`` (None: an omitted optional input) and ``writes``.
+    """KernelCall is a call of ``kernel`` that computes ``nodes`` of the graph from ``reads`` (None: omitted) into ``writes``.
 
-    ``channels_last`` are the operands that the kernel wants channels-last (axis 1 contiguous). ``windows`` describes the data
-    movement where the kernel is MOVE. ``reason``: why the kernel is INTERPRET.
+    ``channels_last``: operands that the kernel needs in channels-last layout (axis 1 contiguous). ``windows``: the data movement
+    if the kernel is MOVE. ``reason``: the reason why the kernel is INTERPRET.
     """
 
     kernel: str
@@ -109,10 +109,10 @@ class KernelCall:
 
 
 class TensorMap:
-    """The RunTensor of every value of a rewritten graph: shapes and shape values for concrete sizes of the inputs' symbols.
+    """TensorMap maps each value of a rewritten graph to a RunTensor, at concrete sizes of the inputs' symbols.
 
-    ``shared``: identities of the arrays that are constants of every plan of the model; None: all are. ``shape_tensors``: the
-    tensors that are computed at planning time from sizes alone, of whose elements type inference knows nothing.
+    ``shared``: the ``id`` of each array that is a constant of every plan of the model; None means all arrays. ``shape_tensors``:
+    tensors that are computed at planning time from sizes alone, and whose elements type inference does not know.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class TensorMap:
         return number if isinstance(number, int) else None
 
     def _elements_of(self, value: Array, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
-        """Return a shape value's elements at these sizes, where all are known and the element type can represent them."""
+        """Return a shape value's elements at these sizes; None unless all are known and the element type can represent them."""
         elements = [
             size if isinstance(size, int) else self._size_of(size)
             for size in np.asarray(value, dtype=object).reshape(-1).tolist()
@@ -187,8 +187,7 @@ class TensorMap:
 
 
 def elements_as_array(value: Array, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
-    """Return a shape value as an array; None unless all elements are integers (or booleans) that the element type can
-    represent."""
+    """Return a shape value as an array; None unless all elements are integers or booleans within the element type's range."""
     elements = np.asarray(value, dtype=object).reshape(-1).tolist()
     low, high = dtype.range() if dtype.is_integer else (0, 1)
     if len(elements) != prod(shape) or any(
@@ -199,7 +198,7 @@ def elements_as_array(value: Array, shape: tuple[int, ...], dtype: DType) -> np.
 
 
 def as_row_major(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array itself where it is row-major and aligned to its element type, as kernels require; else a copy."""
+    """Return ``array`` if it is row-major and aligned to its element type, as kernels require; else a copy that is."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 

@@ -1,8 +1,8 @@
 """Order the output channels of a convolution by the parts that a Split takes from each of several groups.
 
 ``Split(Reshape(Conv(x, w), [n, groups, depth, -1]), axis=2)`` takes some channels of every group (the queries, keys and values of
-attention heads). With the weights of each part side by side the parts are contiguous channels, so that a kernel that reads one of
-them as an image needs no copy. Each channel keeps its weights, and so its bits.
+attention heads). If the weights are ordered by part, each part is a range of contiguous channels, which a kernel reads as an
+image without a copy. Each channel keeps its weights, so that its results keep their bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dovetail.ops.tensor.reshape import Reshape
 
 
 def order_channels_by_part(b: Builder, node: Node) -> list[Value] | None:
-    """Rewrite a Split of grouped channels to a Split of channels; None where the channels are no result of a convolution."""
+    """Rewrite a Split of grouped channels to a Split of channels; None where no convolution computes the channels."""
     grouped = node.input(0) if isinstance(node.op, Split) else None
     channels = _only_source(b, grouped, Reshape)
     conv = None if channels is None else _only_source(b, channels, Conv, is_output=True)
@@ -43,7 +43,10 @@ def order_channels_by_part(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _only_source(b: Builder, value: Value | None, kind: type, is_output: bool = False) -> Value | None:
-    """Return the value itself (``is_output``) or the first input of its node, where the node is of a kind and read once."""
+    """Return the first input of the node of ``kind`` that computes ``value``, or with ``is_output`` the value itself.
+
+    None unless such a node computes the value and the value has exactly one reader.
+    """
     if value is None or value.node is None or not isinstance(value.node.op, kind):
         return None
     if len(value.uses) != 1 or value in b.graph.outputs:

@@ -1,4 +1,4 @@
-"""If nodes whose condition is known before the run become the nodes of their branch."""
+"""Inlining of branches: an If whose condition is known before the run becomes the nodes of its branch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dovetail.laws.rules.conditions import inline_known_branch, known_index
 
 
 def inline_known_branches(graph: Graph) -> Graph:
-    """Return the graph with each If of a known condition replaced by its branch, and types inferred anew; else ``graph``.
+    """Return the graph with each If of known condition replaced by its branch, with types inferred anew.
 
-    Ranks that depend on the branch are then known, and with them further conditions.
+    Ranks that depend on the branch are then known, and with these ranks further conditions. Without an If of known condition the
+    result is ``graph``.
     """
     new = graph
     while any(known_index(node.op, node.inputs) is not None for node in new.nodes):
@@ -25,7 +26,7 @@ def inline_known_branches(graph: Graph) -> Graph:
                 break
             infer_graph(candidate)
         except DovetailError:
-            # The run reports the error, if it comes to the node.
+            # The run reports the error if it reaches the node.
             break
         new = candidate
     return new

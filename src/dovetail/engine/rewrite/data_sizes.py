@@ -1,9 +1,9 @@
-"""Sizes that data decides: the parts of a graph before and behind them become subgraphs, planned once their sizes are known.
+"""Data-dependent sizes: the parts of a graph before and after them become subgraphs, planned once their sizes are known.
 
-The boxes that a detector finds and the durations that a speech model predicts are known in the middle of a run. A plan of the
-whole graph has no shapes behind them, so that its steps would run in Python. Each subgraph is a program of its own, whose inputs
-have the sizes: as any program it serves sizes that change from call to call. What is left of the graph are the operators that
-decide the sizes, and the subgraphs between them.
+The number of boxes that a detector finds or the durations that a speech model predicts become known in the middle of a run. A
+plan of the whole graph would have no shapes after that point, so that those steps would run in Python. Each subgraph is
+therefore a separate program, whose inputs determine its sizes. Like any program it serves sizes that change from call to call.
+The remaining graph holds the operators that decide the sizes, and the subgraphs between them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dovetail.ops.tensor.shape import Range, Shape, Size
 
 
 class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered=False):
-    """Run ``body``, whose inputs are ``captures``, and return its outputs. An operator of the engine alone.
+    """Partition runs ``body``, whose inputs are ``captures``, and returns its outputs. Only the engine uses this operator.
 
     ``program``: the body as a program, which the engine sets.
     """
@@ -36,7 +36,7 @@ class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered
     interpreter_reason = "its sizes follow from data: it is a program of its own"
 
     def types(self, *captures: View) -> list[Type]:
-        """Return the types of the outputs without sizes: the program's own arrays are the results."""
+        """Return the types of the outputs without sizes, since the arrays that the program returns have the sizes."""
         return [_without_sizes(value.type) for value in self.body.outputs]
 
     def evaluate(self, xp: Namespace, *captures: Array) -> Array:
@@ -45,9 +45,9 @@ class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered
 
 
 def partition_at_data_sizes(graph: Graph) -> bool:
-    """Move the nodes before, between and behind operators that decide sizes into Partitions, if there are products behind one.
+    """Move the nodes before, between and after operators that decide sizes into Partitions; return whether any were moved.
 
-    Returns whether there are.
+    Nodes are moved only if matrix products, convolutions or recurrent layers follow an operator that decides sizes.
     """
     known = input_symbols_of(graph)
     stages = _stages_of(graph, known)
@@ -67,12 +67,12 @@ def partition_at_data_sizes(graph: Graph) -> bool:
 
 
 def _takes_long(node: Node) -> bool:
-    """Return whether a node takes longer in Python than a plan for new sizes takes."""
+    """Return whether running a node in Python takes longer than planning for new sizes."""
     return has(node.op, "multiply_adds") or isinstance(node.op, RecurrentLayer)
 
 
 def _outline(graph: Graph, nodes: Sequence[Node], names: frozenset[str]) -> Node:
-    """Return the Partition of some nodes, which has their place as producer and reader of values."""
+    """Return a Partition of ``nodes``, which replaces them as producer and reader of values."""
     inside = {id(y) for node in nodes for y in node.outputs}
     numbers = {id(node) for node in nodes}
     captures = list({id(x): x for node in nodes for x in node.inputs if x is not None and id(x) not in inside}.values())
@@ -94,7 +94,7 @@ def _outline(graph: Graph, nodes: Sequence[Node], names: frozenset[str]) -> Node
 
 
 class _Stage(NamedTuple):
-    """Nodes whose sizes are known when the stage begins, and those that read them and decide sizes of the next stage."""
+    """_Stage holds nodes whose sizes are known when the stage begins, and the nodes that decide sizes of the next stage."""
 
     nodes: list[Node]
     deciding: list[Node]
@@ -146,7 +146,7 @@ def _is_determined(type: Type, names: AbstractSet[str]) -> bool:
 
 
 def _with_symbols(value: Value, names: frozenset[str], symbols: dict[str, Dim]) -> Type:
-    """Return the type of a value with a symbol for each size that ``names`` do not determine: one for equal expressions."""
+    """Return a value's type with a symbol for each size that ``names`` do not determine; equal expressions share a symbol."""
     assert isinstance(value.type, Tensor) and value.type.shape is not None
     sizes = list(value.type.shape)
     for axis, size in enumerate(sizes):

@@ -18,7 +18,7 @@ from dovetail.ops.nn.normalization import BatchNormalization
 
 
 class ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N", is_registered=False):
-    """Conv with the weights of output channel o multiplied by ``factor[o]``. An operator of the engine alone.
+    """ScaledConv is Conv with the weights of output channel o multiplied by ``factor[o]``. Only the engine uses this operator.
 
     The factor is applied when the weights are packed. Memory then holds the model's weights and the packed weights, without a
     third, scaled copy.
@@ -49,9 +49,10 @@ def rewrite_batch_norm(b: Builder, op: BatchNormalization, xs: list[Value | None
 
 
 def fold_into_weights(b: Builder, node: Node) -> Value | None:
-    """Fold a factor or a summand per channel into the convolution before it; None where there is none.
+    """Fold a factor or a summand per channel into the preceding convolution; None where no convolution precedes.
 
-    The factor scales the packed weights, so that the model's weights stay in memory as they are: simplify scales these.
+    The factor scales the packed weights, so that the model's weights stay in memory unchanged. ``simplify``, in contrast, scales
+    the model's weights.
     """
     op = node.op
     if not isinstance(op, Multiply | Add) or not op.broadcast:

@@ -28,10 +28,11 @@ Rule = Callable[[Builder, Node], "list[Value] | None"]
 
 
 def compute_half_in_f32(graph: Graph) -> None:
-    """Enclose every operator that is computed in f32, and has half-precision values, between casts to f32 and back."""
+    """Insert casts to f32 and back around every operator that has half-precision values and is computed in f32."""
     if not any(_is_half(value) for node in graph.nodes for value in (*node.inputs, *node.outputs)):
         return
-    fold(graph)  # Weights are constants before their casts: folding would leave a cast of a large constant.
+    # Fold before casts are inserted: weights are then constants, while a later fold would leave casts of large constants.
+    fold(graph)
     rewrite(graph, _create_rule())
     remove_dead(graph)
 
@@ -46,7 +47,7 @@ def _create_rule() -> Rule:
         hosts = host_inputs(node.op, len(node.inputs))
         if any(is_host and _is_half(x) for is_host, x in zip(hosts, node.inputs, strict=True)):
             return None
-        # Determined before the input has a second reader, its cast to f32.
+        # Determined before the cast to f32 becomes a second reader of the input.
         unrounded = _unrounded_source_of(b, node.inputs[0]) if kind.commutes_with_rounding else None
         # Casts for elementwise operators are not shared: each becomes part of a fused kernel.
         is_fused = kind in INSTRUCTIONS
@@ -67,7 +68,7 @@ def _is_computed_in_f32(kind: type[Op]) -> bool:
 
 
 def _with_bounds(b: Builder, inputs: list[Value | None], xs: list[Value | None]) -> list[Value | None]:
-    """Return the inputs of Clip with an omitted bound as the last finite value of the model's own type."""
+    """Return the inputs of Clip, with the lowest and highest finite value of the half-precision type for omitted bounds."""
     x, *_ = inputs
     assert x is not None
     lowest, highest = (b.constant(np.float32(end)) for end in finite_range(x.dtype))
@@ -80,7 +81,7 @@ def _is_half(value: Value | None) -> TypeGuard[Value]:
 
 
 def _cast_to_f32(b: Builder, x: Value, casts: dict[int, Value]) -> Value:
-    """Return a value as f32; ``casts`` are those written before, by the identity of their source."""
+    """Return a value as f32; ``casts`` holds the casts added so far, by the ``id`` of their source."""
     if x.constant is not None:
         return b.constant(np.asarray(x.constant).astype(np.float32))
     if id(x) not in casts:
@@ -97,7 +98,7 @@ def _round_like(b: Builder, new: Value, old: Value) -> Value:
 
 
 def _unrounded_source_of(b: Builder, x: Value | None) -> Value | None:
-    """Return the f32 value that ``x`` is rounded from, where nothing else reads ``x``."""
+    """Return the f32 value from which ``x`` is rounded, if ``x`` has one reader; else None."""
     assert x is not None
     if x.node is None or not isinstance(x.node.op, Cast) or len(x.uses) != 1 or x in b.graph.outputs:
         return None

@@ -1,7 +1,7 @@
-"""Write a matrix product that is read as an image with its channels last.
+"""Transpose a matrix product that is read as an image, so that the channels of the image are last in memory.
 
-``Reshape(MatMul(a, b), [n, heads * depth, height, width])`` beside a convolution is read channels-last, where the product has its
-columns last. The transposed product, ``MatMul(b^T, a^T)``, has its channels last, and the two transposes are views.
+A convolution reads ``Reshape(MatMul(a, b), [n, heads * depth, height, width])`` channels-last, but the product has its columns
+last. The transposed product, ``MatMul(b^T, a^T)``, has its channels last, and the two transposes are views.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def transpose_product(b: Builder, node: Node) -> Value | None:
 
 
 def _is_read_as_image(image: Value) -> bool:
-    """Return whether only convolutions read a value, and additions of their results."""
+    """Return whether each reader of a value is a convolution, or an Add that also reads the result of a convolution."""
     return bool(image.uses) and all(
         isinstance(reader.op, Convolution) or (isinstance(reader.op, Add) and _is_convolved(reader)) for reader, _ in image.uses
     )

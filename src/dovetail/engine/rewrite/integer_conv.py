@@ -1,7 +1,7 @@
 """IntegerConv, the engine's product of 8-bit integers; fusion of MatMulInteger and ConvInteger with the rescaling after them.
 
-Quantisers write a dynamically quantised layer as DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, a Multiply by the
-product of the scales, and an Add of the bias. From the product on, that is one kernel, which rounds as these operators do.
+Quantizers emit a dynamically quantized layer as DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, a Multiply by the
+product of the scales, and an Add of the bias. One kernel computes all but the first, and rounds as these operators do.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class IntegerConv(
     sig="x: R, w: R2, x_zero?: R, w_zero?: i32, x_scale?: f32, w_scale?: f32, bias?: f32 -> y: R3",
     is_registered=False,
 ):
-    """The wrapping i32 sum of ``conv`` over ``(x - x_zero) * (w - w_zero)``; an operator of the engine alone.
+    """IntegerConv computes the wrapping i32 sum of ``conv`` over ``(x - x_zero) * (w - w_zero)``. Only the engine uses it.
 
-    With scales, f32: ``sum * (x_scale * w_scale) + bias``, each operation rounded. ``w_zero``, ``w_scale`` and ``bias`` have one
-    element for each output channel.
+    With scales, the result is f32: ``sum * (x_scale * w_scale) + bias``, with each operation rounded. ``w_zero``, ``w_scale`` and
+    ``bias`` have one element for each output channel.
     """
 
     conv: Conv
@@ -62,7 +62,7 @@ class IntegerConv(
 
 
 class Rescaling(NamedTuple):
-    """The rescaling of integer sums: a scale of one element, constant scales per channel, and a constant bias per channel."""
+    """Rescaling holds a scale of integer sums with one element, constant scales per channel, and a constant bias per channel."""
 
     x_scale: Value
     w_scale: Array
@@ -72,7 +72,7 @@ class Rescaling(NamedTuple):
 def integer_conv(
     b: Builder, conv: Conv, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None, rescaling: Rescaling | None = None
 ) -> Value | None:
-    """Return a ConvInteger, rescaled, as IntegerConv; None where its kernel does not serve it."""
+    """Return a rescaled ConvInteger as an IntegerConv; None where the kernel of IntegerConv does not support it."""
     if not _is_served(x, w, x_zero, w_zero) or conv.group != 1 or len(w.dims) != 4:
         return None
     weights: Array = w.constant
@@ -83,7 +83,7 @@ def integer_conv(
 def integer_product(
     b: Builder, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None, rescaling: Rescaling | None = None
 ) -> Value | None:
-    """Return a MatMulInteger, rescaled, as an IntegerConv with a 1 x 1 kernel, over an image of one pixel for each row."""
+    """Return a rescaled MatMulInteger as an IntegerConv with a 1 x 1 kernel, over one image of one pixel for each row."""
     if not _is_served(x, w, x_zero, w_zero) or len(w.dims) != 2 or len(x.dims) < 2:
         return None
     weights: Array = w.constant
@@ -109,12 +109,12 @@ def _is_served(x: Value, w: Value, x_zero: Value | None, w_zero: Value | None) -
 
 
 def has_single_element(value: Value) -> bool:
-    """Return whether the shape of a value is known to be of one element."""
+    """Return whether a value is known to have exactly one element."""
     return value.shape is not None and all(size == 1 for size in value.shape)
 
 
 def _per_channel(values: Array | None, count: int) -> Array | None:
-    """Return a constant of one element, or of one for each of ``count`` channels, as the latter; None for any other."""
+    """Return a constant of 1 or ``count`` elements broadcast to [count], or zeros for None; None for any other constant."""
     if values is None:
         return np.zeros(count, np.int32)
     return np.broadcast_to(values.reshape(-1), (count,)) if values.size in (1, count) else None
@@ -146,7 +146,7 @@ def fuse_integer_product(b: Builder, node: Node) -> Value | None:
     match node.op:
         case Multiply():
             product = _rescaled_product_of(b, node)
-            # An Add of a bias takes the product along.
+            # An Add of a bias that follows fuses the product instead.
             if product is None or _bias_reader_of(b, node, product) is not None:
                 return None
             return _write(b, product, None)
@@ -163,7 +163,7 @@ def fuse_integer_product(b: Builder, node: Node) -> Value | None:
 
 
 class _RescaledProduct(NamedTuple):
-    """A MatMulInteger or ConvInteger, and the scales of its result."""
+    """_RescaledProduct holds a MatMulInteger or ConvInteger, and the scales of its result."""
 
     node: Node
     rescaling: Rescaling
@@ -179,7 +179,7 @@ def _write(b: Builder, product: _RescaledProduct, bias: Array | None) -> Value |
 
 
 def _rescaled_product_of(b: Builder, node: Node) -> _RescaledProduct | None:
-    """Return the product whose sums a Multiply rescales: Multiply(Cast(product), scale)."""
+    """Return the integer product whose sums a Multiply rescales: Multiply(Cast(product), scale); None for any other Multiply."""
     for sums, scale in (node.inputs, node.inputs[::-1]):
         assert sums is not None and scale is not None
         cast = sums.node
@@ -198,7 +198,7 @@ def _rescaled_product_of(b: Builder, node: Node) -> _RescaledProduct | None:
 
 
 def _rescaling_of(b: Builder, scale: Value, product: Node) -> Rescaling | None:
-    """Return a scale as the product of one number and constants per channel."""
+    """Return a scale as the product of a one-element value and constants per channel; None for any other scale."""
     if scale.dtype is not dtypes.f32 or scale.shape is None:
         return None
     factors: list[tuple[Value | None, Value]] = [(None, scale)]
@@ -209,13 +209,13 @@ def _rescaling_of(b: Builder, scale: Value, product: Node) -> Rescaling | None:
     for single, channels in factors:
         constants = _channel_constant_of(channels, product, product.outputs[0])
         if constants is not None and (single is None or has_single_element(single)):
-            # A product with 1 is exact.
+            # Multiplication by 1 is exact.
             return Rescaling(b.constant(np.float32(1)) if single is None else single, constants)
     return None
 
 
 def _channel_constant_of(value: Value, product: Node, result: Value) -> Array | None:
-    """Return a constant of f32 as one number for each channel of a product, to whose result it broadcasts; None for any other."""
+    """Return an f32 constant that broadcasts to ``result`` along channels, as one number per channel; None for any other."""
     constant, rank = value.constant, len(result.dims)
     if constant is None or value.dtype is not dtypes.f32 or constant.ndim > rank or len(product.input(1).dims) < 2:
         return None
@@ -228,7 +228,7 @@ def _channel_constant_of(value: Value, product: Node, result: Value) -> Array | 
 
 
 def _bias_reader_of(b: Builder, node: Node, product: _RescaledProduct) -> Node | None:
-    """Return the Add of a constant bias that alone reads a rescaled product."""
+    """Return the Add of a constant bias that is the only reader of a rescaled product; None without one."""
     (y,) = node.outputs
     if not _is_private(b, y):
         return None
@@ -240,5 +240,5 @@ def _bias_reader_of(b: Builder, node: Node, product: _RescaledProduct) -> Node |
 
 
 def _is_private(b: Builder, value: Value | None) -> bool:
-    """Return whether one node alone reads a value, which is no output."""
+    """Return whether a value has exactly one reader and is no output of the graph."""
     return value is not None and len(value.uses) == 1 and not any(value is output for output in b.graph.outputs)

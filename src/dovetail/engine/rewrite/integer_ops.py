@@ -1,7 +1,7 @@
-"""Rewrite of integer operators (QLinear*, ConvInteger, MatMulInteger, ...) to operators with kernels, bit for bit the same.
+"""Rewrite of integer operators (QLinear*, ConvInteger, MatMulInteger, ...) to operators with kernels and identical bits.
 
-Sums of products of bytes are integers. Where f32 represents every partial sum exactly, a product in f32 is the integer product;
-elsewhere the product is split into parts that f32 represents, which are added in i32.
+Sums of products of 8-bit codes are integers. If f32 represents every partial sum exactly, a product in f32 is the integer
+product. Otherwise the product is split into parts whose sums f32 represents exactly, and these sums are added in i32.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from dovetail.ops.quantization.scales import (
 )
 
 MAX_EXACT = 2**24
-"""f32 represents every integer up to here."""
+"""f32 represents every integer up to this magnitude."""
 MAX_PARTS = 16
-"""The most products that one is split into."""
+"""The maximum number of parts into which a product is split."""
 Inputs = list[Value | None]
 Result = Value | Sequence[Value] | None
 
 
 def _rule_of_nodes(rule: Callable[[Builder, Any, Inputs], Result]) -> Callable[[Builder, Node], Result]:
-    """Return a rule of nodes whose inputs have known ranks: ``rule``, or the decomposition of a composite."""
+    """Return a rule that applies ``rule``, or the decomposition of a composite, to nodes whose inputs have known ranks."""
 
     def apply(b: Builder, node: Node) -> Result:
         if any(x is not None and x.shape is None for x in node.inputs):
@@ -74,9 +74,9 @@ CODES = ("i8", "u8", "i16", "u16", "i32")
 
 
 def rewrite_quantization(b: Builder, op: QuantizeLinear | DequantizeLinear, xs: Inputs) -> Result:
-    """Return QuantizeLinear or DequantizeLinear in elementwise operators, where the parameters are not single f32 constants.
+    """Decompose QuantizeLinear or DequantizeLinear to elementwise operators unless the parameters are single f32 constants.
 
-    Operators with such parameters are instructions of fused kernels, by themselves.
+    With single f32 constants these operators are instructions of fused kernels and need no decomposition.
     """
     x, scale, point = (*xs, None)[:3]
     assert x is not None and scale is not None
@@ -93,7 +93,7 @@ def rewrite_quantization(b: Builder, op: QuantizeLinear | DequantizeLinear, xs: 
 
 @_rule_of_nodes
 def rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
-    """Rewrite QLinearConv to QuantizedConv, where all but its input is constant and it has one group."""
+    """Rewrite QLinearConv of one group to QuantizedConv; None unless all inputs except the image are constant."""
     x, *rest = xs
     constants: list[Array] = [value.constant for value in rest if value is not None]
     if x is None or op.group != 1 or any(array is None for array in constants):
@@ -115,7 +115,7 @@ def rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
 
 @_rule_of_nodes
 def rewrite_qlinear_add(b: Builder, op: QLinearAdd, xs: Inputs) -> Result:
-    """Rewrite QLinearAdd: products and sums in f64, each sum rounded once."""
+    """Rewrite QLinearAdd to products and sums in f64, with each sum rounded once."""
     x, x_scale, zx, y, y_scale, zy, z_scale, zz = (*xs, None)[:8]
     assert x is not None and y is not None and x_scale is not None and y_scale is not None and z_scale is not None
     first, second = (b.Divide(as_scalar_value(b, scale), as_scalar_value(b, z_scale)) for scale in (x_scale, y_scale))
@@ -135,7 +135,7 @@ def _fused_multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 @_rule_of_nodes
 def rewrite_function_of_byte(b: Builder, op: Op, xs: Inputs) -> Value | None:
-    """Return a function of one byte as a Gather from the table of its results; None where a parameter is no constant."""
+    """Rewrite a function of 8-bit codes to a Gather from a table of its results; None where a parameter is no constant."""
     x, *parameters = xs
     assert x is not None
     if any(value is not None and value.constant is None for value in parameters):
@@ -151,7 +151,7 @@ def rewrite_function_of_byte(b: Builder, op: Op, xs: Inputs) -> Value | None:
 
 @_rule_of_nodes
 def rewrite_global_average(b: Builder, op: QLinearGlobalAveragePool, xs: Inputs) -> Value | None:
-    """Return the mean with its integer sum in f32; None where f32 does not represent every sum."""
+    """Rewrite the mean of quantized elements to a sum in f32 and a rescaling; None where f32 does not represent every sum."""
     x, x_scale, zx, y_scale, zy = (*xs, None)[:5]
     assert x is not None and x_scale is not None and zx is not None and y_scale is not None
     axes = [axis for axis in range(1, len(x.dims)) if axis != (len(x.dims) - 1 if op.channels_last else 1)]
@@ -227,7 +227,10 @@ def rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result:
 
 
 def _rewrite_variable_product(b: Builder, x: Value, w: Value, zx: Value | None, zw: Value | None) -> Value | None:
-    """Return a product of two tensors that are no constants, in parts of a depth for which f32 represents every sum."""
+    """Return a product of two non-constant tensors, split along the depth so that f32 represents the sums of each part.
+
+    None where MAX_PARTS parts are too few, or where the depth is unknown.
+    """
     if x.shape is None or w.shape is None or len(x.shape) < 2 or len(w.shape) < 2:
         return None
     depth = x.shape[-1]
@@ -248,7 +251,7 @@ def _rewrite_variable_product(b: Builder, x: Value, w: Value, zx: Value | None, 
 
 
 def _centered_weights_of(w: Value | None, zero_point: Value | None, align_axes: Callable[[Array, int], Array]) -> Array:
-    """Return constant weights less their zero points, in f32; None where they are no constants."""
+    """Return constant weights minus their zero points, in f32; None where weights or zero points are no constants."""
     if w is None or w.constant is None or (zero_point is not None and zero_point.constant is None):
         return None
     weights = w.constant.astype(np.float32)
@@ -258,7 +261,7 @@ def _centered_weights_of(w: Value | None, zero_point: Value | None, align_axes: 
 
 
 def _max_magnitude_of(x: Value, zero_point: Value | None) -> float:
-    """Return the largest possible difference of an element from its zero point."""
+    """Return the largest possible magnitude of an element minus its zero point."""
     low, high = x.dtype.range()
     constant = np.zeros(1) if zero_point is None else zero_point.constant
     points = np.array([low, high]) if constant is None else constant.astype(np.int64)
@@ -279,7 +282,7 @@ def _part_count_of(weights: Array, max_magnitude: float, axis: int) -> int | Non
 def _sum_of_parts(
     b: Builder, x: Value, weights: Array, x_axis: int, w_axis: int, count: int, product: Callable[[Value, Value], Value]
 ) -> Value | None:
-    """Return the products of the parts, converted to i32 and added."""
+    """Return the sum in i32 of the products of the parts."""
     parts = np.array_split(weights, count, w_axis)
     pieces = [x] if count == 1 else b.Split(x, [part.shape[w_axis] for part in parts], axis=x_axis, outputs=count)
     total = None

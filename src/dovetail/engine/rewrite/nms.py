@@ -1,4 +1,4 @@
-"""Rewrite of NonMaxSuppression: a table of selected boxes, whose shape is static, then the rows that are read from it."""
+"""Rewrite of NonMaxSuppression: a table of selected boxes with a static shape, then rows that are read from this table."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NmsTable(
     sig="boxes: f32, scores: f32, iou_threshold: f32, score_threshold: f32 -> table: i32, counts: i32",
     is_registered=False,
 ):
-    """The boxes selected for each batch and class, by falling score, and their number. An operator of the engine alone.
+    """NmsTable returns the boxes selected for each batch and class, by decreasing score, and the number of boxes.
 
-    ``table``: [batches, classes, n], of which the first ``counts`` entries are valid. Attributes and inputs are those of
-    NonMaxSuppression.
+    ``table`` is [batches, classes, n]; the first ``counts`` entries for each batch and class are valid. Attributes and inputs are
+    those of NonMaxSuppression. Only the engine uses this operator.
     """
 
     max_output_boxes_per_class: int
@@ -51,7 +51,7 @@ class NmsTable(
 
 
 class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values: F, count: I", is_registered=False):
-    """The outputs of ``nms``, a NonMaxSuppression, from a table of its selected boxes. An operator of the engine alone."""
+    """NmsRows returns the outputs of ``nms``, a NonMaxSuppression, from a table of selected boxes. Only the engine uses it."""
 
     nms: NonMaxSuppression
     outputs: int = 1
@@ -73,7 +73,7 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
 def rewrite_nms(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Sequence[Value] | None:
     """Rewrite NonMaxSuppression to NmsTable and NmsRows; None for types other than f32.
 
-    None, too, for a number of boxes per class that is not known.
+    None too where the maximum number of boxes per class is no known constant.
     """
     padded: list[Value | None] = [*xs, None, None, None]
     boxes, scores, max_boxes_input, iou_threshold, score_threshold, *others = padded

@@ -1,4 +1,4 @@
-"""Operators that turn a result into Python objects, such as ZipMap: they run after the plan, on the array that it delivers."""
+"""Output conversions: operators such as ZipMap that turn a result into Python objects run after the plan, on its arrays."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dovetail.ir.inputs_outputs import copy_into
 from dovetail.ir.types import Tensor
 
 Conversions = dict[int, Node]
-"""The nodes that make graph outputs of the delivered arrays, by the number of the output."""
+"""The nodes that convert arrays of the plan to graph outputs, by the number of the output."""
 
 
 def detach_conversions(graph: Graph) -> Conversions:
-    """Replace each output of such an operator by its input; returns the nodes."""
+    """Replace each graph output that a conversion computes by the conversion's input; return the conversions."""
     conversions: Conversions = {}
     ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
     for index, value in enumerate(graph.outputs):
@@ -29,7 +29,7 @@ def detach_conversions(graph: Graph) -> Conversions:
         if node is None or x is None or not isinstance(x.type, Tensor) or x.type.dtype is None:
             continue
         conversions[index] = node
-        # Each output is a value of its own, and no input.
+        # Graph outputs must be distinct values, and no inputs.
         graph.outputs[index] = Builder(graph=graph).apply("Identity", x) if id(x) in ends else x
         ends.add(id(x))
     if conversions:
@@ -40,7 +40,7 @@ def detach_conversions(graph: Graph) -> Conversions:
 def convert_outputs(
     conversions: Conversions, outputs: dict[str, Array], names: list[str], out: Mapping[str, Array] | None
 ) -> dict[str, Any]:
-    """Return the outputs as the graph defines them. ``out``: the caller's arrays, which take no Python objects."""
+    """Return the outputs as the graph defines them. ``out``: the caller's arrays, which cannot hold Python objects."""
     for index, node in conversions.items():
         name = names[index]
         (outputs[name],) = evaluate_node(node, np, [outputs[name]])

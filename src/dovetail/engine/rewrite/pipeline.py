@@ -96,11 +96,11 @@ from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
 from dovetail.ops.tensor.shape import Range
 
 MAX_ROUNDS = 4
-"""A decomposition may contain operators that are rewritten in their turn."""
+"""The maximum number of rounds of rewriting: a decomposition may contain operators that need rewriting too."""
 MAX_UNPACKED_BYTES = 2 << 30
-"""The most bytes of floats that constant weights of fewer bits are unpacked to; further weights are unpacked in each run."""
+"""The maximum bytes of floats to which constant low-bit weights are unpacked; further weights are unpacked in each run."""
 MAX_UNROLLED_STEPS = 256
-"""The most time steps of a recurrent layer that is unrolled; more make planning slow."""
+"""The maximum number of time steps, over all directions, of a recurrent layer that is unrolled; more make planning slow."""
 KEPT = (DetectionOutput,)
 """Operators that are not decomposed: the decomposition divides by sizes, and the interpreter refuses sizes of 0 by name."""
 
@@ -111,8 +111,7 @@ Rule = Callable[[Builder, Node], Result]
 
 
 def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
-    """Return a copy of ``graph`` that computes the same, to within rounding, with operators that have kernels; types are
-    inferred."""
+    """Return a copy of ``graph`` with inferred types and operators that have kernels, equivalent to within rounding."""
     new = copy_graph(graph)
     freeze_in_graph(new)
     with pure_inference():
@@ -135,7 +134,7 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
 
 
 def rewrite_again(graph: Graph) -> None:
-    """Rewrite the nodes whose ranks are known only since a branch was inlined."""
+    """Rewrite the nodes whose ranks became known when a branch was inlined."""
     _rewrite_in_rounds(graph, _unpacking_rule())
     _make_constants_row_major(graph)
 
@@ -163,7 +162,7 @@ def _make_constants_row_major(graph: Graph) -> None:
 
 
 def _unpacking_rule() -> Rule:
-    """Return a rule that unpacks constant weights of fewer bits to constant floats, once instead of in every run."""
+    """Return a rule that unpacks constant low-bit weights to constant floats, once instead of in every run."""
     bytes_left = MAX_UNPACKED_BYTES
 
     def rule(b: Builder, node: Node) -> Result:
@@ -194,7 +193,7 @@ def _rewrite_node(b: Builder, node: Node) -> Result:
 
 
 def _decompose(b: Builder, node: Node) -> Result:
-    """Return the operator's own decomposition; None where it depends on sizes that are known only at run time."""
+    """Return the operator's decomposition; None where it depends on sizes that are known only at run time."""
     return _decompose_with(b, node.op, node.inputs)
 
 
@@ -207,25 +206,25 @@ def _decompose_with(b: Builder, op: Op, xs: Inputs) -> Result:
 
 
 def _decompose_f32(b: Builder, node: Node) -> Result:
-    """Return the decomposition for a first input of f32 and inputs of known rank."""
+    """Return the decomposition if the first input is f32 and all inputs have known ranks; else None."""
     xs = node.inputs
     is_f32 = xs[0] is not None and xs[0].dtype.name == "f32" and all(x is None or x.shape is not None for x in xs)
     return _decompose(b, node) if is_f32 else None
 
 
 def _decompose_any_type(b: Builder, node: Node) -> Result:
-    """Return the decomposition for inputs of known rank and any type: the features of an ai.onnx.ml model."""
+    """Return the decomposition if no input is omitted and all have known ranks, for any type; else None. For ai.onnx.ml."""
     return _decompose(b, node) if all(x is not None and x.shape is not None for x in node.inputs) else None
 
 
 def _decompose_known_ranks(b: Builder, node: Node) -> Result:
-    """Return the decomposition for inputs of known rank, of which some may be omitted."""
+    """Return the decomposition if all inputs that are not omitted have known ranks; else None."""
     return _decompose(b, node) if all(x is None or x.shape is not None for x in node.inputs) else None
 
 
 def _rewrite_sequence(b: Builder, node: Node) -> Result:
     if isinstance(node.op, ConcatFromSequence) and not isinstance(getattr(node.input(0).type, "length", None), int):
-        # A sequence may turn out empty, which only the run can refuse.
+        # Only the run can refuse a sequence that turns out to be empty.
         return None
     result: Result = decompose_sequence_op(b, node)
     return result
@@ -251,7 +250,7 @@ def _rewrite_tree_ensemble(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_resize(b: Builder, node: Node) -> Result:
-    """Return a Resize of integers by that of floats, which has a kernel."""
+    """Decompose an interpolating Resize of integers to a Resize of floats, which has a kernel."""
     assert isinstance(node.op, Resize)
     x = node.input(0)
     is_integer = node.op.mode != "nearest" and isinstance(x.type, Tensor) and x.type.dtype is not None and x.dtype.is_integer
@@ -259,7 +258,10 @@ def _rewrite_resize(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_tensor_scatter(b: Builder, node: Node) -> Result:
-    """Return a TensorScatter by ScatterElements, which counts negative positions from the end: others take their place."""
+    """Decompose TensorScatter to ScatterElements, with negative start positions of mode ``linear`` replaced by the length.
+
+    ScatterElements would count negative positions from the end; the length of the axis is out of range for both operators.
+    """
     op, (cache, update, *rest) = node.op, node.inputs
     assert isinstance(op, TensorScatter)
     if cache is None or update is None or cache.shape is None or update.shape is None:
@@ -292,7 +294,7 @@ def _rewrite_quantization(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_layer(b: Builder, node: Node) -> Result:
-    """Return a recurrent layer by its kernel where there is one, else unrolled where it has few time steps."""
+    """Rewrite a recurrent layer to a call of its kernel; without a kernel, unroll a layer of few time steps."""
     op = node.op
     assert isinstance(op, RNN | GRU | LSTM)
     result: Result = rewrite_layer(b, op, node.inputs)
@@ -323,7 +325,7 @@ def _has_known_f32_inputs(xs: Inputs) -> bool:
 
 
 def _rewrite_multiply(b: Builder, node: Node) -> Result:
-    """Rewrite x * sigmoid(x) to Swish and x * clip(x + 3, 0, 6) to 6 * HardSwish, which fuse into the kernel before them."""
+    """Rewrite x * sigmoid(x) to Swish and x * clip(x + 3, 0, 6) to 6 * HardSwish, which fuse into the preceding kernel."""
     assert isinstance(node.op, Multiply)
     if not node.op.broadcast:
         return None
@@ -385,7 +387,7 @@ def _uses_first_output_only(b: Builder, node: Node) -> bool:
 
 
 def _rewrite_dft(b: Builder, node: Node) -> Result:
-    """Rewrite a transform over several axes to one after the other; a one-sided axis comes first, of an inverse last."""
+    """Rewrite a DFT over several axes to one DFT per axis; a one-sided axis comes first, but last in an inverse DFT."""
     op, (x, axes, signal_size) = node.op, (*node.inputs, None)[:3]
     assert isinstance(op, DFT) and x is not None and axes is not None
     if x.shape is None or axes.constant is None or axes.constant.size < 2:
@@ -400,7 +402,7 @@ def _rewrite_dft(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_matmul(b: Builder, node: Node) -> Result:
-    """Rewrite vectors to matrices of one row or one column."""
+    """Rewrite vector operands of MatMul to matrices of one row or one column."""
     op, x, y = node.op, node.input(0), node.input(1)
     assert isinstance(op, MatMul)
     if x.shape is None or y.shape is None or 1 not in (len(x.shape), len(y.shape)):
@@ -412,7 +414,7 @@ def _rewrite_matmul(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_gemm(b: Builder, node: Node) -> Result:
-    """Rewrite a Gemm whose epilogue is not computed with the product, since its type is not f32."""
+    """Decompose a Gemm of a type other than f32, whose product kernel has no epilogue; for integers only without factors."""
     op, x = node.op, node.input(0)
     assert isinstance(op, Gemm)
     is_exact = x.dtype.is_float or op.alpha == op.beta == 1
@@ -420,7 +422,7 @@ def _rewrite_gemm(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_prelu(b: Builder, node: Node) -> Result:
-    """Rewrite a slope that may be one per channel to one that broadcasts."""
+    """Rewrite a PRelu whose slope may be per channel to a PRelu whose slope broadcasts."""
     op, x, slope = node.op, node.input(0), node.input(1)
     assert isinstance(op, PRelu)
     is_by_channel = op.is_by_channel(x.shape, slope.shape)

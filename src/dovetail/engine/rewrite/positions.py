@@ -1,4 +1,4 @@
-"""Rewrite of operators that are defined by positions to comparisons with a Range: OneHot, Hardmax; Softmax over several axes."""
+"""Rewrite of OneHot and Hardmax to comparisons with positions, of Softmax over several axes, and of Range of floats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.ops.tensor.onehot_trilu_eye import OneHot
 from dovetail.ops.tensor.shape import Range
 
 MAX_POSITIONS = 1 << 20
-"""The longest axis of positions; a longer one is left to the interpreter."""
+"""The maximum length of an axis of positions; operators with a longer axis are left to the interpreter."""
 Result = Value | Sequence[Value] | None
 
 
@@ -53,13 +53,13 @@ def rewrite_hardmax(b: Builder, node: Node) -> Result:
 
 
 def _equals_position(b: Builder, indices: Value, count: int, trailing: int) -> Value:
-    """Compare ``indices``, whose axis before the last ``trailing`` ones has size 1, with the positions along that axis."""
+    """Compare ``indices``, whose axis before the last ``trailing`` axes has size 1, with the positions along that axis."""
     result: Value = b.Equal(indices, b.constant(np.arange(count).reshape((count,) + (1,) * trailing)))
     return result
 
 
 def rewrite_softmax(b: Builder, node: Node) -> Result:
-    """Rewrite a softmax over several axes to one over the last axis."""
+    """Rewrite a softmax over several axes to a softmax over the last axis."""
     op, x = node.op, node.input(0)
     assert isinstance(op, Softmax | LogSoftmax)
     is_single = not op.coerce_to_2d or x.shape is None or axis_in(op.axis, len(x.shape)) == len(x.shape) - 1
@@ -68,7 +68,7 @@ def rewrite_softmax(b: Builder, node: Node) -> Result:
 
 
 def rewrite_range(b: Builder, node: Node) -> Result:
-    """Rewrite a range of floats between integers that were cast to one of integers that gives floats: its size is known."""
+    """Rewrite a float Range whose limits are integers cast to floats to an integer Range with float output, of known size."""
     op, limits = node.op, [node.input(index) for index in range(3)]
     assert isinstance(op, Range)
     kind = op.output_type or limits[0].dtype
@@ -82,7 +82,7 @@ def rewrite_range(b: Builder, node: Node) -> Result:
 
 
 def _integer_behind(b: Builder, x: Value) -> Value | None:
-    """Return the integer that a float scalar is a cast of, as i64; None where it is another float."""
+    """Return the i64 integer from which a float scalar is cast, or that a constant equals; None for any other float."""
     if x.constant is not None:
         number = float(x.constant.reshape(()))
         return b.constant(np.int64(number)) if number.is_integer() and abs(number) < 2**24 else None

@@ -1,7 +1,7 @@
-"""Q/DQ fusion: layers between DequantizeLinear and QuantizeLinear in integer arithmetic, with one rounding at the end.
+"""Q/DQ fusion: layers between DequantizeLinear and QuantizeLinear run in integer arithmetic, with one rounding at the end.
 
-The model describes float arithmetic between two roundings. The sums of a convolution of bytes are integers, which floats would
-only approximate: they are computed exactly and rescaled to the next quantization by one factor, rounded half to even.
+The model describes float arithmetic between two roundings. The sums of a convolution of 8-bit codes are integers, which floats
+would only approximate. The sums are computed exactly, and rescaled to the next quantization by one factor, rounded half to even.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Result = Value | Sequence[Value] | None
 
 
 class Quantization(NamedTuple):
-    """Per-tensor quantization: scale, zero point and element type of the codes."""
+    """Quantization holds per-tensor parameters: scale, zero point and element type of the codes."""
 
     scale: float
     zero: int
@@ -40,18 +40,18 @@ class Quantization(NamedTuple):
 
 
 class QuantizedTensor(NamedTuple):
-    """The codes of a tensor, and their quantization."""
+    """QuantizedTensor holds the codes of a tensor, and their quantization."""
 
     codes: Value
     quantization: Quantization
 
 
 class QuantizedConv(Op, sig="x: R, w: R2, bias: i32, factor: f32, other?: R3, w_zero?: i32 -> y: R4", is_registered=False):
-    """``q = round(sum * factor) + zero``, clipped to [``low``, ``high``]; an operator of the engine alone.
+    """QuantizedConv computes ``q = round(sum * factor) + zero``, clipped to [``low``, ``high``]. Only the engine uses it.
 
-    ``sum`` is that of ``conv`` over ``(x - x_zero) * (w - w_zero) + bias``; q has the type ``dtype``. With ``other``, a residual,
-    the result is ``round((q - zero) * own + (other - other_zero) * beside) + last_zero``, clipped to [``last_low``,
-    ``last_high``], of the type ``last_dtype``.
+    ``sum`` is the result of ``conv`` over ``(x - x_zero) * (w - w_zero)``, plus ``bias``; q has the type ``dtype``. With
+    ``other``, a residual, the result is ``round((q - zero) * own + (other - other_zero) * beside) + last_zero``. That result is
+    clipped to [``last_low``, ``last_high``] and has the type ``last_dtype``.
     """
 
     conv: Conv
@@ -75,7 +75,7 @@ class QuantizedConv(Op, sig="x: R, w: R2, bias: i32, factor: f32, other?: R3, w_
         return [Tensor(self.last_dtype or self.dtype, self._shape(x, w))]
 
     def _shape(self, x: View, w: View) -> Any:
-        """Return that of ``conv``; a product of matrices, unlike a convolution, may have no rows."""
+        """Return the shape of ``conv``'s result; a matrix product (1 x 1 kernel), unlike a convolution, may have no rows."""
         if x.shape is not None and self.conv == Conv() and tuple(w.dims[2:]) == (1, 1):
             return (x.shape[0], w.dims[0], *x.shape[2:])
         return self.conv.shape(x, w)
@@ -101,7 +101,7 @@ class QuantizedConv(Op, sig="x: R, w: R2, bias: i32, factor: f32, other?: R3, w_
 
 
 def fuse_qdq(b: Builder, node: Node) -> Result:
-    """Fuse a QuantizeLinear with the layer and the DequantizeLinear before it; None where they do not fuse."""
+    """Fuse a QuantizeLinear with the preceding layer and DequantizeLinear; None where these nodes do not fuse."""
     if not isinstance(node.op, QuantizeLinear) or node.op.precision is not None:
         return None
     output = _quantization_of(node)
@@ -132,8 +132,10 @@ def fuse_qdq(b: Builder, node: Node) -> Result:
 
 
 def _quantization_of(node: Node) -> QuantizedTensor | None:
-    """Return the input of a QuantizeLinear or DequantizeLinear, and its quantization where that is per-tensor, constant
-    and of bytes."""
+    """Return the input of a QuantizeLinear or DequantizeLinear, and its quantization.
+
+    None unless the quantization is per-tensor and constant, between f32 and 8-bit codes.
+    """
     x, scale, point = (*node.inputs, None)[:3]
     (y,) = node.outputs
     assert x is not None and scale is not None
@@ -152,27 +154,29 @@ def _single_element_of(value: Value) -> Array:
 
 
 def _dequantize_node_of(value: Value | None) -> Node | None:
-    """Return the DequantizeLinear that computes a tensor."""
+    """Return the DequantizeLinear that computes a tensor; None for any other tensor."""
     assert value is not None
     return value.node if value.node is not None and isinstance(value.node.op, DequantizeLinear) else None
 
 
 def _quantized_source_of(value: Value | None) -> QuantizedTensor | None:
-    """Return the codes that a tensor is dequantized from, and their quantization."""
+    """Return the codes from which a tensor is dequantized, and their quantization; None for any other tensor."""
     node = _dequantize_node_of(value)
     return None if node is None else _quantization_of(node)
 
 
 class QuantizedWeights(NamedTuple):
-    """Constant codes with zero point 0, and one scale per channel."""
+    """QuantizedWeights holds constant codes with zero point 0, and one scale per channel."""
 
     codes: Array
     scales: Array
 
 
 def _quantized_weights_of(value: Value | None, dtype: str, axis: int, count: int) -> QuantizedWeights | None:
-    """Return the constant codes that a tensor is dequantized from, with zero point 0, and the ``count`` scales along its
-    ``axis``."""
+    """Return the constant codes from which a tensor is dequantized, and the ``count`` scales along ``axis``.
+
+    None unless codes, of type ``dtype``, and scales are constant and the zero points are 0.
+    """
     node = _dequantize_node_of(value)
     if node is None:
         return None
@@ -223,13 +227,13 @@ def _quantized_conv(
 
 
 def fits_i32(codes: Array, bias: Array) -> bool:
-    """Return whether i32 represents every sum of bytes times these weights, plus the bias."""
+    """Return whether i32 represents every sum of products of 8-bit codes and these weights, plus the bias."""
     sums = 255 * np.abs(codes.astype(np.int64)).sum(axis=tuple(range(1, codes.ndim)))
     return bool(np.all(sums + np.abs(bias.astype(np.int64)) < 2**31))
 
 
 def _integer_bias_of(bias: Value | None, steps: Array) -> Array:
-    """Return a bias in units of ``steps``: zeros, or codes that are quantized with just these scales. None for any other bias."""
+    """Return a bias in units of ``steps``: zeros for no bias, its codes if ``steps`` are their scales, None for any other."""
     if bias is None:
         return np.zeros(len(steps), np.int32)
     quantized = _quantized_weights_of(bias, "i32", 0, len(steps))
@@ -262,7 +266,7 @@ def _fuse_product(
     low: int,
     high: int,
 ) -> Result:
-    """Rewrite a product of rows with a constant matrix to a convolution with a 1 x 1 kernel, over images with one pixel a row."""
+    """Rewrite a product of rows with a constant matrix to a convolution with a 1 x 1 kernel, over images of one pixel per row."""
     source = _quantized_source_of(x)
     assert y is not None
     if source is None or source.codes.shape is None or y.shape is None or len(y.shape) != 2:
@@ -289,7 +293,7 @@ def _fuse_product(
 
 
 def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
-    """Return a sum of two tensors as the epilogue of the convolution that computes one of them for the sum alone."""
+    """Fuse the sum of two tensors into the convolution that computes one of them, if only the sum reads its result."""
     for own, other in (inputs, reversed(inputs)):
         assert own is not None
         own_source, other_source = _quantized_source_of(own), _quantized_source_of(other)
@@ -319,13 +323,13 @@ def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization,
 
 
 def _has_single_reader(codes: Value, value: Value, b: Builder) -> bool:
-    """Return whether only one node reads a tensor and its codes, and neither is an output."""
+    """Return whether ``codes`` and ``value`` each have exactly one reader and are no graph outputs."""
     is_output = any(x is output for x in (codes, value) for output in b.graph.outputs)
     return len(codes.uses) == 1 and len(value.uses) == 1 and not is_output
 
 
 def _apply_to_codes(b: Builder, source: Node, output: Quantization) -> Result:
-    """Apply MaxPool and data movement to the codes, where input and output have the same quantization."""
+    """Apply MaxPool or data movement to the codes if input and output have the same quantization; else return None."""
     x, *others = source.inputs
     quantized = _quantized_source_of(x)
     if quantized is None:

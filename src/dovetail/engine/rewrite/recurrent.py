@@ -27,18 +27,19 @@ class RecurrentSteps(
     ),
     is_registered=False,
 ):
-    """The time steps of a recurrent ``layer`` (sequence first), given W x + b of all steps. An operator of the engine alone.
+    """RecurrentSteps runs the time steps of a recurrent ``layer`` (sequence first), given W x + b of all steps.
 
     ``projected``, W x + b: [sequence, batch, directions * gates * hidden]. ``inner``: [directions, hidden], the recurrent bias of
     the candidate gate of a GRU, added before the reset gate is applied. ``p``: the peepholes of an LSTM. With ``r_scale`` and
-    ``r_zero``, [directions, gates * hidden], r is quantized, and so is h at each time step (DynamicQuantizeLSTM).
+    ``r_zero``, [directions, gates * hidden], r is quantized, and so is h at each time step (DynamicQuantizeLSTM). Only the engine
+    uses this operator.
     """
 
     layer: RNN | GRU | LSTM
     outputs: int = 3
 
     def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
-        """Return those of the products with ``r``, [directions, gates * hidden, hidden]."""
+        """Return the multiply-adds of the products with ``r``, [directions, gates * hidden, hidden]."""
         return prod((inputs[0] or ())[:2]) * prod(inputs[1] or ())
 
     def shape(self, projected: View, r: View, *rest: View | None) -> list[Shape]:
@@ -87,7 +88,10 @@ class RecurrentSteps(
 
 
 class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
-    """``lengths``, each in [0, ``steps``]. An operator of the engine alone. Raises EngineError [attribute.range]."""
+    """CheckedLengths returns ``lengths``. Raises EngineError [attribute.range] for a length outside [0, ``steps``].
+
+    Only the engine uses this operator.
+    """
 
     layer: RNN | GRU | LSTM
     steps: int
@@ -105,7 +109,7 @@ class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
 
 
 def with_checked_lengths(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> list[Value | None]:
-    """Return the inputs of a layer that is unrolled, with a check of its lengths, which the unrolled operators lack."""
+    """Return the inputs of a layer with a check of ``lengths``, which the operators of an unrolled layer do not make."""
     inputs = pad_inputs(op, xs)
     x, lengths = inputs[0], inputs[4]
     if x is None or lengths is None or (lengths.node is not None and isinstance(lengths.node.op, CheckedLengths)):
@@ -115,7 +119,7 @@ def with_checked_lengths(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None
 
 
 def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> Sequence[Value] | None:
-    """Return a layer of f32 as RecurrentSteps, where the kernel has its cell; else None."""
+    """Rewrite an f32 layer to RecurrentSteps; None where the kernel does not support the layer's cell."""
     inputs = pad_inputs(op, xs)
     x, w, r, bias, lengths, *rest = inputs
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
@@ -155,7 +159,7 @@ def cell_of(op: RNN | GRU | LSTM) -> str:
 
 
 def rewrite_quantized_layer(b: Builder, op: DynamicQuantizeLSTM, xs: list[Value | None]) -> Sequence[Value] | None:
-    """Return a DynamicQuantizeLSTM as RecurrentSteps, where the kernel has its cell and the weights are constant; else None."""
+    """Rewrite DynamicQuantizeLSTM to RecurrentSteps; None where the kernel lacks the cell or weights are not constant."""
     x, w, r, bias, lengths, h, c, peepholes, *parameters = pad_inputs(op, xs)
     if x is None or w is None or r is None or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0:
         return None
@@ -187,7 +191,7 @@ def rewrite_quantized_layer(b: Builder, op: DynamicQuantizeLSTM, xs: list[Value 
 
 
 def _per_column(values: Array, directions: int, columns: int, dtype: type) -> Array:
-    """Return scales or zero points of each direction, or of each column of it, as [directions, columns]; None for any others."""
+    """Broadcast scales or zero points, one per direction or per column, to [directions, columns]; None for other shapes."""
     if values is None:
         return np.zeros((directions, columns), dtype)
     if values.ndim == 1:

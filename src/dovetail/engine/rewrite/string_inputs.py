@@ -1,4 +1,4 @@
-"""Dictionary encoding of string inputs: a model that only looks strings up reads their codes, which kernels take."""
+"""Dictionary encoding of string inputs: a model that only looks up strings reads integer codes, which kernels support."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ UNKNOWN_CODE = -1
 
 
 class EncodedStrings(NamedTuple):
-    """A model that takes codes (i64) in place of strings. ``codes``: the code of each string that the model looks up.
+    """EncodedStrings is a model that takes i64 codes in place of strings. ``codes``: the code of each string that is looked up.
 
-    ``takes_unknown``: any other string may have the code UNKNOWN_CODE; otherwise the model refuses it.
+    ``takes_unknown``: whether the model accepts other strings, encoded as UNKNOWN_CODE; otherwise the model refuses them.
     """
 
     model: Model
@@ -34,7 +34,7 @@ class EncodedStrings(NamedTuple):
     takes_unknown: bool
 
     def encode(self, array: Array) -> Array:
-        """Return the codes of an array of strings; None where one is unknown and the model refuses it."""
+        """Return the codes of an array of strings; None where a string is unknown and the model refuses unknown strings."""
         codes = [self.codes.get(item) if type(item) is str else None for item in array.reshape(-1).tolist()]
         if not self.takes_unknown and None in codes:
             return None
@@ -42,7 +42,7 @@ class EncodedStrings(NamedTuple):
 
 
 def encode_strings(model: Model) -> EncodedStrings | None:
-    """Return the model with codes in place of strings; None where it has no string input, or uses strings otherwise."""
+    """Return the model with codes in place of strings; None without a string input, or if strings are not only looked up."""
     if not any(map(is_string, model.inputs)):
         return None
     new = copy_model(model)
@@ -73,7 +73,7 @@ def is_string(value: Value) -> bool:
 
 
 def _lookups_of(graph: Graph) -> list[Node] | None:
-    """Return the nodes that look up the elements of string inputs; None where strings are used otherwise."""
+    """Return the nodes that look up the elements of string inputs; None where strings have another use."""
     lookups: dict[Node, None] = {}
     moved = [value for value in graph.inputs if is_string(value)]
     outputs = {id(value) for value in graph.outputs}
@@ -92,7 +92,7 @@ def _lookups_of(graph: Graph) -> list[Node] | None:
                 if id(y) not in seen:
                     seen.add(id(y))
                     moved.append(y)
-    # A Concat of strings from elsewhere would mix codes with strings.
+    # A Concat with strings that do not come from inputs would mix codes with strings.
     if any(x is not None and is_string(x) and id(x) not in seen for node in graph.nodes for x in _moved_inputs(node, seen)):
         return None
     return list(lookups)
@@ -120,9 +120,9 @@ def _words_of(node: Node) -> list[str]:
 
 
 def _encode_lookup(graph: Graph, node: Node, codes: Mapping[str, int]) -> None:
-    """Let a node look up codes in place of strings."""
+    """Change a look-up node to look up codes in place of strings."""
     if isinstance(node.op, OneHotEncoder):
-        # A model that refuses unknown strings never gets one.
+        # encode() never passes an unknown string to a model that refuses unknown strings.
         node.op = OneHotEncoder(cats_int64s=tuple(codes[word] for word in node.op.cats_strings), zeros=True)
         return
     nodes, graph.nodes = graph.nodes, []

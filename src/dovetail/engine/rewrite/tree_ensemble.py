@@ -1,4 +1,4 @@
-"""Rewrite of TreeEnsemble: trees as the tables of nodes and leaves that the native kernel reads."""
+"""Rewrite of TreeEnsemble to the tables of nodes and leaves that the native kernel reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class TreeEnsembleSums(
     sig="x: F, nodes: i32, splits: F, roots: i32, leaf_starts: i32, leaf_targets: i32, leaf_weights: F, members: F -> y: F",
     is_registered=False,
 ):
-    """The aggregates of ``ensemble``, a TreeEnsemble without transform, with its attributes as tables. For the engine alone.
+    """TreeEnsembleSums returns the aggregates of ``ensemble``, a TreeEnsemble without transform, from tables.
 
-    A row of ``nodes`` is: feature, mode, whether NaN takes the true branch, the next node where the test holds, the next node
-    where it does not (leaves are numbered after the nodes), begin and end in ``members``. The weights of leaf i are those from
-    ``leaf_starts[i]`` to ``leaf_starts[i + 1]``.
+    A row of ``nodes`` is: feature, mode, whether NaN takes the true branch, next node if the test is true, next node if the test
+    is false, begin and end in ``members``. Leaves are numbered after the nodes. The weights of leaf i are
+    ``leaf_weights[leaf_starts[i]:leaf_starts[i + 1]]``. Only the engine uses this operator.
     """
 
     ensemble: TreeEnsemble
@@ -45,11 +45,11 @@ class TreeEnsembleSums(
 
 
 def rewrite_tree_ensemble(b: Builder, op: TreeEnsemble, x: Value) -> Value | None:
-    """Return a TreeEnsemble as TreeEnsembleSums and its transform; None for other types than f32 and f64."""
+    """Rewrite TreeEnsemble to TreeEnsembleSums and its transform; None for types other than f32 and f64."""
     if x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     tables = [b.constant(table, dtypes.dtype(table.dtype)) for table in _tables_of(op, x)]
-    # A copy of millions of attributes is checked again.
+    # with_() checks millions of attributes again, so it is called only where a transform has to be removed.
     without_transform = op if op.post_transform == "none" else op.with_(post_transform="none")
     assert isinstance(without_transform, TreeEnsemble)
     (sums,) = b.add(TreeEnsembleSums(without_transform), x, *tables)

@@ -1,1 +1,1 @@
-"""Execution: step encoding, executables, steps in Python, output buffers, and the subgraphs of If and Loop."""
+"""Execution of plans: step encoding, executables, steps in Python, output buffers, and the subgraphs of If and Loop."""

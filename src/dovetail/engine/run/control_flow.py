@@ -1,4 +1,4 @@
-"""If and Loop as native steps: their operands, and the programs of their subgraphs, bound when a run comes to them."""
+"""Native steps of If and Loop: their operands, and the programs of their subgraphs, bound when a run reaches the step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 class ControlStep:
-    """An If or Loop among the native steps, with ``number`` its index there.
+    """ControlStep is an If or Loop among the native steps, in which its index is ``number``.
 
-    ``constants``: arrays that its operands are. ``arguments``: those of the core's ``method``, which adds it to a program.
+    ``constants``: the arrays of constant operands. ``method``: the core's method that adds the step to a program, called with
+    ``arguments``.
     """
 
     method: str
@@ -58,15 +59,15 @@ class ControlStep:
 
     @property
     def is_native(self) -> bool:
-        """True if the core runs all steps of the programs that are bound."""
+        """True if the core runs all steps of the bound programs."""
         return all(program.is_native for program in self._bound.values())
 
     def encode_subgraphs(self) -> list[tuple[int, Executable, list[int]]]:
-        """Return the subgraphs that are bound, as ``bind_subgraph`` takes them: number, program, numbers of its inputs."""
+        """Return the arguments of ``bind_subgraph`` for each bound subgraph: number, program, numbers of the program's inputs."""
         return [(index, program, self._reads[index]) for index, program in self._bound.items()]
 
     def programs(self) -> Iterator[tuple[Subgraph, Executable]]:
-        """Yield the subgraphs that are bound, with their programs."""
+        """Yield the bound subgraphs, with their programs."""
         for index, program in list(self._bound.items()):
             yield self._subgraph_at(index), program
 
@@ -75,7 +76,7 @@ class ControlStep:
         raise NotImplementedError
 
     def bind(self, executable: Executable, read: OperandReader) -> bool | None:
-        """Bind the subgraph that the run needs; returns whether it has a native program, or None where it was bound before."""
+        """Bind the subgraph that the run needs; return whether it has a native program, or None if it was bound before."""
         raise NotImplementedError
 
     def _bind(
@@ -116,7 +117,7 @@ class ControlStep:
 
 
 class IfStep(ControlStep):
-    """An If among the native steps."""
+    """IfStep is an If among the native steps."""
 
     method = "add_if"
 
@@ -146,7 +147,7 @@ class IfStep(ControlStep):
 
 
 class LoopStep(ControlStep):
-    """A Loop among the native steps."""
+    """LoopStep is a Loop among the native steps."""
 
     method = "add_loop"
 
@@ -161,7 +162,7 @@ class LoopStep(ControlStep):
             (None if operand is None else TensorShape.of_operand(operand, axis, size))
             for operand, (axis, size, _) in zip(inputs[op.carried : first], op.scan_inputs, strict=True)
         ]
-        # The body's inputs: the trip number, then these.
+        # The inputs of the body are the trip number, states, scanned parts and captures, in this order.
         self._captures = [position for position in op.program.reads if position > first]
         states, scanned = inputs[: op.carried], inputs[op.carried : first]
         scans = [
@@ -213,9 +214,9 @@ class LoopStep(ControlStep):
 
 
 def control_step(number: int, step: Step, tensor_map: TensorMap, program: Any) -> ControlStep | None:
-    """Add the If or Loop of a step to the native steps, as their number ``number``; None for another operator.
+    """Add the If or Loop of a step to ``program`` as native step ``number``; return None for another operator.
 
-    Raises ValueError where the core does not serve it.
+    Raises ValueError where the core does not support the operator or its operands.
     """
     op = step.call.nodes[0].op if step.call is not None and len(step.call.nodes) == 1 else None
     if isinstance(op, CompiledIf) and op.programs is not None:

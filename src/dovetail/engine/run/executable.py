@@ -1,4 +1,4 @@
-"""A plan bound to memory and threads: its steps as native kernels where one takes them, run at each call."""
+"""Executable: a plan bound to memory and threads. Each call runs the steps, as native kernels where a kernel exists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN_TIME, LOOP_TRIPS = "run.time", "loop.trips"
 
 @dataclass(eq=False, slots=True)
 class ExecutionContext:
-    """The state of one call: its arena, the addresses of all buffers, and the dynamic tensors that Python holds.
+    """ExecutionContext is the state of one call: arena, addresses of all buffers, and the dynamic tensors that Python holds.
 
     ``execution`` is the core's Execution, which runs native steps and owns the arena; without a core, a :class:`_PythonArena`.
     """
@@ -40,10 +40,10 @@ class ExecutionContext:
 
 
 class Segment(NamedTuple):
-    """Native steps in a row (``steps``: the first, and one past the last), or one step in Python (``steps`` is None).
+    """Segment is a sequence of native steps (``steps``: first, and one past the last), or one Python step (``steps``: None).
 
-    ``run`` takes the Executable as an argument: a reference to it would be a cycle, and executables of a loop whose sizes grow
-    would all wait for the cyclic garbage collector.
+    ``run`` takes the Executable as an argument, because a stored reference would be a cycle. The executables of a loop whose
+    sizes grow would then all wait for the cyclic garbage collector.
     """
 
     run: Callable[[Executable, ExecutionContext], None]
@@ -51,29 +51,30 @@ class Segment(NamedTuple):
 
 
 SharedPorts = tuple[int, int, Sequence[int]]
-"""The numbers of an input and of an output that may have one memory; where the output is the input with more rows, the axes of a
-caller's array in the order in which the model has them."""
+"""The number of an input, the number of an output that may share the input's memory, and an order of axes.
+
+The order is used where the output is the input with further rows: it lists the axes of a caller's array in the model's order."""
 
 
 @dataclass(eq=False, slots=True)
 class CopyCount:
-    """The bytes of results that were copied into arrays which could have received them in place."""
+    """CopyCount holds the bytes of results copied into arrays that could have received the results in place."""
 
     nbytes: int = 0
 
 
 class NeedsOwnPlan(Exception):
-    """A step of a parametric plan has failed: only a plan for these sizes alone can say why."""
+    """Raised where a step of a parametric plan failed: only a separate plan for these sizes can report the reason."""
 
 
 class Executable:
-    """A plan with its kernels. Holds the constants that the steps read.
+    """Executable is a plan with its kernels, and keeps the constants that the steps read alive.
 
-    ``arrays``: inputs with the memory layout that those of every call have. ``fill`` gives the steps of a parametric plan to the
-    core at once; ``make_own`` then returns an executable with a plan for the sizes of its argument alone.
+    ``arrays``: example inputs, whose memory layout the inputs of every call have. ``fill`` adds all steps of a parametric plan to
+    the core's program; ``make_own`` then returns an executable with a separate plan for the sizes of its argument.
 
-    Where the steps do not allow that ``shared`` ports have one memory, the output is copied into its target after the run, which
-    ``copies`` counts.
+    Where the steps do not allow an input and an output of ``shared`` to use the same memory, the output is copied into its target
+    after the run, and ``copies`` counts the bytes.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Executable:
         self._segments = self._make_segments()
 
     def _allows_sharing(self, number: int, output: int) -> bool:
-        """Return whether an output may be written into the memory of an input: no step reads there what another has written."""
+        """Return whether an output may be written into an input's memory without a step reading overwritten input elements."""
         if self.program is None or self.python_steps:
             return False
         sharing: str = self.program.sharing(1 + number, 1 + len(self.plan.inputs) + output)
@@ -131,7 +132,7 @@ class Executable:
 
     @property
     def is_native(self) -> bool:
-        """True if the core runs all steps, those of subgraphs included."""
+        """True if the core runs all steps, including the steps of subgraphs."""
         return self.program is not None and not self.python_steps and all(each.is_native for each in self.subprograms)
 
     @property
@@ -145,7 +146,7 @@ class Executable:
         return self.plan.arena_bytes + self.plan.constant_bytes + output_bytes_of(self.plan)
 
     def _add_step(self, step: Step) -> int | None:
-        """Add a step of the plan; returns its number among the native steps, or None for one in Python."""
+        """Add a step of the plan; return its number among the native steps, or None for a step in Python."""
         refusal = self._add_native(step)
         if refusal:
             self.python_steps.append((step, refusal))
@@ -154,7 +155,7 @@ class Executable:
         return len(self.native_steps) - 1
 
     def numbered_steps(self) -> list[tuple[Step, int | None]]:
-        """Return the steps of the plan, each with its number among the native steps, or None for one in Python."""
+        """Return the steps of the plan, each with its number among the native steps, or None for a step in Python."""
         return list(zip(self.plan.steps, self._numbers, strict=True))
 
     def _make_segments(self) -> list[Segment]:
@@ -169,7 +170,7 @@ class Executable:
         return segments
 
     def _add_native(self, step: Step) -> str:
-        """Give a step to the core; returns the reason where the core has no kernel for it."""
+        """Add a step to the core's program; return the reason if the core has no kernel for the step, else ""."""
         if self.program is None:
             return step.reason if step.kernel == INTERPRET else "no native core"
         try:
@@ -198,7 +199,7 @@ class Executable:
                 first = self._resume(context, number, code)
 
     def _run_steps(self, context: ExecutionContext, first: int, last: int) -> None:
-        """Run native steps in the core, within what is left of the limits."""
+        """Run native steps in the core, within the remaining limits."""
         usage = active()
         if usage is None:
             context.execution.run(context.addresses, first, last, DEFAULT.trips, 0)
@@ -207,9 +208,9 @@ class Executable:
         usage.trips += context.execution.run(context.addresses, first, last, max(0, usage.limits.trips - usage.trips), deadline)
 
     def _resume(self, context: ExecutionContext, number: int, code: str) -> int:
-        """Continue after a step that failed in the core; returns the number of the step to go on with.
+        """Continue after a step that failed in the core; return the number of the step at which to continue.
 
-        A kernel reports a code alone: the operator's own rule raises the complete error.
+        A kernel reports only a code; the evaluation of the operator in Python raises the complete error.
         """
         usage, step, control = active(), self.native_steps[number], self._controls.get(number)
         limits = DEFAULT if usage is None else usage.limits
@@ -225,7 +226,7 @@ class Executable:
         if is_bound:
             return number
         if not self.has_own_plan:
-            # The operands of its steps are those of other sizes.
+            # The steps of a parametric plan have the operands of other sizes, so that Python cannot run them.
             raise NeedsOwnPlan
         python_step(step, self.tensor_map)(context.read_operand, context.dynamic)
         if control is None:
@@ -235,9 +236,9 @@ class Executable:
         return number + 1
 
     def _leave_to_python(self, number: int, step: Step) -> None:
-        """Run a step in Python from now on. Its kernel stays in the core's program, which nothing runs."""
+        """Run a step in Python from now on. The step's kernel stays in the core's program but no longer runs."""
         if number not in self._numbers:
-            # Another thread was first.
+            # Another thread has already left the step to Python.
             return
         self._numbers = [None if other == number else other for other in self._numbers]
         self.python_steps.append((step, step.reason))
@@ -266,7 +267,7 @@ class Executable:
     def _run_within_limits(
         self, usage: Usage, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]
     ) -> dict[str, Array]:
-        """Run within limits: check the time between steps, and add this call's memory to that of the enclosing run."""
+        """Run within limits: check the time between steps, and add this call's memory to the memory of the enclosing run."""
         before = usage.memory
         try:
             usage.count_memory(self.run_bytes, "the run")
@@ -299,7 +300,7 @@ class Executable:
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
 
     def outputs_of(self, context: ExecutionContext, names: Sequence[str]) -> dict[str, Array]:
-        """Return the outputs of a call after its last step, as arrays of their own."""
+        """Return the outputs of a call after its last step, as separate arrays."""
         return self._outputs_of(context, None, names)
 
     def native_subgraphs(self) -> Iterator[tuple[Subgraph, Executable]]:
@@ -312,7 +313,7 @@ class Executable:
         return self._controls.get(number)
 
     def multiply_adds(self) -> list[int | None]:
-        """Return the multiply-adds of each step of the plan; None where they are those of its operators' definitions."""
+        """Return the multiply-adds of each step of the plan; None where the definitions of the operators give their number."""
         counts = self.program.multiply_adds() if self.program else []
         return [None if number is None or counts[number] < 0 else counts[number] for number in self._numbers]
 
@@ -326,9 +327,9 @@ class Executable:
     def _result_array(
         self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None, shared: int | None
     ) -> Array:
-        """Return the array that the steps write an output into: the caller's where it is contiguous and overlaps no input.
+        """Return the array into which the steps write an output: the caller's if it is contiguous and overlaps no input.
 
-        It may have the address of the input ``shared``.
+        The caller's array may have the address of the input ``shared``.
         """
         if tensor.is_dynamic:
             return None
@@ -352,7 +353,7 @@ class Executable:
         return target if is_direct else self._allocate(tensor)
 
     def _allocate(self, tensor: RunTensor) -> Array:
-        """Return an uninitialized array: from the pool of the core, where there is one."""
+        """Return an uninitialized array, from the output pool of the core if there is one."""
         assert tensor.dtype is not None
         if self._output_pool is None:
             return np.empty(tensor.sizes, tensor.dtype.numpy)
@@ -361,7 +362,7 @@ class Executable:
     def _deliver(
         self, tensor: RunTensor, name: str, result: Array, dynamic: dict[RunTensor, Array], out: Mapping[str, Array] | None
     ) -> Array:
-        """Return an output as the caller gets it: copied into the caller's array where the steps did not write into that."""
+        """Return an output for the caller; copy it into the caller's array if the steps did not write into that array."""
         target = None if out is None else out.get(name)
         if tensor.is_dynamic:
             array = dynamic.get(tensor, tensor.data)
@@ -375,13 +376,13 @@ class Executable:
 
 
 def has_same_address(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Return whether the first elements of two arrays have one address."""
+    """Return whether the first elements of two arrays have the same address."""
     first, second = (array.__array_interface__["data"][0] for array in (one, other))
     return bool(first == second)
 
 
 class _PythonArena:
-    """An arena of an Executable without a native core."""
+    """_PythonArena is the arena of an Executable without a native core."""
 
     def __init__(self, nbytes: int) -> None:
         self._memory = np.empty(max(nbytes, 1), np.uint8)

@@ -12,25 +12,25 @@ from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.ir.host import native_core
 
 MAX_PLAN_BYTES = 3 << 26
-"""Bytes of the executables of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
+"""The maximum bytes of the executables of a program and its subgraphs, as estimated by :func:`plan_bytes`."""
 STEP_BYTES = 10 << 10
-"""Bytes of a step in Python and in the core, as measured: 7 to 11 KiB."""
+"""Estimated bytes of a step, objects in Python and in the core together; 7 to 11 KiB were measured."""
 
 
 def plan_bytes(executable: Executable | None) -> int:
-    """Estimate the bytes of an executable, without packed weights, which all share, and without the arena."""
+    """Estimate the bytes of an executable, without the arena and without packed weights, which all executables share."""
     core = native_core.core()
     if executable is None:
         return STEP_BYTES
-    # In the core alone where executables of many sizes have one plan.
+    # Steps of an executable from a parametric plan take memory only in the core.
     step_bytes = STEP_BYTES if executable.has_own_plan or core is None else core.SIZE_STEP_BYTES
     return (1 + len(executable.plan.steps)) * step_bytes + executable.plan.constant_bytes
 
 
 class PlanMemory:
-    """The bytes of the executables of a program and of its subgraphs, and the counts of plans and of dropped executables.
+    """PlanMemory counts the bytes of executables of a program and its subgraphs, the plans, and the evicted executables.
 
-    ``fast_calls``: those of the program and of its partitions, which count the programs that the core made.
+    ``fast_calls``: the FastCalls of the program and of its partitions, which count the programs that the core created.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class PlanMemory:
         self._lock = Lock()
 
     def count(self, nbytes: int, *, is_planned: bool) -> None:
-        """Count a new executable, and its plan where it has one of its own."""
+        """Count a new executable, and its plan if ``is_planned``."""
         with self._lock:
             self.bytes += nbytes
             self.cached += 1
@@ -64,9 +64,10 @@ class PlanMemory:
 
 
 class ExecutableCache:
-    """Executables by key, None for a key that no plan serves. The least recently used ones are dropped for new ones.
+    """ExecutableCache maps keys to executables, None for a key without a plan, and evicts the least recently used executables.
 
-    The lock of the engine guards it. A cache keeps its newest executable, whatever the others in ``memory`` take.
+    The lock of the engine guards the cache. A cache keeps its newest executable, however many bytes other executables in
+    ``memory`` take.
     """
 
     def __init__(self, memory: PlanMemory, fast_calls: FastCalls | None, file: str | None) -> None:
@@ -85,7 +86,7 @@ class ExecutableCache:
 
     def add(self, key: Hashable, executable: Executable | None) -> None:
         """Add the executable of a new key, and drop others beyond MAX_PLAN_BYTES."""
-        # Before it is added: the new one has no use yet, so that it would be dropped first.
+        # Evict before adding: the new executable has no fast calls yet, so that it could be evicted first.
         while self._memory.bytes + plan_bytes(executable) > MAX_PLAN_BYTES and self._items:
             self._evict()
         self._items[key] = executable
@@ -94,7 +95,7 @@ class ExecutableCache:
             self._fast_calls.add(executable)
 
     def _evict(self) -> None:
-        """Drop the executable that was used least recently; the fast calls since the last time count as one use."""
+        """Evict the least recently used executable; the fast calls of an executable since its last check count as one use."""
         while True:
             key, executable = self._items.popitem(last=False)
             if self._fast_calls is None or not self._fast_calls.pop_use(executable):

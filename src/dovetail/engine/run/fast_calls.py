@@ -21,10 +21,10 @@ from dovetail.ir.types import Tensor
 
 
 class FastCalls:
-    """The executables of a model that the core calls by itself, by the shapes of their inputs.
+    """FastCalls holds the executables of a model that the core calls without Python, by the shapes of their inputs.
 
-    ``call(inputs, by_name, out)`` takes the arguments of a Program's call. It returns None for a call that it does not serve:
-    unknown shapes, arrays that are not dense numpy arrays of the model's types, errors.
+    ``call(inputs, by_name, out)`` takes the arguments of a Program's call. The result is None for a call that the core does not
+    serve: unknown shapes, arrays that are not dense numpy arrays of the model's types, errors.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FastCalls:
         self._core.add(executable.program, inputs, outputs, executable.constants)
 
     def add_range(self, plan: ParametricPlan, pool: object, weight_cache: object, arena_pool: object, max_bytes: int) -> None:
-        """Add a parametric plan, if its symbols can be read off the inputs: the core makes the programs of its sizes.
+        """Add a parametric plan, if each of its symbols is an axis of an input: the core creates programs for its sizes.
 
         ``max_bytes``: runs with a larger arena and outputs are left to the engine, which reports the limit on memory.
         """
@@ -82,13 +82,13 @@ class FastCalls:
             )
 
     def discard_range(self, plan: ParametricPlan | None) -> None:
-        """Remove a parametric plan. The programs that calls made of it stay."""
+        """Remove a parametric plan. Programs that calls created from the plan stay."""
         if self._core is not None and plan is not None:
             self._core.discard_range(plan.steps)
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The programs that calls made of parametric plans and that were dropped, those at hand, and their bytes."""
+        """The number of evicted and of cached programs that calls created from parametric plans, and the bytes of the cached."""
         return self._core.counts() if self._core is not None else (0, 0, 0)
 
     def discard(self, executable: Executable | None) -> None:
@@ -97,7 +97,7 @@ class FastCalls:
             self._core.discard(executable.program)
 
     def pop_use(self, executable: Executable | None) -> bool:
-        """Return whether the executable was called here since the last such question."""
+        """Return whether the executable was called here since the previous pop_use() for this executable."""
         return self._core is not None and executable is not None and bool(self._core.pop_use(executable.program))
 
     def clear(self) -> None:
@@ -116,5 +116,5 @@ def _numpy_type(value: Value) -> Any:
 
 
 def _is_plain(value: Value) -> bool:
-    """Return whether a value is a tensor of elements that the core takes."""
+    """Return whether a value is a tensor of elements that the core supports."""
     return isinstance(value.type, Tensor) and value.type.dtype is not None and value.type.dtype.name != "string"

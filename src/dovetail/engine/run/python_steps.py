@@ -1,4 +1,4 @@
-"""Steps that run in Python: an operator's own rule on views of the program's memory, and copies without a native core."""
+"""Steps that run in Python: evaluation of an operator on views of the program's memory, and copies without a native core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.limits import active, bytes_of
 
 OperandReader = Callable[[Operand], Array]
-"""Gives the array of an operand in the memory of one call; for a dynamic operand the array that a step stored for its tensor."""
+"""Returns the array of an operand in the memory of one call; for a dynamic operand, the array that a step has stored."""
 DynamicArrays = dict[RunTensor, Array]
 
 
@@ -56,7 +56,7 @@ def _interpret(step: Step, tensor_map: TensorMap, read: OperandReader, dynamic: 
 
 
 def _own_copy_of(result: Array, borrowed: Sequence[Array]) -> Array:
-    """Return the result, copied where it shares memory with an array that is valid only during the step."""
+    """Return ``result``, copied if it shares memory with an array of ``borrowed``, which is valid only during the step."""
     if isinstance(result, list):
         return [_own_copy_of(item, borrowed) for item in result]
     if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in borrowed):
@@ -74,7 +74,7 @@ def _store(step: Step, operand: Operand, result: Array, read: OperandReader, dyn
         # The elements are a constant of the plan.
         return
     if tuple(result.shape) != operand.sizes:
-        raise EngineError("run.shape", f"{operand.tensor} came out with the shape {list(result.shape)}", node=step.label)
+        raise EngineError("run.shape", f"{operand.tensor} must have the planned shape, got {list(result.shape)}", node=step.label)
     read(operand)[...] = result
 
 
@@ -95,7 +95,7 @@ def operand_reader(addresses: Sequence[int], dynamic: DynamicArrays) -> OperandR
 
 
 class _ArrayInterface:
-    """An object from which numpy makes an array that does not own its memory."""
+    """_ArrayInterface is an object from which numpy creates an array that does not own its memory."""
 
     def __init__(self, interface: dict[str, object]) -> None:
         self.__array_interface__ = interface
@@ -113,7 +113,7 @@ def _array_at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dt
 
 
 def _constant_view(data: np.ndarray[Any, Any], operand: Operand, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return the view of a constant that an operand is."""
+    """Return the part of a constant that an operand describes, as a view."""
     if operand.sizes == data.shape and not operand.offset and operand.strides == data.strides:
         return data
     return _array_at(data.__array_interface__["data"][0] + operand.offset, operand.sizes, operand.strides, dtype)

@@ -10,7 +10,9 @@ from dovetail.engine.plan import Operand, Step
 from dovetail.engine.select.elementwise_codegen import Input, NoInstruction, assemble
 
 OperandRow = tuple[int, int, str, int, list[int], list[int], int, int, int]
-"""Buffer, offset, element type, item size, sizes, strides; for a constant its address and the extent of its memory from there."""
+"""Buffer, offset, element type, item size, sizes, strides, address, low, high.
+
+Address, and the extent of memory [low, high) relative to the address, are nonzero only for a constant."""
 EncodedStep = tuple[str, list[OperandRow], list[OperandRow], dict[str, Any]]
 """Kernel, reads, writes, attributes."""
 
@@ -44,7 +46,7 @@ def encode_operand(operand: Operand) -> OperandRow:
 
 
 def extent_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return the first byte of an array's memory and one past its last, relative to the address of its first element."""
+    """Return an array's first byte and the byte after its last, relative to the address of the first element."""
     if array.flags.c_contiguous or not array.size:
         return 0, array.nbytes
     reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
@@ -68,9 +70,9 @@ def _encode_elementwise(step: Step, reads: list[OperandRow], writes: list[Operan
 
 
 def _broadcast(row: OperandRow, sizes: list[int]) -> OperandRow:
-    """Return an operand broadcast to ``sizes``: stride 0 along axes of size 1 and missing ones.
+    """Return an operand broadcast to ``sizes``, with stride 0 along axes of size 1 and along missing axes.
 
-    Raises ValueError if it does not fit.
+    Raises ValueError if the operand does not broadcast to ``sizes``.
     """
     buffer, offset, dtype, itemsize, own_sizes, strides, address, low, high = row
     missing = len(sizes) - len(own_sizes)

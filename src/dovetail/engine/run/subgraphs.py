@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from dovetail.engine.run.fast_calls import FastCalls
 
 REASON = "its subgraph is a program of its own"
-"""The reason that a plan gives for running such an operator in Python."""
+"""The reason that a plan gives for running an If or Loop in Python."""
 _TRUE = np.array(True)
 MAX_EXECUTABLES = 64
-"""The most sets of input shapes for which a Subgraph looks up an executable without its engine."""
+"""The maximum number of sets of input shapes for which a Subgraph looks up an executable without its engine."""
 
 
 class SubgraphEngine(Protocol):
-    """An engine for the model of a subgraph."""
+    """SubgraphEngine is an engine for the model of a subgraph."""
 
     graph: Graph
     fast_calls: FastCalls | None
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class TensorShape(NamedTuple):
-    """The element type and the shape of a tensor."""
+    """TensorShape holds the element type and the shape of a tensor."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -61,13 +61,13 @@ class TensorShape(NamedTuple):
 
     @staticmethod
     def of_operand(operand: Operand, axis: int | None = None, size: int = 0) -> TensorShape:
-        """Return those of an operand, or of its part of ``size`` along ``axis``."""
+        """Return the element type and shape of an operand, or of a part of ``size`` along ``axis``."""
         sizes = operand.sizes if axis is None else (*operand.sizes[:axis], size, *operand.sizes[axis + 1 :])
         return TensorShape("" if operand.tensor.dtype is None else operand.tensor.dtype.name, sizes)
 
 
 CreateEngine = Callable[[Model, bool], SubgraphEngine]
-"""Returns the engine of a subgraph; where the second argument is true, it has fast calls."""
+"""Returns the engine of a subgraph; the engine has fast calls if the second argument is true."""
 
 
 RunExecutable = Callable[["Subgraph", "Executable", Sequence[Array], Sequence[str]], dict[str, Array]]
@@ -76,7 +76,7 @@ _PROFILED: ContextVar[RunExecutable | None] = ContextVar("dovetail-profiled", de
 
 @contextmanager
 def profile_subgraphs(run: RunExecutable) -> Iterator[None]:
-    """Within this context ``run`` runs the executables of subgraphs whose operator runs in Python."""
+    """Let ``run`` run the executables of subgraphs whose operator runs in Python, within this context."""
     token = _PROFILED.set(run)
     try:
         yield
@@ -85,11 +85,11 @@ def profile_subgraphs(run: RunExecutable) -> Iterator[None]:
 
 
 class Subgraph:
-    """A subgraph as a program. An input that is a constant of the outer graph is one inside, so that weights are packed.
+    """Subgraph is a program for a subgraph. Inputs that are constants of the outer graph become constants, to pack weights.
 
-    ``is_endless``: the body of a loop whose first output, the condition, is always true; the program does not have it.
-    ``is_partition``: calls of sizes that change are served by the core alone. ``reads`` are the numbers of the inputs that the
-    program has.
+    ``is_endless``: the body of a loop whose first output, the condition, is always true; the program does not have that output.
+    ``is_partition``: the core serves calls whose sizes change without Python. ``reads``: the numbers of the subgraph's inputs
+    that the program has.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Subgraph:
         self._executables: dict[tuple[Any, ...], Executable] = {}
 
     def __call__(self, xs: Sequence[Array]) -> list[Array]:
-        """Run the subgraph once, with all of its inputs; returns all of its outputs."""
+        """Run the subgraph once, with all of its inputs; return all of its outputs."""
         return [_TRUE, *self._run(xs)] if self.is_endless else self._run(xs)
 
     def _run(self, xs: Sequence[Array]) -> list[Array]:
@@ -147,7 +147,7 @@ class Subgraph:
         return list(executable(arrays, None, self._names).values())
 
     def _call_fast(self, inputs: Sequence[Array]) -> list[Array] | None:
-        """Return the results of a call that the core serves alone; None where it does not."""
+        """Return the results of a call that the core serves without Python; None where the core does not serve the call."""
         fast_calls = self.engine().fast_calls
         if fast_calls is None or fast_calls.call is None or active() is not None:
             return None
@@ -168,7 +168,7 @@ class Subgraph:
         return self._engine
 
     def native_executable(self, inputs: Sequence[TensorShape | None]) -> Executable | None:
-        """Return the executable for inputs of these shapes; None where not all of it is native, or it cannot run with them."""
+        """Return the executable for inputs of these shapes; None if some step is not native, or the shapes are refused."""
         shapes = self.select_read(inputs)
         if any(shape is None or shape.dtype in ("", "string") for shape in shapes):
             return None
@@ -182,7 +182,7 @@ class Subgraph:
         return executable if executable.is_native and executable.has_dense_inputs and not is_dynamic else None
 
     def select_read(self, xs: Sequence[T]) -> list[T]:
-        """Return those of the subgraph's inputs that its engine reads."""
+        """Return the items of ``xs`` for the inputs that the subgraph's engine reads."""
         return [xs[index] for index in self.reads]
 
     def __repr__(self) -> str:
@@ -190,7 +190,7 @@ class Subgraph:
 
 
 def _replace_by_constant(graph: Graph, index: int, x: Value | None) -> bool:
-    """Replace an input by the constant that it is in the outer graph; returns whether it is one."""
+    """Replace an input by a constant if the value ``x`` of the outer graph is constant; return whether this is so."""
     if x is None or x.constant is None:
         return False
     nodes, graph.nodes = graph.nodes, []
@@ -200,7 +200,7 @@ def _replace_by_constant(graph: Graph, index: int, x: Value | None) -> bool:
 
 
 def _make_outputs_distinct(graph: Graph) -> None:
-    """Write an Identity for each output that is an input or another output, so that each has a name of its own."""
+    """Insert an Identity for each output that is an input or another output, so that each output has a distinct name."""
     b = Builder(graph=graph)
     seen = {id(value) for value in graph.inputs}
     for index, value in enumerate(graph.outputs):
@@ -210,7 +210,7 @@ def _make_outputs_distinct(graph: Graph) -> None:
 
 
 class CompiledIf(If, sig=If.sig, is_registered=False):
-    """If whose branches are programs. An operator of the engine alone."""
+    """CompiledIf is an If whose branches are programs. Only the engine uses this operator."""
 
     title = "If"
     programs: tuple[Subgraph, Subgraph] | None = None
@@ -225,7 +225,7 @@ class CompiledIf(If, sig=If.sig, is_registered=False):
 
 
 class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
-    """Loop whose body is a program. An operator of the engine alone."""
+    """CompiledLoop is a Loop whose body is a program. Only the engine uses this operator."""
 
     title = "Loop"
     program: Subgraph | None = None
@@ -238,9 +238,9 @@ class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
 
 
 def inlining_rule(shared: set[int]) -> Callable[[Builder, Node], list[Value] | None]:
-    """Return a rule that replaces an If whose condition is known by the nodes of its branch, as its engine has rewritten them.
+    """Return a rule that replaces an If of known condition by the nodes of its branch, rewritten by the branch's engine.
 
-    ``shared`` receives the identities of the constants of that branch.
+    ``shared`` receives the ``id`` of each constant of that branch.
     """
 
     def rule(b: Builder, node: Node) -> list[Value] | None:
@@ -271,7 +271,7 @@ def decides_branch(graph: Graph, tensor_map: TensorMap) -> bool:
 
 
 def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
-    """Replace each If and Loop of ``graph`` by its compiled form. ``create_engine`` prepares the model of a subgraph."""
+    """Replace each If and Loop of ``graph`` by its compiled form. ``create_engine`` returns the engine of a subgraph."""
     for node in graph.nodes:
         if type(node.op) is If:
             then_, else_ = node.op.then_branch, node.op.else_branch

@@ -63,14 +63,14 @@ from dovetail.ops.quantization.quantize_linear import DequantizeLinear, Quantize
 
 
 class Input(NamedTuple):
-    """An input of a fused kernel: its element type, and its elements where they are constant."""
+    """Input is an input of a fused kernel: the element type, and the elements of a constant input."""
 
     dtype: DType | None
     data: Array = None
 
 
 class ElementwiseProgram(NamedTuple):
-    """The attributes of the native elementwise kernel.
+    """ElementwiseProgram holds the attributes of the native elementwise kernel.
 
     ``code`` has five numbers per instruction: opcode, result register, three operand registers. Registers are the inputs, then
     the ``constants``, then the results of the instructions.
@@ -86,15 +86,15 @@ WIDER = {"i16": "i32", "u16": "i32", "u32": "i64"}
 SIGN_INDEPENDENT = frozenset(
     "add subtract multiply equal not_equal where shift_left bitwise_and bitwise_not bitwise_or bitwise_xor".split()
 )
-"""Instructions of i64 that are those of u64 too, bit by bit."""
+"""Instructions of i64 that compute the same bits for u64."""
 
 
 class NoInstruction(Exception):
-    """No instructions compute an operator; the message is the reason."""
+    """Raised where no instructions compute an operator; the message is the reason."""
 
 
 class Register(NamedTuple):
-    """A register: the name of its element type, its kind (input, constant or result) and its number within the kind."""
+    """Register holds the name of an element type, the kind (input, constant or result) and the number within the kind."""
 
     type: str
     kind: str
@@ -102,7 +102,7 @@ class Register(NamedTuple):
 
 
 class Assembler:
-    """Collects instructions; registers are numbered at the end, when the number of constants is known."""
+    """Assembler collects instructions and numbers registers at the end, when the number of constants is known."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self.inputs = inputs
@@ -129,7 +129,7 @@ class Assembler:
         return self._constants[key]
 
     def __call__(self, name: str, *operands: Register, of: str = "") -> Register:
-        """Emit the instruction ``name`` for the element type ``of``, or that of the first operand; returns its result."""
+        """Emit the instruction ``name`` for element type ``of`` (default: type of the first operand); return its result."""
         kind = of or operands[0].type
         full_name = f"{name}.{kind}"
         opcode = opcodes().get(full_name)
@@ -148,7 +148,7 @@ class Assembler:
         return self._emitted[key]
 
     def _compute_wide(self, name: str, operands: Sequence[Register], kind: str, wide: str) -> Register:
-        """Emit an instruction of integers in a wider type; the cast of its result wraps as the narrower type would."""
+        """Emit an integer instruction in a wider type; the cast of the result wraps around as the narrower type would."""
         y = self(name, *(self._widen(operand, wide) if operand.type == kind else operand for operand in operands), of=wide)
         return self(f"cast.{wide}", y, of=kind) if y.type == wide else y
 
@@ -223,7 +223,7 @@ def _rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
 
 
 def _name_of(kind: type[Op]) -> str:
-    """Return the name of an operator in snake_case, as the core's instructions have them."""
+    """Return the name of an operator class in snake_case, which is the name of the core's instruction."""
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
 
 
@@ -416,7 +416,7 @@ def _emit_where(asm: Assembler, op: Where, condition: Register, x: Register, y: 
 
 @_rule(Clip)
 def _emit_clip(asm: Assembler, op: Clip, x: Register, *bounds: Register) -> Register:
-    """Return an omitted bound of floats is the last finite value, so that infinities are clipped to it."""
+    """Emit Clip; an omitted bound of floats is the last finite value, to which infinities are clipped."""
     for index, (bound, name) in enumerate(zip([*bounds, None, None][:2], ("maximum", "minimum"), strict=True)):
         if bound is not None:
             x = asm(name, x, bound)
@@ -436,7 +436,7 @@ _EXACT_IN_F32 = (*HALF_TYPES, "f32", "u8", "i8", "u16", "i16", "boolean")
 
 
 def _emit_cast_to(asm: Assembler, x: Register, to: str) -> Register:
-    """Return a cast; from or to half precision by way of f32, which represents every half-precision value."""
+    """Emit a cast; casts from or to half precision go through f32, which represents every half-precision value."""
     if x.type == to:
         return x
     if x.type in HALF_TYPES and to != "f32":
@@ -461,7 +461,7 @@ def _emit_cast_like(asm: Assembler, op: CastLike, x: Register, like: Register) -
 
 
 def _single_number_of(asm: Assembler, x: Register) -> float:
-    """Return the number that a per-tensor constant scale or zero point is."""
+    """Return the number of a constant per-tensor scale or zero point. Raises NoInstruction for any other operand."""
     data = asm.data(x)
     if data is None or np.size(data) != 1:
         raise NoInstruction("a scale or zero point that is not one constant for the tensor")
@@ -507,7 +507,7 @@ def _emit_single_instruction(asm: Assembler, op: Op, *xs: Register) -> Register:
 
 
 def _emit_bitwise(asm: Assembler, op: Op, *xs: Register) -> Register:
-    """Return the instruction of a bitwise operator, which is the logical one on booleans."""
+    """Emit a bitwise operator, which on booleans is the logical instruction."""
     name = _name_of(type(op))
     return asm(name.removeprefix("bitwise_") if xs[0].type == "boolean" else name, *xs)
 

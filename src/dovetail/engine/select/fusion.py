@@ -16,18 +16,18 @@ from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import Tanh
 
 MAX_FUSED_OPERATORS = 24
-"""The most operators in one fused elementwise kernel: its registers have to stay in L1."""
+"""The maximum number of operators in one fused elementwise kernel, whose registers have to stay in L1."""
 _F32 = np.finfo(np.float32)
 
 
 def fuse(calls: list[KernelCall], graph: Graph, tensor_map: TensorMap) -> list[KernelCall]:
-    """Fuse kernel calls. Order is kept: a fused call stands where the last of its parts stood."""
+    """Fuse kernel calls. The order is kept: a fused call takes the position of the last of its parts."""
     outputs = {tensor_map.of(value) for value in graph.outputs}
     return _fuse_prologues(_fuse_elementwise(_fuse_epilogues(calls, outputs), outputs), outputs)
 
 
 class _Uses:
-    """The positions of the calls that read and that write each tensor."""
+    """_Uses maps each tensor to the positions of the calls that read it, and to the position of the call that writes it."""
 
     def __init__(self, calls: Iterable[KernelCall]) -> None:
         self.readers: dict[RunTensor, list[int]] = {}
@@ -45,7 +45,7 @@ class _Uses:
 def _fuse_epilogues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
     readers = _Uses(calls).readers
     fused = dict(enumerate(calls))
-    # From last to first: of two products that are added, the earlier one is computed when the later one ends.
+    # From last to first: the later of two added products takes the sum, since the earlier product is then computed already.
     for position in reversed(range(len(calls))):
         call = fused[position]
         while call.kernel in ("conv", "matmul"):
@@ -64,7 +64,7 @@ def _fuse_epilogues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[Ke
 
 
 def _merge_follower(call: KernelCall, follower: KernelCall) -> KernelCall | None:
-    """Return a convolution or matrix product with the operator after it: a factor, a bias, a residual or an activation."""
+    """Return a convolution or matrix product fused with the factor, bias, residual or activation that follows, or None."""
     if follower.kernel != "elementwise":
         return None
     (product,), (result,) = call.writes, follower.writes
@@ -99,7 +99,7 @@ Epilogue = tuple[dict[str, Any], list[RunTensor]]
 
 
 def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> Epilogue | None:
-    """Return a number after the activation, a bias, or a residual: a tensor of the same shape."""
+    """Return the epilogue of a sum: a number added after the activation, a bias, or a residual of the same shape."""
     attributes = call.attributes
     number = _rescaling_number(call, other)
     if number is not None:
@@ -115,7 +115,7 @@ def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> 
 
 
 def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> Epilogue | None:
-    """Return a constant number that a product or an activation is multiplied by, or divided by (``power`` is -1)."""
+    """Return the epilogue that multiplies (``power`` is 1) or divides (-1) by a constant number; None for other operands."""
     attributes = call.attributes
     number = _rescaling_number(call, other)
     if number is not None and number != 0:
@@ -131,11 +131,11 @@ def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> E
 
 
 _RESCALING = {"output_scale": 1.0, "output_shift": 0.0}
-"""What a convolution multiplies its activation's result by, and what it then adds."""
+"""Defaults of the factor by which a convolution multiplies its activation's result, and of the number then added."""
 
 
 def _rescaling_number(call: KernelCall, other: RunTensor) -> float | None:
-    """Return a constant number that a convolution can multiply its activation's result by, or add to it."""
+    """Return the constant number that a convolution can apply after its activation, as factor or summand; else None."""
     attributes = call.attributes
     if call.kernel != "conv" or "activation" not in attributes or attributes.get("residual_after_activation"):
         return None
@@ -145,18 +145,18 @@ def _rescaling_number(call: KernelCall, other: RunTensor) -> float | None:
 
 
 def _is_normal_f32(numbers: np.ndarray[Any, Any]) -> bool:
-    """Return whether all numbers are 0 or in the range of normal f32 numbers, which hold all digits of f32."""
+    """Return whether all numbers are 0 or in the range of normal f32 numbers, which have the full precision of f32."""
     magnitudes = np.abs(numbers)
     return bool(np.all((magnitudes == 0) | (magnitudes >= _F32.tiny) & (magnitudes <= _F32.max)))
 
 
 def _is_column_bias(tensor: RunTensor, product: RunTensor) -> bool:
-    """Return whether a tensor is constant with one number per column of a matrix product."""
+    """Return whether a tensor is a constant with one number per column of a matrix product."""
     return tensor.data is not None and tensor.count == product.sizes[-1] and tensor.sizes[-1:] == product.sizes[-1:]
 
 
 def _epilogue_of_activation(op: Op, others: list[RunTensor], kernel: str) -> Epilogue | None:
-    """Return an activation in the kernels' attributes; None for one that they do not have."""
+    """Return an activation as attributes of the kernel; None for an activation that the kernel lacks."""
     alpha = "activation_alpha" if kernel == "matmul" else "alpha"
     match op, others:
         case Relu(), []:
@@ -180,7 +180,7 @@ def _epilogue_of_activation(op: Op, others: list[RunTensor], kernel: str) -> Epi
 
 
 def _fuse_elementwise(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
-    """Fuse each elementwise call with the calls that it reads from, where no call in between reads their results."""
+    """Fuse each elementwise call with the elementwise calls that it reads, unless a call in between reads their results."""
     fused = dict(enumerate(calls))
     uses = _Uses(calls)
     for position, call in enumerate(calls):
@@ -215,7 +215,7 @@ def _can_fuse(first: KernelCall, second: KernelCall) -> bool:
 
 
 def _join(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> KernelCall:
-    """Return both calls as one. In a body the source ``i`` is input i, and ``~i`` the result of entry i."""
+    """Join two calls into one. In a body the source ``i`` is input i, and ``~i`` is the result of entry i."""
     reads = list(first.reads)
     body = list(first.attributes["body"])
     shift = len(body)
@@ -239,7 +239,7 @@ def _join(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> Ker
 
 
 def _fuse_prologues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
-    """Fuse scale, shift and Relu into the convolution that alone reads their result."""
+    """Fuse scale, shift and Relu into the convolution that is the only reader of their result."""
     uses = _Uses(calls)
     fused = dict(enumerate(calls))
     for position, call in enumerate(calls):
@@ -262,8 +262,10 @@ def _fuse_prologues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[Ke
 
 
 def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
-    """Return an elementwise call as ``x * scale + shift`` per channel, with an optional Relu at the end: x, and the
-    attributes."""
+    """Return x and the attributes of an elementwise call that computes ``x * scale + shift`` per channel, or None.
+
+    A Relu may follow the shift.
+    """
     sources = [tensor for tensor in call.present_reads if tensor.data is None]
     if call.kernel != "elementwise" or len(sources) != 1 or len(call.writes) != 1:
         return None

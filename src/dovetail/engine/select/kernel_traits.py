@@ -1,4 +1,4 @@
-"""Facts of native kernels that memory planning depends on, one line per kernel. A kernel without a line has the defaults."""
+"""Traits of native kernels for memory planning, one entry per kernel. A kernel without an entry has the defaults."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dovetail.engine.memory.tensor import KernelCall, RunTensor
 
 
 class KernelTraits(NamedTuple):
-    """Facts of one native kernel that the planner relies on."""
+    """KernelTraits holds the facts of one native kernel on which the planner relies."""
 
     packs_weights: bool = False
     """The kernel packs its second operand once, and the packed copy lives as long as the model."""
     adds_residual: bool = False
     """With ``has_residual`` the epilogue adds the last read: element i is read just before element i of the result is written."""
     updates_first_read: bool = False
-    """The result is a changed copy of the first read: element i of it is read just before element i of the result is written."""
+    """The result is a changed copy of the first read, whose element i is read just before element i of the result is written."""
     is_elementwise: bool = False
     """Element i of every read is read before element i of the only result is written, and not again."""
     loads_along_axis: bool = False
     """The kernel loads vectors along its axis, so that a strided axis costs a gather."""
     loads_one_axis: bool = False
-    """The axis is a single one, which may be any; otherwise it runs to the last axis."""
+    """The kernel works along one axis, which may be any axis; otherwise along all axes from ``axis`` to the last."""
     sets_own_layout: bool = False
     """The kernel votes for the layout of its operands itself and does not pass on the layout of an input to its output."""
     multiplies_matrices: bool = False
-    """The first two reads are matrices, whose layout says nothing of the result's."""
+    """The first two reads are matrices, whose layouts do not determine the layout of the result."""
     direct_channels: int = 0
-    """Input with at most that many channels is read in any layout."""
+    """The kernel reads an input with at most this number of channels in any layout."""
     direct_outputs: int = 0
-    """A pointwise kernel writes a result with at most that many channels in any layout, where it would have to be copied.
+    """With a 1 x 1 kernel the convolution writes a result of at most this number of channels in any layout, to avoid a copy.
 
-    Kernels with more taps may be transformed (Winograd), and then write channels-last only.
+    Convolutions with more taps may use Winograd's algorithm, which writes channels-last only.
     """
 
 

@@ -1,7 +1,7 @@
-"""Kernel selection: the native kernel for an operator, and the operator's attributes in the kernel's terms.
+"""Kernel selection: the native kernel for an operator, and the kernel's attributes from the operator's attributes.
 
-To add a kernel for an operator: a selector here or in ``indexing``, one line in KERNELS, and one in KERNEL_TRAITS where the
-kernel has special facts.
+To add a kernel for an operator, write a selector here or in ``indexing``, and add an entry to KERNELS. Add an entry to
+KERNEL_TRAITS too where the kernel differs from the defaults.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ from dovetail.ops.tensor.shape import Range
 from dovetail.ops.tensor.topk import TopK
 
 PRODUCT_TYPES = tuple(name for name in COMBINABLE if name not in ("f32", "boolean"))
-"""Element types beside f32 of native matrix products."""
+"""Element types of native matrix products, except f32."""
 ROUNDED_REDUCTIONS = ("l2", "logsum", "logsumexp")
-"""Reductions whose terms or results are rounded; for integers their operators are defined by way of f64."""
+"""Reductions whose terms or results are rounded; for integers these operators are defined to compute in f64."""
 Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
 """Takes the operator, its node, reads and writes. Returns the kernel call for a node, or the reason why no kernel computes it."""
 
 
 def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
-    """Return the call that computes a node: data movement, a native kernel, or the operator's own rule in the interpreter."""
+    """Return the call that computes a node: data movement, a native kernel, or evaluation in the interpreter."""
     reads = [None if x is None else tensor_map.of(x) for x in node.inputs]
     writes = [tensor_map.of(y) for y in node.outputs]
     reason = "its shape is known only at run time"
@@ -106,7 +106,7 @@ def _select(node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         return str(reason)
     hosts = host_inputs(node.op, len(reads))
     if any(is_host and tensor is not None and tensor.data is None for is_host, tensor in zip(hosts, reads, strict=True)):
-        # Even where the sizes follow without the value: the rule may refuse it.
+        # The reason holds even if the sizes follow without the value, because the operator's rule may refuse the value.
         return "its shape depends on a value that is known only at run time"
     if has(node.op, "windows"):
         return _select_move(node, reads, writes)
@@ -182,7 +182,7 @@ def _select_clip(op: Clip, node: Node, reads: Reads, writes: Writes) -> KernelCa
     like = low or high
     if like is None or x is None or x.dtype is None:
         return "both bounds are omitted"
-    # An omitted bound is the last finite value, so that infinities are clipped to it.
+    # An omitted bound is the last finite value, to which infinities are clipped.
     low, high = (
         bound or RunTensor(like.name, like.type, like.shape, like.dtype, np.asarray(end, x.dtype.numpy))
         for bound, end in zip((low, high), finite_range(x.dtype), strict=True)
@@ -299,7 +299,7 @@ def _select_quantized_conv(op: QuantizedConv, node: Node, reads: Reads, writes: 
 
 
 def _channels_last(x: RunTensor, *others: RunTensor | None) -> tuple[RunTensor, ...]:
-    """Return the images of quantized_conv that must be channels-last: it reads up to 4 channels in any layout."""
+    """Return the images of quantized_conv that must be channels-last; an input of up to 4 channels may have any layout."""
     images = others if x.sizes[1] <= 4 else (x, *others)
     return tuple(tensor for tensor in images if tensor is not None)
 
@@ -491,4 +491,4 @@ KERNELS: dict[type[Op], Selector] = {
     TreeEnsembleSums: _select_tree_ensemble,
     Trilu: select_trilu,
 }
-"""The selector of each operator that has a kernel of its own; every other operator may be elementwise."""
+"""The selector of each operator with a specific kernel; any other operator may be elementwise."""

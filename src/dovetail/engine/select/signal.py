@@ -15,7 +15,7 @@ from dovetail.ops.signal.dft import DFT
 
 FLOATS = ("f32", "f64")
 MAX_DFT_LENGTH = 1 << 22
-"""The longest native transform."""
+"""The maximum length of a native DFT."""
 
 
 def select_dft(op: DFT, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
