@@ -27,10 +27,16 @@ GELU = {
     "h = Mul(x, half) y = Mul(h, a)",
     "tanh of products": "q = Mul(x, x) c = Mul(q, x) k = Mul(cubic, c) s = Add(x, k) w = Mul(pi, s) t = Tanh(w) a = Add(one, t) "
     "m = Mul(x, a) y = Mul(half, m)",
+    "tanh of a product with a sum": "q = Mul(x, x) k = Mul(q, cubic) u = Add(k, one) s = Mul(x, u) w = Mul(s, pi) t = Tanh(w) "
+    "a = Add(t, one) m = Mul(x, a) y = Mul(m, half)",
+    "tanh of a sum with a product": "q = Pow(x, two) k = Mul(cubic, q) u = Add(one, k) p = Mul(u, pi) w = Mul(p, x) t = Tanh(w) "
+    "a = Add(one, t) h = Mul(a, x) y = Mul(half, h)",
+    "tanh, the cube first": "c = Pow(x, three) k = Mul(cubic, c) s = Add(k, x) w = Mul(pi, s) t = Tanh(w) a = Add(t, one) "
+    "m = Mul(a, x) y = Mul(m, half)",
 }
 NUMBERS = (
     "float root = {1.4142135381698608}, float inverse = {0.7071067811865476}, float one = {1.0}, float half = {0.5}, "
-    "float three = {3.0}, float cubic = {0.044715}, float pi = {0.7978845608028654}"
+    "float two = {2.0}, float three = {3.0}, float cubic = {0.044715}, float pi = {0.7978845608028654}"
 )
 AXES = "int64[1] axis = {-1}, float eps = {0.00001}, float two = {2.0}, "
 NORM = {
