@@ -808,7 +808,7 @@ class OperatorMethods:
     ) -> Value:
         """Compute x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
 
-        With ``channels`` a ``slope`` of rank 1 with as many elements as axis 1 of ``x`` applies to that axis.
+        With ``channels``, a ``slope`` of rank 1 whose length equals the size of axis 1 of ``x`` applies to axis 1.
         Sources: ONNX PRelu 1 and 6 (one slope, or one per channel), 7 to 16; OpenVINO PReLU-1.
         """
 
@@ -848,12 +848,12 @@ class OperatorMethods:
     def SwiGLU(
         self, x: Operand, y: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """Compute x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
+        """Compute x * sigmoid(alpha * x) * y for ``x`` and ``y`` of equal shapes. Source: ONNX SwiGLU 28."""
 
     def Swish(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
+        """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (``alpha`` is the input beta there)."""
 
     def ThresholdedRelu(
         self, x: Operand, /, *, alpha: float = 1.0,
@@ -878,7 +878,7 @@ class OperatorMethods:
     def Maximum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
+        """Compute the element-wise maximum of ``xs``; NaN where an element of any input is NaN.
 
         Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
         """
@@ -891,7 +891,7 @@ class OperatorMethods:
     def Minimum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
+        """Compute the element-wise minimum of ``xs``; NaN where an element of any input is NaN.
 
         Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
         """
@@ -899,10 +899,10 @@ class OperatorMethods:
     def Mod(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, fmod: bool = False,
     ) -> Value:
-        """Compute the remainder of floor division; with ``fmod`` that of truncating division.
+        """Compute the remainder of floor division; with ``fmod``, the remainder of truncating division.
 
-        It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
-        FloorMod-1.
+        The remainder has the sign of ``y``; with ``fmod``, the sign of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1
+        (truncated) and FloorMod-1.
         """
 
     def Multiply(
@@ -941,9 +941,9 @@ class OperatorMethods:
     ) -> Value:
         """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
 
-        A shift by a negative amount, or by at least the number of bits, gives with ``beyond="fill"`` 0, or -1 for a negative ``x``
-        shifted right. ``beyond="open"`` marks sources that leave this undefined. Sources: ONNX BitShift 11 (unsigned) and 28,
-        OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+        With ``beyond="fill"``, a shift by a negative amount, or by at least the number of bits, gives 0, or -1 for a right shift of
+        a negative ``x``. With ``beyond="open"``, the result of such a shift is undefined, as the source format does not define it.
+        Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
         """
 
     def BitwiseAnd(
@@ -979,15 +979,20 @@ class OperatorMethods:
     ) -> Value:
         """Convert the elements of ``x`` to the type ``to``.
 
-        Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
-        specifications leave open. To integers of fewer than 8 bits they are rounded to nearest, ties to even, and take the low bits
-        of the i64. Integers wrap; every number other than 0 is True. To floats, numbers are rounded to nearest, ties to even, and
-        beyond the range to infinity.
+        - From floats to integers, numbers are rounded toward zero. A number out of range becomes the nearest value of the type, and
+          NaN becomes 0; the specifications define neither case.
+        - From floats to integers of fewer than 8 bits, numbers are rounded to nearest, ties to even, to an i64, whose low bits are
+          the result.
+        - From integers to integers, numbers wrap.
+        - To boolean, every number other than 0 is True.
+        - To floats, numbers are rounded to nearest, ties to even; beyond the range they become infinite.
+        - To f8 with ``saturate``, numbers beyond the range become the greatest finite value. So does infinity; without
+          ``saturate_infinity``, infinity becomes NaN in f8e4m3fnuz and f8e5m2fnuz.
+        - To f8 without ``saturate``, numbers beyond the range become infinity or NaN.
+        - To f8e8m0, magnitudes are converted by ``saturate`` and ``round_mode``: up, down, nearest (ties up) or even (ties to the
+          even code).
 
-        To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
-        f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
-        ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
-        type of ``x`` where its array does not: nf4.
+        ``source`` is nf4 for an ``x`` of type nf4, whose array does not identify this type.
         Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
         """
 
@@ -1004,10 +1009,10 @@ class OperatorMethods:
     def Clip(
         self, x: Operand, min: Operand | None = None, max: Operand | None = None, /,
     ) -> Value:
-        """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+        """Compute min(max, max(min, x)): the result is ``max`` where ``min`` is greater than ``max``.
 
-        The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
-        Clamp-1.
+        The bounds are scalars; a missing bound is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13,
+        OpenVINO Clamp-1.
         """
 
     # elementwise.logical
@@ -1020,7 +1025,7 @@ class OperatorMethods:
     def Equal(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
+        """Compute x == y for operands of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
     def Greater(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
@@ -1068,7 +1073,7 @@ class OperatorMethods:
     def NotEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
+        """Compute x != y for operands of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     def Or(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
@@ -1090,7 +1095,7 @@ class OperatorMethods:
     def Abs(
         self, x: Operand, /,
     ) -> Value:
-        """Compute the absolute value; that of the minimum of a signed integer type wraps to itself.
+        """Compute the absolute value; the minimum of a signed integer type is unchanged, as the result wraps.
 
         Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
         """
@@ -1233,10 +1238,10 @@ class OperatorMethods:
     def Inverse(
         self, x: Operand, /, *, adjoint: bool = False,
     ) -> Value:
-        """Compute the inverses of the matrices in the last two axes, or with ``adjoint`` their transposes.
+        """Compute the inverses of the matrices in the last two axes; with ``adjoint``, the transposes of these inverses.
 
-        Floats of fewer than 32 bits are computed in f32. A singular matrix is an error. Sources: OpenVINO Inverse-14; onnxruntime's
-        com.microsoft Inverse.
+        Floats of fewer than 32 bits are computed in f32. A singular matrix raises an error. Sources: OpenVINO Inverse-14;
+        onnxruntime's com.microsoft Inverse.
         """
 
     # linalg.einsum
@@ -1246,9 +1251,10 @@ class OperatorMethods:
     ) -> Value:
         """Compute the Einstein summation of ``equation``: products of the ``xs``, summed over the labels missing in the result.
 
-        A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
-        explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
-        axes of one letter broadcast too, as in every runtime, and ellipses may stand for different numbers of axes.
+        A letter names an axis; a letter that occurs twice in a term names the diagonal of two axes; an ellipsis stands for axes
+        that broadcast. Without an explicit result, the result has the axes of the ellipsis, then the labels that occur once, in the
+        order of their character codes. With ``broadcast``, axes with the same letter also broadcast, as in every runtime, and
+        ellipses may stand for different numbers of axes.
         Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
         """
 
@@ -1257,11 +1263,12 @@ class OperatorMethods:
     def GroupedMatMul(
         self, mat_a: Operand, mat_b: Operand, offsets: Operand | None = None, /,
     ) -> Value:
-        """Multiply each group of rows with the matrix of its group, as in a mixture of experts.
+        """Multiply each group of rows by the matrix of its group, as in a mixture of experts.
 
-        ``mat_b`` is [groups, columns, k], transposed matrices. ``mat_a`` is [groups, rows, k], or [rows, k] with ``offsets``
-        [groups]: the end row of each group; a group starts where the one before ends, the first at 0. Rows after the last group are
-        0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+        ``mat_b`` [groups, columns, k] holds transposed matrices. ``mat_a`` is [groups, rows, k]; with ``offsets`` [groups] it is
+        [rows, k], and ``offsets`` holds the end row of each group. A group starts at the end of the previous group, the first group
+        at row 0. Result rows after the last group are 0. Accumulation and rounding are those of MatMul.
+        Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
         """
 
     # linalg.matmul
@@ -1272,9 +1279,10 @@ class OperatorMethods:
     ) -> Value:
         """Compute ``alpha * a @ b + beta * c`` for matrices ``a`` and ``b``.
 
-        ``transpose_a`` and ``transpose_b`` transpose them first. ``c`` broadcasts to the product, or without ``broadcast`` has its
-        shape. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError
-        [attribute.conflict]: a fractional alpha or beta for integers is not specified.
+        ``transpose_a`` and ``transpose_b`` transpose ``a`` and ``b`` first. ``c`` broadcasts to the product; without ``broadcast``,
+        ``c`` has the shape of the product. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1
+        to 13. Raises UnsupportedError [attribute.conflict] for a fractional ``alpha`` or ``beta`` with integers, which ONNX does
+        not define.
         """
 
     def MatMul(
@@ -1293,9 +1301,10 @@ class OperatorMethods:
     def FeatureVectorizer(
         self, /, *xs: Operand | None, inputdimensions: Sequence[int] | Value = (),
     ) -> Value:
-        """FeatureVectorizer concatenates the features of all inputs in f32, each cut or zero-padded to ``inputdimensions``.
+        """FeatureVectorizer concatenates the features of all inputs in f32.
 
-        A vector is one row; axes after the first are flattened.
+        The features of input i are cut or zero-padded to ``inputdimensions[i]``. A vector is one row; axes after the first are
+        flattened.
         Source: ONNX ai.onnx.ml FeatureVectorizer 1.
         """
 
@@ -1305,8 +1314,9 @@ class OperatorMethods:
     ) -> Value:
         """Imputer replaces each element of ``x`` that equals the replaced value.
 
-        The new value is one, or one per feature along the last axis: of floats ``imputed_value_floats`` for elements equal to
-        ``replaced_value_float``, of integers ``imputed_value_int64s`` for ``replaced_value_int64``. A NaN equals a NaN.
+        In floats, ``imputed_value_floats`` replaces elements equal to ``replaced_value_float``; in integers,
+        ``imputed_value_int64s`` replaces elements equal to ``replaced_value_int64``. The imputed values are one number, or one
+        number per feature along the last axis. A NaN counts as equal to a NaN.
         Source: ONNX ai.onnx.ml Imputer 1.
         """
 
@@ -1315,7 +1325,8 @@ class OperatorMethods:
     ) -> Value:
         """Normalizer divides each row of ``x`` by its norm, in f32; a row of norm 0 is unchanged. A vector is one row.
 
-        ``max``: the greatest element, not its magnitude; ``l1``: the sum of magnitudes; ``l2``: the root of the sum of squares.
+        The norm ``max`` is the greatest element, not the greatest magnitude; ``l1`` is the sum of magnitudes; ``l2`` is the root of
+        the sum of squares.
         Source: ONNX ai.onnx.ml Normalizer 1.
         """
 
@@ -1324,16 +1335,17 @@ class OperatorMethods:
     ) -> Value:
         """OneHotEncoder writes a 1 at the index of each element's category along a new last axis, and 0 elsewhere.
 
-        Numbers are searched in ``cats_int64s`` after truncation to integers, strings in ``cats_strings``. An element of no
-        category, such as NaN, gives zeros, or an error at run time where ``zeros`` is false.
+        Numbers are truncated to integers and searched in ``cats_int64s``; strings are searched in ``cats_strings``. An element
+        without a category, such as NaN, gives zeros; where ``zeros`` is false, it raises an error at run time.
         Source: ONNX ai.onnx.ml OneHotEncoder 1.
         """
 
     def Scaler(
         self, x: Operand, /, *, offset: Sequence[float] = (), scale: Sequence[float] = (),
     ) -> Value:
-        """Scaler computes ``(x - offset) * scale`` in f32; both are one number, or one per feature along the last axis.
+        """Scaler computes ``(x - offset) * scale`` in f32.
 
+        ``offset`` and ``scale`` hold one number, or one number per feature along the last axis; empty means 0 and 1.
         Source: ONNX ai.onnx.ml Scaler 1.
         """
 
@@ -1342,9 +1354,10 @@ class OperatorMethods:
     def LabelEncoder(
         self, x: Operand, keys: Operand, values: Operand, default: Operand, /,
     ) -> Value:
-        """LabelEncoder maps each element of ``x`` to the element of ``values`` at the index of its last occurrence in ``keys``.
+        """LabelEncoder looks up each element of ``x`` in ``keys`` and returns the element of ``values`` at the same index.
 
-        ``default``, one element, stands for elements that are not in ``keys``. A NaN equals a NaN.
+        Of several equal keys the last one counts. The result is ``default`` (one element) for an element that is not in ``keys``. A
+        NaN counts as equal to a NaN.
         Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
         """
 
@@ -1357,9 +1370,9 @@ class OperatorMethods:
     ) -> list[Value]:
         """LinearClassifier returns the label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``.
 
-        Scores are f32. ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A
-        single score s of two labels selects the second label where it is above 0, and becomes the scores ``1 - s, s`` (of s after
-        ``LOGISTIC``). ``multi_class`` records how the model was fitted and has no effect.
+        Scores are f32. ``coefficients`` holds the rows of ``C``: one row per intercept, or one row per label where there are no
+        intercepts. With one row and two labels, a score s above 0 selects the second label, and the two scores are ``1 - s, s``;
+        ``LOGISTIC`` is applied to s first. ``multi_class`` records how the model was fitted and has no effect.
         Source: ONNX ai.onnx.ml LinearClassifier 1; single scores as in onnxruntime.
         """
 
@@ -1369,8 +1382,8 @@ class OperatorMethods:
     ) -> Value:
         """LinearRegressor computes ``x * C^T + intercepts`` in f32 for each row of ``x``.
 
-        ``C`` has a row of ``coefficients`` for each of ``targets``. A vector is one row. With a single target only ``PROBIT``
-        changes the result, as in onnxruntime.
+        ``coefficients`` holds the rows of ``C``, one row per target. A vector ``x`` is one row. With a single target, only the
+        ``post_transform`` ``PROBIT`` changes the result, as in onnxruntime.
         Source: ONNX ai.onnx.ml LinearRegressor 1.
         """
 
@@ -1379,10 +1392,11 @@ class OperatorMethods:
     def CastMap(
         self, x: Operand, /, *, cast_to: str = 'to_float', map_form: str = 'dense', max_map: int | Value = 1,
     ) -> Value:
-        """CastMap lists the values of the map ``x`` as one row, in the type of ``cast_to`` (to_float, to_int64, to_string).
+        """CastMap returns the values of the map ``x`` as one row, in the type of ``cast_to`` (to_float, to_int64, to_string).
 
-        ``map_form`` dense: in the order of the keys. sparse: at the indices that the keys are, of ``max_map``; 0, or the string
-        0.f, elsewhere. A float becomes a string with six decimals.
+        With ``map_form`` dense, the values are in ascending order of their keys. With ``map_form`` sparse, the row has ``max_map``
+        elements, and the value of key k is element k; elements without a key are 0, or the string 0.f. A float becomes a string
+        with six decimals.
         Source: ONNX ai.onnx.ml CastMap 1; the string of a missing key is onnxruntime's.
         """
 
@@ -1390,20 +1404,20 @@ class OperatorMethods:
         self, x: Operand, /, *, int64_vocabulary: Sequence[int] | Value = (), string_vocabulary: Sequence[str] = (),
         dtype: DTypeLike = 'f32',
     ) -> Value:
-        """DictVectorizer lists the values of the map ``x`` in the order of a vocabulary of keys, as one row.
+        """DictVectorizer returns the values of the map ``x`` in the order of a vocabulary of keys, as one row.
 
         A missing key has the value 0, or the empty string; keys outside of the vocabulary are dropped. ``dtype`` is the element
-        type of the row, which must be that of the map's values: a dict of a run does not distinguish f32 and f64.
+        type of the row and must be the type of the map's values: the values of a Python dict do not distinguish f32 from f64.
         Source: ONNX ai.onnx.ml DictVectorizer 1.
         """
 
     def ZipMap(
         self, x: Operand, /, *, classlabels_int64s: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (),
     ) -> Value:
-        """ZipMap makes of each row of ``x`` a map from the labels to the row's numbers; a vector is one row.
+        """ZipMap returns for each row of ``x`` a map from the labels to the numbers of the row; a vector is one row.
 
-        The labels are ``classlabels_int64s`` or ``classlabels_strings``, one per column. Of two equal labels the last one's
-        number is in the map.
+        The labels are ``classlabels_int64s`` or ``classlabels_strings``, one label per column. Where labels are equal, the map has
+        the number of the last such column.
         Source: ONNX ai.onnx.ml ZipMap 1.
         """
 
@@ -1416,17 +1430,19 @@ class OperatorMethods:
         classlabels_ints: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (), prob_a: Sequence[float] = (),
         prob_b: Sequence[float] = (),
     ) -> list[Value]:
-        """SVMClassifier returns the label with most votes of the pairs of classes, and scores in f32.
+        """SVMClassifier returns the label with the most votes among all pairs of classes, and scores in f32.
 
-        Kernels are those of SVMRegressor. Support vectors are sorted by class, ``vectors_per_class`` of each; row j of
-        ``coefficients`` has those of a vector towards the j-th other class. The score of classes i < j is the sum of their
-        vectors' kernels times coefficients, plus the next of ``rho``; class i gets the vote where it is above 0. The scores are
-        returned. Of two classes they are ``-s, s``; ``LOGISTIC`` makes them ``logistic(-s), logistic(s)``, any other
-        ``post_transform`` ``1 - s, s``.
+        The kernels are those of SVMRegressor. Support vectors are sorted by class, with ``vectors_per_class`` vectors per class.
+        ``coefficients`` is a matrix [classes - 1, vectors]: row j holds for each vector the coefficient of the pair of its class
+        and the j-th other class. The score of a pair of classes i < j is the sum of kernel times coefficient over the vectors of
+        both classes, plus the element of ``rho`` for this pair. A score above 0 is a vote for class i, any other score a vote for
+        class j.
 
-        With ``prob_a`` and ``prob_b`` the scores become pair probabilities ``1 - sigmoid(a * s + b)``, and these class
-        probabilities by pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T +
-        rho[0]``, and the greatest wins.
+        The pair scores are the second output. With two classes, the pair score s gives two scores: ``-s, s``, with ``LOGISTIC``
+        ``logistic(-s), logistic(s)``, with any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and ``prob_b``, pair scores
+        become pair probabilities ``1 - sigmoid(a * s + b)``, and pairwise coupling (Wu, Lin and Weng 2004, method 2) makes class
+        probabilities of these. Without support vectors the scores are ``x * C^T + rho[0]``, and the class with the greatest score
+        wins.
         Source: ONNX ai.onnx.ml SVMClassifier 1; undefined cases as in onnxruntime.
         """
 
@@ -1439,8 +1455,8 @@ class OperatorMethods:
 
         With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is ``x . v`` for ``linear``, ``(gamma * x . v + coef0) ^
         degree`` for ``poly``, ``exp(-gamma * |x - v|^2)`` for ``rbf``, and ``tanh(gamma * x . v + coef0)`` for ``sigmoid``.
-        Without support vectors the result is ``x . coefficients + rho[0]``. ``one_class`` returns 1 for a result above 0, else
-        -1. Of the transforms only ``PROBIT`` changes a single score, and it is refused.
+        Without support vectors the result is ``x . coefficients + rho[0]``. ``one_class`` returns 1 for a result above 0, else -1.
+        ``post_transform`` has no effect on a single score, and ``PROBIT`` is not supported.
         Source: ONNX ai.onnx.ml SVMRegressor 1.
         """
 
@@ -1456,17 +1472,17 @@ class OperatorMethods:
     ) -> Value:
         """TreeEnsemble evaluates decision trees for each row of ``x``: [N, n_targets].
 
-        A walk through a tree begins at one of ``tree_roots``. Node i compares feature ``nodes_featureids[i]`` with
-        ``nodes_splits[i]`` by one of seven ``nodes_modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, membership in the next
-        of ``membership_values``). It continues at ``nodes_truenodeids[i]`` or ``nodes_falsenodeids[i]``: a node, or a leaf where
-        ``nodes_trueleafs[i]`` or ``nodes_falseleafs[i]``. A NaN takes the true branch where
-        ``nodes_missing_value_tracks_true[i]``.
+        The path through a tree begins at its node in ``tree_roots``. Node i compares feature ``nodes_featureids[i]`` with
+        ``nodes_splits[i]`` by one of seven ``nodes_modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, membership in the next of
+        ``membership_values``). The path continues at ``nodes_truenodeids[i]`` where the comparison holds, else at
+        ``nodes_falsenodeids[i]``. This id names a leaf where ``nodes_trueleafs[i]`` or ``nodes_falseleafs[i]`` is true, else a
+        node. For a NaN the comparison holds where ``nodes_missing_value_tracks_true[i]`` is true.
 
-        A leaf contributes its weight to its target. ``aggregate_function`` combines the trees: ``sum``, ``average`` over all
-        trees, ``min`` or ``max`` of the trees with a weight for the target (0 where there is none). ``post_transform`` is applied
-        to each row. With ``leaf_sizes`` a leaf has that many of ``leaf_targetids`` and ``leaf_weights``, in the order of the
-        leaves.
-        Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
+        Leaf k contributes ``leaf_weights[k]`` to the target ``leaf_targetids[k]``. ``aggregate_function`` combines the trees:
+        ``sum``, ``average`` over all trees, ``min`` or ``max`` of the trees with a weight for the target (0 where no tree has one).
+        ``post_transform`` is applied to each row. With ``leaf_sizes``, leaf k has ``leaf_sizes[k]`` entries of ``leaf_targetids``
+        and ``leaf_weights``, in the order of the leaves.
+        Sources: ONNX ai.onnx.ml TreeEnsemble 5; for leaves with several targets, TreeEnsembleRegressor 3.
         """
 
     # ml.tree_ensemble_classifier
@@ -1482,16 +1498,20 @@ class OperatorMethods:
     ) -> list[Value]:
         """TreeEnsembleClassifier returns the class that decision trees choose for each row of ``x``, and all scores in f32.
 
-        Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added; ``base_values`` are
-        added. Of more than two classes the greatest score wins, the first of equal scores, among classes with a weight or a base
-        value.
+        The trees are those of TreeEnsembleRegressor: a leaf contributes its ``class_weights`` to its ``class_ids``, and the score
+        of a class is the sum of its weights and its base value. With more than two classes, the class with the greatest score wins,
+        the first one of equal scores. A class without a weight in the row's leaves and without a base value cannot win.
 
-        Two classes follow onnxruntime, since ONNX does not define them. Let s be the score of the second class, or that of the
-        first where no leaf of the row has a weight for the second. If all weights are for one class, s selects the second label
-        above 0.5 where no weight is negative, else above 0; if not, s above 0 selects between the labels 1 and 0 (or the two
-        strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` with LOGISTIC; else ``1 - s, s`` where all
-        weights are for one class and none is negative; else ``-s, s``. With two base values the second class scores the first's
-        weights plus the second base value, and the first class the negative.
+        The case of two classes follows onnxruntime, since ONNX does not define this case. Let s be the score of the second class,
+        or the score of the first class where the row's leaves have no weight for the second class.
+
+        - The second label is selected where s > 0.5 if all weights are for one class and no weight is negative, else where s > 0.
+        - Where weights are for both classes, integer labels are 0 and 1, whatever the class labels are.
+        - Where the row's leaves have weights for the first class only, the two scores are ``logistic(-s), logistic(s)`` with
+          LOGISTIC. Otherwise they are ``1 - s, s`` if all weights are for one class and no weight is negative, else ``-s, s``.
+        - With two base values and weights for both classes in the row's leaves, the second score is the sum of the first class's
+          weights plus the second base value. The first score is the negative of the second score.
+
         Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
         """
 
@@ -1506,15 +1526,16 @@ class OperatorMethods:
     ) -> Value:
         """TreeEnsembleRegressor evaluates decision trees for each row of ``x`` in f32: [N, n_targets].
 
-        Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree
-        is its root. It is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]`` (``BRANCH_LEQ``,
-        ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). It continues at its true id where the
-        comparison holds, or the feature is NaN and ``nodes_missing_value_tracks_true[i]``; else at its false id. A leaf
-        contributes ``target_weights`` to ``target_ids``; ``aggregate_function`` combines them (``sum``, ``average``, ``min``,
-        ``max``), and ``base_values`` are added.
+        Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first entry of a
+        tree is the root. A node is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]``
+        (``BRANCH_LEQ``, ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). The path continues at
+        ``nodes_truenodeids[i]`` where the comparison holds, or where the feature is NaN and ``nodes_missing_value_tracks_true[i]``
+        is true; else at ``nodes_falsenodeids[i]``. A leaf contributes its ``target_weights`` to its ``target_ids``.
+        ``aggregate_function`` combines the contributions of all trees (``sum``, ``average``, ``min``, ``max``), and ``base_values``
+        are added.
 
-        Two rules are onnxruntime's: of a single target only the transform ``PROBIT`` changes the result, and of several targets
-        one without a weight in the row's leaves stays 0. All is computed in f64 where ``x`` is f64, else in f32.
+        Two rules follow onnxruntime: with a single target, only the transform ``PROBIT`` changes the result; with several targets,
+        a target without a weight in the row's leaves stays 0. The computation runs in f64 for an f64 ``x``, else in f32.
         Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
         """
 

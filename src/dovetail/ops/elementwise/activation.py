@@ -66,7 +66,7 @@ class PRelu(
 ):
     """Compute x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
 
-    With ``channels`` a ``slope`` of rank 1 with as many elements as axis 1 of ``x`` applies to that axis.
+    With ``channels``, a ``slope`` of rank 1 whose length equals the size of axis 1 of ``x`` applies to axis 1.
     Sources: ONNX PRelu 1 and 6 (one slope, or one per channel), 7 to 16; OpenVINO PReLU-1.
     """
 
@@ -81,7 +81,7 @@ class PRelu(
         return x.shape
 
     def is_by_channel(self, shape: Shape | None, slope: Shape | None) -> bool | None:
-        """Test whether the slope applies to axis 1 and broadcasting would not align it; None: only known at run time."""
+        """Return whether ``slope`` needs a reshape to apply to axis 1 of ``x``; None where unknown sizes decide this."""
         if not self.channels:
             return False
         if slope is not None and (len(slope) != 1 or symbolic.equal(slope[0], 1) is True):
@@ -102,7 +102,7 @@ class PRelu(
         return apply_in_wide_type(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
 
     def align_slope(self, b: Builder, x: Value, slope: Value) -> Any:
-        """Reshape the slope so that it broadcasts to ``x``; None where its axis is only known at run time."""
+        """Reshape ``slope`` to broadcast to ``x``; return None where unknown sizes decide to which axis ``slope`` applies."""
         by_channel = self.is_by_channel(x.shape, slope.shape)
         if by_channel is None:
             return None
@@ -118,7 +118,8 @@ class PRelu(
         wide = self.align_slope(b, x, slope)
         if wide is None:
             raise UnsupportedError(
-                "type.unknown", f"gradient needs the axis of the slope, which {slope.type} for {x.type} leaves open"
+                "type.unknown",
+                f"the types of x and slope must determine the axis of slope for a gradient, got {x.type} and {slope.type}",
             )
         below = b.Less(x, 0)
         dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), scalar_like(b, 0, x)), wide)
@@ -323,7 +324,7 @@ class Gelu(
         return x * 0.5 * (1 + arrays.erf(xp, x * sqrt(0.5)))
 
     def cdf_term(self, b: Builder, x: Value) -> Any:
-        """Write the erf or tanh term of the formula."""
+        """Emit the erf or tanh term of the formula."""
         if self.approximate == "none":
             return b.Erf(b.Multiply(x, sqrt(0.5)))
         cube = b.Multiply(b.Multiply(b.Multiply(x, x), x), 0.044715)
@@ -344,7 +345,7 @@ class Gelu(
 
 
 class Swish(UnaryOp, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:alpha=1.0)"):
-    """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
+    """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (``alpha`` is the input beta there)."""
 
     alpha: float = 1.0
 
@@ -410,7 +411,7 @@ class Shrink(UnaryOp, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)
 
 
 class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=1.0)"):
-    """Compute x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
+    """Compute x * sigmoid(alpha * x) * y for ``x`` and ``y`` of equal shapes. Source: ONNX SwiGLU 28."""
 
     alpha: float = 1.0
 

@@ -126,14 +126,14 @@ class Divide(
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
-            # Integer division by zero is an error at run time, so that no value follows from a divisor of 0.
+            # Integer division by zero raises an error at run time, so shape values may assume a divisor other than 0.
             return symbolic.floor_divide_by_nonzero(x, y) if self.m_pythondiv else _truncating_quotient(xp, x, y)
         if arrays.element(x).is_integer:
             return arrays.floor_divide(xp, x, y) if self.m_pythondiv else arrays.trunc_divide(xp, x, y)
         return xp.divide(x, y)
 
     def canonical(self, x: View, y: View) -> Op:
-        """Drop ``m_pythondiv`` for floats and unsigned integers, which both roundings treat alike."""
+        """Drop ``m_pythondiv`` for floats and unsigned integers, whose quotients it does not change."""
         plain = super().canonical(x, y)
         dtype = dtype_in(x.type)
         return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)
@@ -152,14 +152,14 @@ class Divide(
 
 
 def _truncating_quotient(xp: Namespace, x: Array, y: Array) -> Any:
-    """Divide toward zero with floor divisions, the only ones that symbolic sizes have."""
+    """Divide and round toward zero, by floor divisions: symbolic sizes have no other division."""
     divide = symbolic.floor_divide_by_nonzero
     try:
         rounds_up = bool(((y > 0) & (x > xp.negative(y))).all())
     except symbolic.Inexact:
         rounds_up = False
     if rounds_up:
-        # The sign of n - 1 is not known: what is above -y and below 0 has the quotient 0.
+        # An x between -y and 0 has the quotient 0, like max(x, 0). The sign of x may be unknown, as for the size n - 1.
         return divide(xp.maximum(x, 0), y)
     return xp.where((x < 0) != (y < 0), xp.negative(divide(xp.negative(x), y)), divide(x, y))
 
@@ -169,10 +169,10 @@ class Mod(
     onnx="Mod-10,13,28(x, y; fmod=0 | broadcast=true/false)",
     openvino=(f"Mod-1(x, y; {AUTO_BROADCAST} | fmod=true)", f"FloorMod-1(x, y; {AUTO_BROADCAST} | fmod=false)"),
 ):
-    """Compute the remainder of floor division; with ``fmod`` that of truncating division.
+    """Compute the remainder of floor division; with ``fmod``, the remainder of truncating division.
 
-    It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
-    FloorMod-1.
+    The remainder has the sign of ``y``; with ``fmod``, the sign of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1
+    (truncated) and FloorMod-1.
     """
 
     is_algebraic = False
@@ -196,9 +196,9 @@ def _truncating_remainder(xp: Namespace, x: Array, y: Array) -> Any:
 
 
 def _float_rest(xp: Namespace, x: Array, y: Array, fmod: bool) -> Any:
-    """Compute C's fmod, which is exact, or the floor remainder from it.
+    """Compute C's fmod, which is exact, or derive the floor remainder from fmod.
 
-    With an infinite ``y``, fmod is ``x``; the floor remainder is ``y`` where the signs differ.
+    With an infinite ``y``, fmod is ``x``; the floor remainder is then ``y`` where the signs of ``x`` and ``y`` differ.
     """
     rest = arrays.trunc_mod(xp, x, y)
     rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
@@ -222,7 +222,7 @@ class Power(
     types may differ), OpenVINO Power-1 (equal types).
     """
 
-    # Operands of which one is a float are computed in f64, which 64-bit integers exceed.
+    # With a float base or exponent, Power is computed in f64, which does not represent every 64-bit integer exactly.
     neutral = (OperandLaw(1, 1, EXACT_IN_F64, REALS), OperandLaw(1, 1, INTEGERS, INTEGERS))
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
@@ -274,7 +274,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
     def check(self, xs: tuple[Any, ...]) -> None:
         if not xs:
-            raise RuleError("node.inputs", "needs at least 1 input, got 0")
+            raise RuleError("node.inputs", f"{type(self).__name__} needs at least 1 input, got 0")
 
     def types(self, *xs: View) -> list[Type]:
         self.check(xs)
@@ -288,7 +288,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
         return reduce(lambda x, y: apply_in_wide_type(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
     def is_commutative(self, *xs: View) -> bool:
-        """Return True for two inputs or integers: more floats round in the order of their sum."""
+        """Return True for two inputs, or for integers; the rounding of three or more floats depends on their order."""
         return len(xs) == 2 or _are_integers(xs)
 
     def lower(self, b: Builder, *xs: Value) -> Any:
@@ -300,7 +300,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
 class _Extreme(_Variadic):
     def is_commutative(self, *xs: View) -> bool:
-        """Return True for integers: of two zeros of other signs the first one may be the result."""
+        """Return True for integers; for floats, the order of the operands may decide the sign of a zero."""
         return _are_integers(xs)
 
     def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
@@ -319,7 +319,7 @@ class Maximum(
     ),
     openvino=f"Maximum-1(*xs; {AUTO_BROADCAST})",
 ):
-    """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
+    """Compute the element-wise maximum of ``xs``; NaN where an element of any input is NaN.
 
     Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
     """
@@ -337,7 +337,7 @@ class Minimum(
     ),
     openvino=f"Minimum-1(*xs; {AUTO_BROADCAST})",
 ):
-    """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
+    """Compute the element-wise minimum of ``xs``; NaN where an element of any input is NaN.
 
     Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
     """

@@ -92,9 +92,9 @@ class BitShift(
 ):
     """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
 
-    A shift by a negative amount, or by at least the number of bits, gives with ``beyond="fill"`` 0, or -1 for a negative ``x``
-    shifted right. ``beyond="open"`` marks sources that leave this undefined. Sources: ONNX BitShift 11 (unsigned) and 28,
-    OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+    With ``beyond="fill"``, a shift by a negative amount, or by at least the number of bits, gives 0, or -1 for a right shift of
+    a negative ``x``. With ``beyond="open"``, the result of such a shift is undefined, as the source format does not define it.
+    Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
     """
 
     direction: str = "left"
@@ -111,7 +111,7 @@ class BitShift(
         kind = arrays.element(x)
         if kind.bits >= 8:
             return self._shift(xp, kind.bits, x, amount)
-        # Such a type has no shift, and may not hold its number of bits.
+        # A type of fewer than 8 bits has no shift in the array library, and may not represent its number of bits.
         wide = dtypes.dtype(f"{kind.kind}8")
         shifted = self._shift(xp, kind.bits, *(arrays.cast(xp, array, wide) for array in (x, amount)))
         return arrays.cast(xp, shifted, kind)
@@ -127,7 +127,7 @@ class BitShift(
         return plain.with_(beyond="open") if is_in_range else plain  # type: ignore[no-any-return]
 
     def decompose(self, b: Builder, x: Value, amount: Value) -> Any:
-        """Shift by the amounts in range and fill the others with 0 or the sign; signed types shift as unsigned ones."""
+        """Shift by the amounts in range and fill the other elements with 0 or -1; signed types are shifted as unsigned types."""
         zero = scalar_like(b, 0, x)
         if self.beyond == "open":
             return self._shift_bits(b, x, amount, zero) if x.dtype.kind == "int" else None
@@ -137,7 +137,7 @@ class BitShift(
         return b.Where(over, b.Where(b.Less(x, zero), scalar_like(b, -1, x), zero) if signed else zero, shifted)
 
     def _shift_bits(self, b: Builder, x: Value, amount: Value, zero: Value) -> Any:
-        """Shift as unsigned integers; to the right, ~(~x >> y) for negative ``x``."""
+        """Shift signed integers as unsigned integers; a right shift of a negative ``x`` is computed as ~(~x >> y)."""
         kind = dtypes.dtype(f"u{x.dtype.bits}")
         minus_one, is_right = scalar_like(b, -1, x), self.direction == "right"
         is_negative = b.Less(x, zero)

@@ -24,29 +24,30 @@ AUTO_BROADCAST = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcas
 _CODES = ("nf4", "u1", "u3", "u6")
 
 
-# Narrow types that early ONNX versions lack, and the wider type that gives the same result: one rounding for floats, wrapping
-# for integers.
+# Narrow types that early ONNX versions lack, each with a wider type that gives the same result: floats are rounded once,
+# integers wrap.
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
 
 
 class Elementwise(Op):
     """Elementwise operators compute each output element from the input elements of the same index.
 
-    Types stored as codes (nf4, u1, u3, u6) have no arithmetic. ``idempotent`` names the types of which a second application of an
-    operator changes no bit, ``involution`` those of which it undoes the first one.
+    Types stored as codes (nf4, u1, u3, u6) have no arithmetic. ``idempotent`` names the element types for which a second
+    application of the operator changes no bit. ``involution`` names the element types for which a second application undoes the
+    first.
     """
 
     idempotent: ClassVar[frozenset[str]] = frozenset()
     involution: ClassVar[frozenset[str]] = frozenset()
     is_activation: ClassVar[bool] = False
-    """Whether FusedConv and FusedGemm may apply it; its parameters are its attributes, or its bounds."""
+    """Whether FusedConv and FusedGemm may apply the operator, with its attributes or the bounds of Clip as parameters."""
 
     def decompose(self, b: Builder, *xs: Any) -> Any:
-        """Compute in a wider type where that gives the same result, otherwise return what ``lower`` writes."""
+        """Emit the operator in a wider type where an input has a type of ``_WIDER``, otherwise return the result of ``lower``."""
         return _in_wider(b, self, xs) or self.lower(b, *xs)
 
     def lower(self, b: Builder, *xs: Any) -> Any:
-        """Write the same outputs with other operators, or return None."""
+        """Emit the outputs by other operators, or return None where the operator has no such lowering."""
         return None
 
     def types(self, *xs: Any) -> list[Type]:
@@ -68,9 +69,10 @@ def _in_wider(b: Builder, op: Op, xs: tuple[Any, ...]) -> Any:
 
 
 class BroadcastingOp(Elementwise):
-    """With ``broadcast`` the inputs broadcast as in numpy, without it their shapes must be equal.
+    """BroadcastingOp is the base class of elementwise operators that broadcast their inputs as in numpy.
 
-    Beside a constant of ``neutral`` the result has the bits of the other operand; one of ``absorbing`` is the result.
+    Without ``broadcast`` the shapes of the inputs must be equal. ``neutral`` and ``absorbing`` are laws of constant operands:
+    with a neutral constant the result has the bits of the other operand, with an absorbing constant the bits of the constant.
     """
 
     neutral: ClassVar[tuple[OperandLaw, ...]] = ()
@@ -87,19 +89,19 @@ class BroadcastingOp(Elementwise):
         return result
 
     def check_equal_shapes(self, *arrays: Array) -> None:
-        """Check that shapes are equal where ``broadcast`` is off. Raises EngineError [shape.disagree]."""
+        """Check that the shapes of ``arrays`` are equal where ``broadcast`` is false. Raises EngineError [shape.disagree]."""
         shapes = [tuple(array.shape) for array in arrays]
         if not self.broadcast and len(set(shapes)) > 1:
             raise EngineError("shape.disagree", f"shapes {', '.join(str(list(shape)) for shape in shapes)} must be equal")
 
     def canonical(self, *xs: Any) -> Op:
-        """Turn ``broadcast`` off where the shapes are known to be equal, which every version can express."""
+        """Set ``broadcast`` to false where the shapes are known to be equal; every version of an operator has this form."""
         is_needless = self.broadcast and bool(xs) and all(are_equal_shapes(xs[0].shape, x.shape) for x in xs)
         return self.with_(broadcast=False) if is_needless else self
 
 
 def apply_in_wide_type(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
-    """Apply ``function`` to ``xs``; f32 or 8-bit integers stand in for narrower types, and the result is rounded once."""
+    """Apply ``function`` to ``xs``; types narrower than f32 or 8-bit integers are widened, and the result is rounded once."""
     if xp is symbolic.xp:
         return function(*xs)
     kind = arrays.element(xs[0])
@@ -128,7 +130,7 @@ def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
     if x is None or not x.dtype.is_float:
         return None
     if g.shape is None or x.shape is None:
-        raise UnsupportedError("type.unknown", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
+        raise UnsupportedError("type.unknown", f"the gradient of a broadcast needs known ranks, got {g.type} and {x.type}")
     extra = len(g.shape) - len(x.shape)
     if extra:
         g = b.ReduceSum(g, list(range(extra)), keepdims=False)
@@ -140,7 +142,7 @@ def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
 
 
 def _is_stretched(wide: Size, narrow: Size) -> bool | None:
-    """Test whether an axis was broadcast; None: only known at run time."""
+    """Return whether an axis of the size ``narrow`` was broadcast to ``wide``; None where unknown sizes decide this."""
     if symbolic.equal(wide, narrow) is True:
         return False
     if isinstance(narrow, int) and narrow == 1:
@@ -149,10 +151,10 @@ def _is_stretched(wide: Size, narrow: Size) -> bool | None:
 
 
 def _sum_broadcast_axes(b: Builder, g: Value, x: Value) -> Any:
-    """Sum over the broadcast axes when these are only known at run time.
+    """Sum ``g`` over the broadcast axes where only the sizes at run time tell which axes these are.
 
-    Each axis of ``g`` is split into two of sizes g / x and x, with x either 1 or the size of g; the first of each pair is
-    summed.
+    An axis of size n in ``g`` and size m (1 or n) in ``x`` is split into two axes of sizes n / m and m. The first axis of each
+    pair is summed.
     """
     wide, narrow = b.Shape(g, output_type=dtypes.i64), b.Shape(x, output_type=dtypes.i64)
     times = b.Divide(wide, b.Maximum(narrow, 1))

@@ -31,7 +31,7 @@ _INTEGERS = ("i2", "i4", "i8", "i16", "i32", "i64", "u2", "u4", "u8", "u16", "u3
 
 
 def is_exact_cast(source: DType, target: DType) -> bool:
-    """Return whether every value of the type ``source`` has the same value in ``target``, as far as that is known here."""
+    """Return whether a cast from ``source`` to ``target`` keeps every value; False for types that this function does not know."""
     if source is target:
         return True
     if source.name == "boolean":
@@ -50,23 +50,23 @@ def is_exact_cast(source: DType, target: DType) -> bool:
 
 
 def _has_range(source: DType, target: DType) -> bool:
-    """Return whether the range of one integer type is within that of another."""
+    """Return whether the range of the integer type ``source`` is within the range of the integer type ``target``."""
     (low, high), (target_low, target_high) = source.range(), target.range()
     return target_low <= low and high <= target_high
 
 
 def is_without_effect(source: DType, middle: DType, target: DType) -> bool:
-    """Return whether a Cast from ``source`` to ``middle`` changes no bit of a Cast to ``target`` after it."""
-    # Text shows the type: "1", "1.0" or "True".
+    """Return whether a Cast from ``source`` to ``middle`` changes no bit of the result of a following Cast to ``target``."""
+    # A cast to string depends on the source type: "1", "1.0" or "True".
     if not is_exact_cast(source, middle) or (target.name == "string" and source is not middle):
         return False
-    # Integers wrap in a narrower type and floats saturate, so that a detour through floats matters beyond its range.
+    # Beyond the range of the target, integers wrap and floats saturate: a float type between them then changes the result.
     is_detour = source.is_integer and middle.is_float and target.is_integer
     return not is_detour or (target.name in _INTEGERS and _has_range(source, target))
 
 
 def rounding_difference(x: View, to: DType) -> str | None:
-    """Describe how runtimes round a cast from ``x`` to ``to`` otherwise than Cast does; None where they agree."""
+    """Describe how runtimes round a cast of ``x`` to the type ``to``; return None where they round as Cast does."""
     source = dtype_in(x.type)
     if source is None or not source.is_float or not to.is_integer or to.bits >= 8:
         return None
@@ -97,15 +97,20 @@ class Cast(
 ):
     """Convert the elements of ``x`` to the type ``to``.
 
-    Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
-    specifications leave open. To integers of fewer than 8 bits they are rounded to nearest, ties to even, and take the low bits
-    of the i64. Integers wrap; every number other than 0 is True. To floats, numbers are rounded to nearest, ties to even, and
-    beyond the range to infinity.
+    - From floats to integers, numbers are rounded toward zero. A number out of range becomes the nearest value of the type, and
+      NaN becomes 0; the specifications define neither case.
+    - From floats to integers of fewer than 8 bits, numbers are rounded to nearest, ties to even, to an i64, whose low bits are
+      the result.
+    - From integers to integers, numbers wrap.
+    - To boolean, every number other than 0 is True.
+    - To floats, numbers are rounded to nearest, ties to even; beyond the range they become infinite.
+    - To f8 with ``saturate``, numbers beyond the range become the greatest finite value. So does infinity; without
+      ``saturate_infinity``, infinity becomes NaN in f8e4m3fnuz and f8e5m2fnuz.
+    - To f8 without ``saturate``, numbers beyond the range become infinity or NaN.
+    - To f8e8m0, magnitudes are converted by ``saturate`` and ``round_mode``: up, down, nearest (ties up) or even (ties to the
+      even code).
 
-    To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
-    f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
-    ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
-    type of ``x`` where its array does not: nf4.
+    ``source`` is nf4 for an ``x`` of type nf4, whose array does not identify this type.
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
     """
 
@@ -128,7 +133,7 @@ class Cast(
         dtype = dtype_in(x.type)
         if dtype is not None and (dtype == "nf4") != (self.source == "nf4"):
             raise RuleError(
-                "attribute.conflict", f"source must be nf4 for nf4 inputs alone: got source={self.source} and {dtype}"
+                "attribute.conflict", f"source must be nf4 for nf4 inputs only, got source={self.source} and input {dtype}"
             )
         return [Tensor(self.to, x.shape)]
 
@@ -144,7 +149,7 @@ class Cast(
         return self.with_(**changes) if changes else self
 
     def value(self, x: View) -> Any:
-        """Take a comparison that sizes leave undecided as an integer of 0 or 1 over these sizes."""
+        """Return the shape value; for a comparison whose result depends on sizes, a symbolic integer that is 0 or 1."""
         node = getattr(x, "node", None)
         if node is None or x.value is not None:
             return super().value(x)
@@ -210,7 +215,7 @@ class CastLike(
     def types(self, x: View, target_type: View) -> list[Type]:
         check_inputs(self, (x, target_type))
         if dtype_in(x.type) == "nf4":
-            raise RuleError("attribute.conflict", "CastLike takes no nf4 input; use Cast")
+            raise RuleError("attribute.conflict", "x of CastLike must not be nf4; use Cast for nf4")
         return [Tensor(dtype_in(target_type.type), x.shape)]
 
     def evaluate(self, xp: Namespace, x: Array, target_type: Array) -> Any:

@@ -28,17 +28,17 @@ class Clip(
     ),
     openvino="> Clamp-1(x; min, max)",
 ):
-    """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+    """Compute min(max, max(min, x)): the result is ``max`` where ``min`` is greater than ``max``.
 
-    The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
-    Clamp-1.
+    The bounds are scalars; a missing bound is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13,
+    OpenVINO Clamp-1.
     """
 
     is_activation = True
     commutes_with_rounding = True
 
     def shape(self, x: View, low: View | None = None, high: View | None = None) -> Any:
-        for name, bound in (("low", low), ("high", high)):
+        for name, bound in (("min", low), ("max", high)):
             if bound is not None and bound.shape is not None and len(bound.shape):
                 raise RuleError("attribute.range", f"{name} must be a scalar, got shape {list(bound.shape)}")
         return x.shape
@@ -63,7 +63,7 @@ class Clip(
 
 
 def finite_range(dtype: DType) -> tuple[Any, Any]:
-    """Return the least and the greatest finite value of a type, as numpy scalars of it."""
+    """Return the least and the greatest finite value of ``dtype``, as numpy scalars of this type."""
     if dtype.is_integer:
         low, high = dtype.range()
         return dtype.numpy.type(low), dtype.numpy.type(high)

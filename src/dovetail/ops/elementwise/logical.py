@@ -24,7 +24,7 @@ class ComparisonOp(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered
     """Comparison operators compare two tensors of one element type. Comparisons with NaN are false, except NotEqual."""
 
     branch: ClassVar[str]
-    """The mode of a node of a decision tree that compares so."""
+    """The mode of a decision tree node (ai.onnx.ml) that makes this comparison."""
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
@@ -35,9 +35,10 @@ class ComparisonOp(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered
             return self.question(xp, x, y)
 
     def indicator(self, x: View, y: View) -> Any:
-        """Return 1 where the comparison of two exact integer arrays holds and 0 elsewhere, undecided elements included.
+        """Return symbolic integers that are 1 where the comparison of two exact integer arrays holds and 0 elsewhere.
 
-        The default clips :meth:`excess` to [0, 1]. Raises Unknown, and Inexact.
+        The result has elements whose comparison depends on sizes, too. The default clips :meth:`excess` to [0, 1]. Raises
+        Unknown, and Inexact.
         """
         xp = symbolic.xp
         return xp.clip(xp.asarray(self.excess(xp.asarray(x.exact), xp.asarray(y.exact))), 0, 1)
@@ -56,7 +57,7 @@ class Equal(
     onnx=(f"Equal-1({_LEGACY})", "Equal-7,11,13,19(x, y | broadcast=true/false)"),
     openvino=f"Equal-1(x, y; {AUTO_BROADCAST})",
 ):
-    """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
+    """Compute x == y for operands of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
     branch = "BRANCH_EQ"
 
@@ -71,7 +72,7 @@ class Equal(
 
 
 class NotEqual(ComparisonOp, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
-    """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
+    """Compute x != y for operands of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     branch = "BRANCH_NEQ"
 

@@ -19,18 +19,18 @@ REALS = INTEGERS | FLOATS
 BOOLEANS = frozenset(("boolean",))
 """The names of the types of logical operators."""
 EXACT_IN_F64 = REALS - {"i64", "u64"}
-"""The types of which f64 has every value."""
+"""The names of the types of real numbers whose values f64 represents exactly."""
 MAX_ELEMENTS = 1 << 16
-"""The most elements of a constant that are compared with a number."""
+"""Largest number of elements of a constant that is compared with the number of a law."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperandLaw:
-    """A constant operand that decides a result of two operands.
+    """OperandLaw describes a constant operand that determines the result of a binary operator.
 
-    Operand ``index`` is a constant whose elements all equal ``number``; ``sign`` also requires the sign bit of zeros of floats.
-    The law holds where the other operand has one of ``types``, and the constant one of ``beside``; where that is None, both have
-    one type.
+    Operand ``index`` is a constant whose elements all equal ``number``. Elements of floats must also have the sign bit
+    ``sign``, unless ``sign`` is None. The law holds where the type of the other operand is in ``types``, and the type of the
+    constant is in ``beside``. Where ``beside`` is None, both operands must have the same type.
     """
 
     index: int
@@ -40,7 +40,7 @@ class OperandLaw:
     sign: bool | None = None
 
     def holds(self, dtype: DType, constant: np.ndarray[Any, Any] | None, constant_dtype: DType) -> bool:
-        """Return whether the law holds for an operand of ``dtype`` beside this constant."""
+        """Return whether the law holds for an operand of the type ``dtype`` and the other operand ``constant``."""
         if dtype.name not in self.types:
             return False
         if constant_dtype is not dtype if self.beside is None else constant_dtype.name not in self.beside:
@@ -49,7 +49,10 @@ class OperandLaw:
 
 
 def is_all(data: np.ndarray[Any, Any] | None, number: float, sign: bool | None = None) -> bool:
-    """Return whether all elements of a constant equal ``number``; ``sign`` also requires the sign bit of zeros of floats."""
+    """Return whether all elements of ``data`` equal ``number`` and, for floats, have the sign bit ``sign`` (None: any).
+
+    The result is False for None, for no elements, for objects, and for more than MAX_ELEMENTS elements.
+    """
     if data is None or not data.size or data.dtype.hasobject or data.size > MAX_ELEMENTS:
         return False
     wide = np.asarray(data, dtype=np.float64) if data.dtype.kind not in "iub" else data
@@ -59,5 +62,5 @@ def is_all(data: np.ndarray[Any, Any] | None, number: float, sign: bool | None =
 
 
 def both(number: float, types: frozenset[str], sign: bool | None = None) -> tuple[OperandLaw, ...]:
-    """Return the laws of a commutative operator, of which either operand may be the constant."""
+    """Return the laws of a commutative operator: one law for a constant first operand, one for a constant second operand."""
     return tuple(OperandLaw(index, number, types, sign=sign) for index in (0, 1))

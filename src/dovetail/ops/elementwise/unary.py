@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UnaryOp(Elementwise):
-    """Unary operators apply a function to each element, of floats where a subclass has no signature of its own."""
+    """UnaryOp is the base class of operators that apply a function to each element; the default signature takes floats."""
 
     def __init_subclass__(cls, *, sig: str | None = None, **mappings: Any) -> None:
         super().__init_subclass__(sig=sig if sig or cls.sig else "x: F -> y: F", **mappings)
@@ -36,7 +36,7 @@ class UnaryOp(Elementwise):
 
 
 class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
-    """Compute the absolute value; that of the minimum of a signed integer type wraps to itself.
+    """Compute the absolute value; the minimum of a signed integer type is unchanged, as the result wraps.
 
     Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
     """
@@ -124,9 +124,10 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
         return arrays.round_half_even(xp, x) if self.mode == "half_to_even" else arrays.round_half_away(xp, x)
 
     def lower(self, b: Builder, x: Value) -> Any:
-        """Round ties away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not.
+        """Lower rounding with ties away from zero to a comparison of the fraction |x| - floor(|x|) with 0.5.
 
-        x + 1 / x has the sign of ``x``, also where that is a zero. onnxruntime's Where loses the sign of a zero.
+        The fraction is exact, while floor(|x| + 0.5) is not. A multiplication applies the sign of x + 1 / x, which is the sign
+        of ``x`` also for zeros; onnxruntime's Where loses the sign of a zero.
         """
         if self.mode == "half_to_even":
             return None

@@ -30,7 +30,7 @@ class _Square(Op):
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("shape.rank", f"rank must be at least 2, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"x must have rank at least 2, got {len(x.shape)}")
         size = agree(*x.shape[-2:])
         return (*x.shape[:-2], size, size)
 
@@ -49,7 +49,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
         return round_to(xp, xp.linalg.det(arrays.widen(xp, x)), arrays.element(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """Multiply ``g`` by det(x) * inverse(x)'; up to 3 rows by the equal cofactor matrix, which needs no inverse."""
+        """Multiply ``g`` by the cofactor matrix det(x) * inverse(x)'; up to 3 rows compute cofactors without an inverse."""
         if isinstance(x.dims[-1], int) and x.dims[-1] <= 3:
             return [_cofactors(b, g, x)]
         return [b.Multiply(_transpose_matrices(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]
@@ -57,7 +57,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
     def decompose(self, b: Builder, x: Value) -> Any:
         size = x.dims[-1] if isinstance(x.dims[-1], int) else x.dims[-2]
         if not isinstance(size, int) or not 1 <= size <= 3:
-            raise UnsupportedError("type.unknown", f"Det decomposes into other operators for 1 to 3 rows, got {size}")
+            raise UnsupportedError("type.unknown", f"matrices must have 1 to 3 rows for the decomposition of Det, got {size}")
         wide = wide_type(x.dtype)
         rows = as_type(b, x, wide)
         return as_type(b, _determinant(b, rows, list(range(size)), list(range(size))), x.dtype)
@@ -83,7 +83,7 @@ def _cofactors(b: Builder, g: Value, x: Value) -> Any:
     """Return ``g`` times the matrix of cofactors, the gradient of a small determinant."""
     size = x.dims[-1]
     if size == 0:
-        # The determinant is the constant 1, and its gradient has no elements.
+        # The determinant of a matrix without rows is 1, and its gradient has no elements.
         return x
     cofactors = []
     for row in range(size):
@@ -101,10 +101,10 @@ class Inverse(
     onnx="com.microsoft:Inverse-1(x)",
     openvino="Inverse-14(x; adjoint=false)",
 ):
-    """Compute the inverses of the matrices in the last two axes, or with ``adjoint`` their transposes.
+    """Compute the inverses of the matrices in the last two axes; with ``adjoint``, the transposes of these inverses.
 
-    Floats of fewer than 32 bits are computed in f32. A singular matrix is an error. Sources: OpenVINO Inverse-14; onnxruntime's
-    com.microsoft Inverse.
+    Floats of fewer than 32 bits are computed in f32. A singular matrix raises an error. Sources: OpenVINO Inverse-14;
+    onnxruntime's com.microsoft Inverse.
     """
 
     adjoint: bool = False

@@ -22,14 +22,14 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 class _Equation(NamedTuple):
-    """An equation holds the labels of each operand and of the result; an ellipsis axis is labelled by its number from the end."""
+    """_Equation holds the labels of each operand and of the result; the label of an ellipsis axis is its number from the end."""
 
     terms: tuple[tuple[str, ...], ...]
     result: tuple[str, ...]
 
 
 class _Factor(NamedTuple):
-    """A factor is a tensor with the labels of its axes, all different."""
+    """_Factor holds a tensor and the labels of its axes, all different."""
 
     labels: tuple[str, ...]
     value: Any
@@ -43,9 +43,10 @@ class Einsum(
 ):
     """Compute the Einstein summation of ``equation``: products of the ``xs``, summed over the labels missing in the result.
 
-    A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
-    explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
-    axes of one letter broadcast too, as in every runtime, and ellipses may stand for different numbers of axes.
+    A letter names an axis; a letter that occurs twice in a term names the diagonal of two axes; an ellipsis stands for axes
+    that broadcast. Without an explicit result, the result has the axes of the ellipsis, then the labels that occur once, in the
+    order of their character codes. With ``broadcast``, axes with the same letter also broadcast, as in every runtime, and
+    ellipses may stand for different numbers of axes.
     Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
     """
 
@@ -63,13 +64,13 @@ class Einsum(
                 )
         letters = result.replace("...", "")
         if len(set(letters)) < len(letters):
-            raise RuleError("attribute.value", f"result of {self.equation!r} must name an axis once")
+            raise RuleError("attribute.value", f"the result of {self.equation!r} must name each axis at most once")
         missing = sorted(set(letters) - set(operands))
         if missing:
-            raise RuleError("attribute.value", f"result of {self.equation!r} has axis {missing[0]!r}, which no operand has")
+            raise RuleError("attribute.value", f"result axis {missing[0]!r} of {self.equation!r} must occur in an operand")
 
     def parse(self, xs: Sequence[Any]) -> _Equation:
-        """Parse the equation for operands of these ranks. Raises RuleError [shape.rank], Unknown."""
+        """Parse the equation for operands with the ranks of ``xs``. Raises RuleError [shape.rank], Unknown."""
         operands, _, result = self.with_explicit_result().equation.partition("->")  # type: ignore[attr-defined]
         terms = operands.split(",")
         if len(terms) != len(xs):
@@ -98,7 +99,7 @@ class Einsum(
         return (*front, *(str(index) for index in range(ellipsis_rank, 0, -1)), *back)
 
     def sizes(self, equation: _Equation, xs: Sequence[Any]) -> dict[str, Any]:
-        """Map each label to its size, None where it is only known at run time. Raises RuleError where sizes disagree."""
+        """Return the size of each label, None for an unknown size. Raises RuleError where sizes disagree."""
         sizes: dict[str, Any] = {}
         for labels, x in zip(equation.terms, xs, strict=True):
             own: dict[str, Any] = {}
@@ -118,11 +119,11 @@ class Einsum(
         return tuple(sizes[label] for label in equation.result)
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not tracked through products."""
+        """Raise Unknown: shape values are not tracked through products."""
         raise Unknown
 
     def with_explicit_result(self) -> Op:
-        """Return the operator without blanks and with an explicit result."""
+        """Return the operator with an equation that has no blanks and an explicit result."""
         operands, arrow, result = self.equation.replace(" ", "").partition("->")
         if not arrow:
             letters = operands.replace("...", "").replace(",", "")
@@ -156,7 +157,7 @@ class Einsum(
         return [pair for pair in zip(equation.terms, terms, strict=True) if "..." in pair[1]]
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """Take diagonals, then contract two operands at a time and sum over labels without later use."""
+        """Take diagonals, contract two operands at a time, and sum over labels that neither later operands nor the result use."""
         equation = self.parse(xs)
         self.sizes(equation, xs)
         factors = [_diagonal(b, labels, x) for labels, x in zip(equation.terms, xs, strict=True)]
@@ -215,7 +216,7 @@ def _transpose_to(b: Builder, factor: _Factor, order: Sequence[str]) -> _Factor:
 
 
 def _contract(b: Builder, left: _Factor, right: _Factor, later: set[str], stretches: bool) -> _Factor:
-    """Multiply two factors and sum over the labels that both have and ``later`` lacks."""
+    """Multiply two factors and sum over the labels that are not in ``later``."""
     left, right = _squeeze_ones(b, left, right, later), _squeeze_ones(b, right, left, later)
     left = _sum_out(b, left, later | set(right.labels))
     right = _sum_out(b, right, later | set(left.labels))
@@ -244,13 +245,16 @@ def _contract(b: Builder, left: _Factor, right: _Factor, later: set[str], stretc
 
 
 def _axes_of(label: str, factor: _Factor, other: _Factor) -> tuple[int, int] | None:
-    """Return the axes of a label in both factors where the equality of their sizes is only known at run time."""
+    """Return the axis of ``label`` in each factor; None where both axes are known to have equal sizes."""
     axis, other_axis = factor.labels.index(label), other.labels.index(label)
     return None if symbolic.equal(factor.value.dims[axis], other.value.dims[other_axis]) is True else (axis, other_axis)
 
 
 def _expand_axis(b: Builder, factor: _Factor, other: _Factor, label: str) -> _Factor:
-    """Expand the axis of ``factor`` to its size in ``other``, where it has one. Expand refuses other sizes."""
+    """Expand the axis ``label`` of ``factor`` to the size of this axis in ``other``.
+
+    At run time, Expand raises an error where the two sizes differ and neither is 1.
+    """
     axes = _axes_of(label, factor, other)
     if axes is None:
         return factor
@@ -260,9 +264,9 @@ def _expand_axis(b: Builder, factor: _Factor, other: _Factor, label: str) -> _Fa
 
 
 def _check_axis(b: Builder, factor: _Factor, other: _Factor, label: str) -> _Factor:
-    """Reshape ``factor`` to the size of the axis in ``other``; Reshape fails at run time where the sizes differ.
+    """Reshape the axis ``label`` of ``factor`` to the size in ``other``; Reshape fails at run time where the sizes differ.
 
-    The flattened axes of a product could otherwise agree by coincidence.
+    Without this check, flattened axes of different sizes could have equal products of sizes by coincidence.
     """
     axes = _axes_of(label, factor, other)
     if axes is None:
@@ -291,7 +295,7 @@ def _flat_size(b: Builder, factor: _Factor, labels: list[str]) -> list[Any]:
 
 
 def _squeeze_ones(b: Builder, factor: _Factor, other: _Factor, later: set[str]) -> _Factor:
-    """Squeeze the axes of size 1 that ``other`` has and the result does not need; they are summed over."""
+    """Squeeze the size-1 axes of ``factor`` whose label is in ``other``, but not in ``later``; that label is summed over."""
     axes = [
         axis
         for axis, label in enumerate(factor.labels)

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino="GroupedMatMul-17(mat_a, mat_b, offsets?)"):
-    """Multiply each group of rows with the matrix of its group, as in a mixture of experts.
+    """Multiply each group of rows by the matrix of its group, as in a mixture of experts.
 
-    ``mat_b`` is [groups, columns, k], transposed matrices. ``mat_a`` is [groups, rows, k], or [rows, k] with ``offsets``
-    [groups]: the end row of each group; a group starts where the one before ends, the first at 0. Rows after the last group are
-    0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+    ``mat_b`` [groups, columns, k] holds transposed matrices. ``mat_a`` is [groups, rows, k]; with ``offsets`` [groups] it is
+    [rows, k], and ``offsets`` holds the end row of each group. A group starts at the end of the previous group, the first group
+    at row 0. Result rows after the last group are 0. Accumulation and rounding are those of MatMul.
+    Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
     """
 
     def shape(self, x: View, y: View, ends: View | None = None) -> Any:
@@ -47,7 +48,7 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         return (x.shape[0], columns)
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not tracked through matrix products."""
+        """Raise Unknown: shape values are not tracked through matrix products."""
         raise Unknown
 
     def evaluate(self, xp: Namespace, x: Array, y: Array, ends: Array | None = None) -> Any:
@@ -62,7 +63,7 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         return xp.concat([*parts, rest], axis=0)
 
     def decompose(self, b: Builder, x: Value, y: Value, ends: Value | None = None) -> Any:
-        """Multiply every row with every matrix and select the products of its own group."""
+        """Multiply every row by every matrix and select for each row the product with the matrix of its group."""
         if ends is None:
             return b.MatMul(x, y, transpose_b=True)
         sizes = [b.Reshape(b.Gather(b.Shape(operand), [0], axis=0), []) for operand in (x, y)]

@@ -53,7 +53,7 @@ class MatMul(
         return (*batch, *(() if rows is None else (rows,)), *(() if columns is None else (columns,)))
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not tracked through matrix products."""
+        """Raise Unknown: shape values are not tracked through matrix products."""
         raise Unknown
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
@@ -85,7 +85,7 @@ class MatMul(
         return [_like(b, dx, x, left), _like(b, dy, y, right)]
 
     def decompose(self, b: Builder, x: Value, y: Value) -> Any:
-        """Transpose the operands before the product; None where there is nothing to transpose."""
+        """Transpose the operands before the product; return None where no operand is to be transposed."""
         if not (self.transpose_a or self.transpose_b):
             return None
         x = swap_last_axes(b, x) if self.transpose_a else x
@@ -93,7 +93,7 @@ class MatMul(
         return b.MatMul(x, y)
 
     def canonical(self, x: View, y: View) -> Op:
-        """Drop the transposition of vectors."""
+        """Drop ``transpose_a`` and ``transpose_b`` for vectors."""
         vectors = [v.shape is not None and len(v.shape) == 1 for v in (x, y)]
         return MatMul(self.transpose_a and not vectors[0], self.transpose_b and not vectors[1])
 
@@ -118,7 +118,7 @@ def swap_last_axes(b: Builder, x: Value) -> Any:
 
 
 def _like(b: Builder, g: Value, x: Value, matrix: Value) -> Any:
-    """Reduce the gradient of an operand's broadcast matrix form to the operand."""
+    """Reduce the gradient ``g`` of a broadcast ``matrix`` to the shape of the operand ``x``, a matrix or vector."""
     from dovetail.ir.builder import shape_value
 
     g = unbroadcast(b, g, matrix)
@@ -136,9 +136,10 @@ class Gemm(
 ):
     """Compute ``alpha * a @ b + beta * c`` for matrices ``a`` and ``b``.
 
-    ``transpose_a`` and ``transpose_b`` transpose them first. ``c`` broadcasts to the product, or without ``broadcast`` has its
-    shape. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError
-    [attribute.conflict]: a fractional alpha or beta for integers is not specified.
+    ``transpose_a`` and ``transpose_b`` transpose ``a`` and ``b`` first. ``c`` broadcasts to the product; without ``broadcast``,
+    ``c`` has the shape of the product. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1
+    to 13. Raises UnsupportedError [attribute.conflict] for a fractional ``alpha`` or ``beta`` with integers, which ONNX does
+    not define.
     """
 
     alpha: float = 1.0
@@ -190,7 +191,7 @@ class Gemm(
                 raise RuleError("shape.broadcast", f"c of size {size} must broadcast to {whole}")
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not tracked through matrix products."""
+        """Raise Unknown: shape values are not tracked through matrix products."""
         raise Unknown
 
     def evaluate(self, xp: Namespace, x: Array, y: Array, bias: Array | None = None) -> Any:
@@ -211,7 +212,7 @@ class Gemm(
         return [dx, dy, unbroadcast(b, weighted, bias)]
 
     def canonical(self, x: View, y: View, bias: View | None = None) -> Op:
-        """Turn ``broadcast`` on for a ``c`` of the product's shape, which every version can express."""
+        """Set ``broadcast`` to true: it has no effect on a ``c`` with the product's shape, and every version has this form."""
         return self.with_(broadcast=True)
 
     def decompose(self, b: Builder, x: Value, y: Value, bias: Value | None = None) -> Any:

@@ -19,7 +19,7 @@ Label: TypeAlias = int | str
 
 
 class Labels:
-    """The labels of a classifier: ``strings`` if there are any, else ``integers``."""
+    """Labels holds the labels of a classifier: ``strings`` if there are any, else ``integers``."""
 
     def __init__(self, integers: tuple[int, ...], strings: tuple[str, ...]) -> None:
         self.items: tuple[Any, ...] = strings or integers
@@ -39,19 +39,25 @@ class Labels:
         return labels
 
     def gather(self, b: Builder, indices: Value) -> Any:
-        """Write the labels at ``indices``."""
+        """Emit a Gather of the labels at ``indices``."""
         return b.Gather(b.constant(self.table(), self.dtype), indices, axis=0)
 
     def choose(self, b: Builder, is_second: Value, first: Label, second: Label) -> Any:
-        """Write the label ``second`` where ``is_second``, else ``first``."""
+        """Emit a Gather of the label ``second`` where ``is_second`` is true, else of ``first``."""
         pair = b.constant(self.array((first, second)), self.dtype)
         return b.Gather(pair, b.Cast(is_second, to=dtypes.i64), axis=0)
 
 
 def check_labels(operator: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
-    """Return the labels. Raises RuleError [attribute.conflict] for both types or neither, [attribute.length] below two."""
+    """Return the labels.
+
+    Raises RuleError [attribute.conflict] for labels of both types or no labels, [attribute.length] for fewer than two labels.
+    """
     if bool(integers) == bool(strings):
-        raise RuleError("attribute.conflict", f"{operator} needs class labels, either integers or strings")
+        raise RuleError(
+            "attribute.conflict",
+            f"{operator} needs class labels of one type, got {len(integers)} integers and {len(strings)} strings",
+        )
     labels = Labels(integers, strings)
     if len(labels) < 2:
         raise RuleError("attribute.length", f"{operator} needs at least 2 class labels, got {len(labels)}")

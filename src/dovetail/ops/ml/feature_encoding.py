@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 class Scaler(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Scaler-1(x; offset?, scale?)"):
-    """Scaler computes ``(x - offset) * scale`` in f32; both are one number, or one per feature along the last axis.
+    """Scaler computes ``(x - offset) * scale`` in f32.
 
+    ``offset`` and ``scale`` hold one number, or one number per feature along the last axis; empty means 0 and 1.
     Source: ONNX ai.onnx.ml Scaler 1.
     """
 
@@ -46,7 +47,8 @@ class Scaler(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Scaler-1(x; offset?, sca
 class Normalizer(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Normalizer-1(x; norm~{MAX:max,L1:l1,L2:l2}=MAX)"):
     """Normalizer divides each row of ``x`` by its norm, in f32; a row of norm 0 is unchanged. A vector is one row.
 
-    ``max``: the greatest element, not its magnitude; ``l1``: the sum of magnitudes; ``l2``: the root of the sum of squares.
+    The norm ``max`` is the greatest element, not the greatest magnitude; ``l1`` is the sum of magnitudes; ``l2`` is the root of
+    the sum of squares.
     Source: ONNX ai.onnx.ml Normalizer 1.
     """
 
@@ -78,8 +80,9 @@ class Imputer(
 ):
     """Imputer replaces each element of ``x`` that equals the replaced value.
 
-    The new value is one, or one per feature along the last axis: of floats ``imputed_value_floats`` for elements equal to
-    ``replaced_value_float``, of integers ``imputed_value_int64s`` for ``replaced_value_int64``. A NaN equals a NaN.
+    In floats, ``imputed_value_floats`` replaces elements equal to ``replaced_value_float``; in integers,
+    ``imputed_value_int64s`` replaces elements equal to ``replaced_value_int64``. The imputed values are one number, or one
+    number per feature along the last axis. A NaN counts as equal to a NaN.
     Source: ONNX ai.onnx.ml Imputer 1.
     """
 
@@ -100,7 +103,10 @@ class Imputer(
         if not x.dtype.is_float:
             low, high = x.dtype.range()
             if not all(low <= value <= high for value in (*values, self.replaced_value_int64)):
-                raise RuleError("attribute.range", f"a value of Imputer is out of the range of {x.dtype}")
+                raise RuleError(
+                    "attribute.range",
+                    f"Imputer values must be in [{low}, {high}] for {x.dtype}, got {[*values, self.replaced_value_int64]}",
+                )
         _check_values(f"imputed_value_{suffix}", values, x)
         return [x.type]
 
@@ -119,8 +125,8 @@ class Imputer(
 class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x; cats_int64s?, cats_strings?, zeros=1)"):
     """OneHotEncoder writes a 1 at the index of each element's category along a new last axis, and 0 elsewhere.
 
-    Numbers are searched in ``cats_int64s`` after truncation to integers, strings in ``cats_strings``. An element of no
-    category, such as NaN, gives zeros, or an error at run time where ``zeros`` is false.
+    Numbers are truncated to integers and searched in ``cats_int64s``; strings are searched in ``cats_strings``. An element
+    without a category, such as NaN, gives zeros; where ``zeros`` is false, it raises an error at run time.
     Source: ONNX ai.onnx.ml OneHotEncoder 1.
     """
 
@@ -133,12 +139,14 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
             raise RuleError("attribute.conflict", "OneHotEncoder needs either cats_int64s or cats_strings")
         categories = self.cats_strings or self.cats_int64s
         if len(set(categories)) < len(categories):
-            raise RuleError("attribute.conflict", "categories of OneHotEncoder must be different")
+            raise RuleError("attribute.conflict", f"categories of OneHotEncoder must be unique, got {list(categories)}")
 
     def shape(self, x: View) -> Any:
         dtype = x.type.dtype
         if dtype is not None and (dtype == "string") != bool(self.cats_strings):
-            raise RuleError("attribute.conflict", f"the categories do not have the type of x, {dtype}")
+            raise RuleError(
+                "attribute.conflict", f"x of type {dtype} needs {'cats_strings' if dtype == 'string' else 'cats_int64s'}"
+            )
         return None if x.shape is None else (*x.shape, len(self.cats_strings or self.cats_int64s))
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
@@ -154,12 +162,12 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
                 is_category = is_category & ~xp.expand_dims(xp.isnan(x), axis=-1)
             is_known = bool(xp.all(xp.any(is_category, axis=-1)))
         if not self.zeros and not is_known:
-            raise RuleError("attribute.conflict", "an element has no category, and zeros of OneHotEncoder is false")
+            raise RuleError("attribute.conflict", "every element must have a category where zeros of OneHotEncoder is false")
         return xp.astype(is_category, xp.float32)
 
     def decompose(self, b: Builder, x: Value) -> Any:
         if not self.zeros:
-            raise UnsupportedError("op.unsayable", "OneHotEncoder with zeros=false cannot be written with other operators")
+            raise UnsupportedError("op.unsayable", "OneHotEncoder with zeros=false has no decomposition into other operators")
         categories: Any = self.cats_int64s
         if self.cats_strings:
             categories = np.empty(len(self.cats_strings), object)
@@ -173,9 +181,10 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
 
 
 class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVectorizer-1(*xs; inputdimensions?)"):
-    """FeatureVectorizer concatenates the features of all inputs in f32, each cut or zero-padded to ``inputdimensions``.
+    """FeatureVectorizer concatenates the features of all inputs in f32.
 
-    A vector is one row; axes after the first are flattened.
+    The features of input i are cut or zero-padded to ``inputdimensions[i]``. A vector is one row; axes after the first are
+    flattened.
     Source: ONNX ai.onnx.ml FeatureVectorizer 1.
     """
 
@@ -183,12 +192,13 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
 
     def validate(self) -> None:
         if not self.inputdimensions or any(size < 0 for size in self.inputdimensions):
-            raise RuleError("shape.disagree", f"inputdimensions must be given and not negative, got {list(self.inputdimensions)}")
+            raise RuleError("shape.disagree", f"inputdimensions must not be empty or negative, got {list(self.inputdimensions)}")
 
     def shape(self, *xs: View) -> Any:
         if len(xs) != len(self.inputdimensions):
             raise RuleError(
-                "shape.disagree", f"inputs ({len(xs)}) and inputdimensions ({len(self.inputdimensions)}) must be as many"
+                "shape.disagree",
+                f"the number of inputs ({len(xs)}) must equal the number of inputdimensions ({len(self.inputdimensions)})",
             )
         counts = []
         for x in xs:
@@ -217,10 +227,11 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
 
 
 def _check_values(name: str, values: tuple[Any, ...], x: View) -> None:
-    """Raise RuleError [attribute.length] unless there are no values, one, or one per feature."""
+    """Raise RuleError [attribute.length] unless ``values`` holds no number, one number, or one number per feature of ``x``."""
     if len(values) < 2 or x.shape is None:
         return
     if not x.shape or symbolic.equal(x.shape[-1], len(values)) is False:
         raise RuleError(
-            "attribute.length", f"{name} ({len(values)} values) must match the last axis of [{', '.join(map(str, x.shape))}]"
+            "attribute.length",
+            f"{name} ({len(values)} values) must have the size of the last axis of [{', '.join(map(str, x.shape))}]",
         )

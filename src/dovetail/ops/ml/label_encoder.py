@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
-    """LabelEncoder maps each element of ``x`` to the element of ``values`` at the index of its last occurrence in ``keys``.
+    """LabelEncoder looks up each element of ``x`` in ``keys`` and returns the element of ``values`` at the same index.
 
-    ``default``, one element, stands for elements that are not in ``keys``. A NaN equals a NaN.
+    Of several equal keys the last one counts. The result is ``default`` (one element) for an element that is not in ``keys``. A
+    NaN counts as equal to a NaN.
     Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
     """
 
@@ -48,7 +49,7 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
         return table[np.array(indices, np.int64)].reshape(x.shape)
 
     def decompose(self, b: Builder, x: Value, keys: Value, values: Value, default: Value) -> Any:
-        """Compare each element with each key."""
+        """Emit a comparison of each element with each key, and gather the value of the last equal key."""
         (count,) = keys.dims
         elements = b.Unsqueeze(x, [-1])
         is_equal = b.Equal(elements, keys)
@@ -66,10 +67,10 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
 
 
 def _look_up(xp: Namespace, x: Array, keys: Array, values: Array, default: Array) -> Any:
-    """Look elements up in any array library, by comparing with each key."""
+    """Look up the elements of ``x`` in any array library, by a comparison with each key."""
     elements = xp.expand_dims(x, axis=-1)
     is_equal = (elements == keys) | ((elements != elements) & (keys != keys))
-    # Row 0 is the match of elements that are not in keys.
+    # Row 0 of the table is the default; it matches every element, so that an element without a key has a match.
     is_default = xp.ones((*x.shape, 1), dtype=xp.bool)
     rows = xp.where(xp.concat([is_default, is_equal], axis=-1), xp.arange(keys.shape[0] + 1, dtype=xp.int64), 0)
     return arrays.take(xp, xp.concat([xp.reshape(default, (1,)), values]), xp.max(rows, axis=-1), 0)

@@ -26,8 +26,8 @@ class LinearRegressor(
 ):
     """LinearRegressor computes ``x * C^T + intercepts`` in f32 for each row of ``x``.
 
-    ``C`` has a row of ``coefficients`` for each of ``targets``. A vector is one row. With a single target only ``PROBIT``
-    changes the result, as in onnxruntime.
+    ``coefficients`` holds the rows of ``C``, one row per target. A vector ``x`` is one row. With a single target, only the
+    ``post_transform`` ``PROBIT`` changes the result, as in onnxruntime.
     Source: ONNX ai.onnx.ml LinearRegressor 1.
     """
 
@@ -56,9 +56,9 @@ class LinearClassifier(
 ):
     """LinearClassifier returns the label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``.
 
-    Scores are f32. ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A
-    single score s of two labels selects the second label where it is above 0, and becomes the scores ``1 - s, s`` (of s after
-    ``LOGISTIC``). ``multi_class`` records how the model was fitted and has no effect.
+    Scores are f32. ``coefficients`` holds the rows of ``C``: one row per intercept, or one row per label where there are no
+    intercepts. With one row and two labels, a score s above 0 selects the second label, and the two scores are ``1 - s, s``;
+    ``LOGISTIC`` is applied to s first. ``multi_class`` records how the model was fitted and has no effect.
     Source: ONNX ai.onnx.ml LinearClassifier 1; single scores as in onnxruntime.
     """
 
@@ -77,7 +77,7 @@ class LinearClassifier(
         if count != len(labels) and not (count == 1 and len(labels) == 2):
             raise RuleError("attribute.length", f"rows of coefficients ({count}) must match the classes ({len(labels)})")
         if count == 1 and self.post_transform == "PROBIT":
-            raise RuleError("attribute.conflict", "PROBIT of a single score leaves the other class without a score")
+            raise RuleError("attribute.conflict", "PROBIT must have a score for each class, got a single score for two classes")
 
     def labels(self) -> Labels:
         return check_labels("LinearClassifier", self.classlabels_ints, self.classlabels_strings)
@@ -102,7 +102,7 @@ class LinearClassifier(
 
 
 def write_affine(b: Builder, x: Value, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> Any:
-    """Write ``x * C^T + intercepts``, where ``C`` has ``count`` rows."""
+    """Emit ``x * C^T + intercepts``, where ``C`` has ``count`` rows."""
     matrix = np.array(coefficients, np.float32).reshape(count, -1).T
     product = b.MatMul(x, b.constant(np.ascontiguousarray(matrix), dtypes.f32))
     return b.Add(product, b.constant(np.array(intercepts, np.float32), dtypes.f32)) if intercepts else product
@@ -129,9 +129,11 @@ def row_count_of(x: View, features: int | None) -> Any:
 def _check_lengths(operator: str, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> None:
     if count < 1 or not coefficients or len(coefficients) % count:
         raise RuleError(
-            "attribute.length", f"{operator}: coefficients ({len(coefficients)}) must be a multiple of the rows ({count})"
+            "attribute.length",
+            f"the number of coefficients of {operator} ({len(coefficients)}) must be a multiple of the number of rows ({count})",
         )
     if intercepts and len(intercepts) != count:
         raise RuleError(
-            "attribute.length", f"{operator}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
+            "attribute.length",
+            f"the number of intercepts of {operator} ({len(intercepts)}) must equal the number of rows ({count})",
         )

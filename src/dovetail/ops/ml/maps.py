@@ -19,10 +19,10 @@ _MISSING_VALUES = {"to_float": 0.0, "to_int64": 0, "to_string": "0.f"}
 
 
 class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabels_int64s?, classlabels_strings?)"):
-    """ZipMap makes of each row of ``x`` a map from the labels to the row's numbers; a vector is one row.
+    """ZipMap returns for each row of ``x`` a map from the labels to the numbers of the row; a vector is one row.
 
-    The labels are ``classlabels_int64s`` or ``classlabels_strings``, one per column. Of two equal labels the last one's
-    number is in the map.
+    The labels are ``classlabels_int64s`` or ``classlabels_strings``, one label per column. Where labels are equal, the map has
+    the number of the last such column.
     Source: ONNX ai.onnx.ml ZipMap 1.
     """
 
@@ -43,7 +43,10 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
             if len(x.shape) not in (1, 2):
                 raise RuleError("shape.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
             if symbolic.equal(x.shape[-1], len(self.labels())) is False:
-                raise RuleError("attribute.length", f"labels ({len(self.labels())}) must match the columns ({x.shape[-1]})")
+                raise RuleError(
+                    "attribute.length",
+                    f"the number of labels ({len(self.labels())}) must equal the number of columns ({x.shape[-1]})",
+                )
         length = None if x.shape is None else 1 if len(x.shape) == 1 else x.shape[0]
         key = dtypes.string if self.classlabels_strings else dtypes.i64
         return [Sequence(Map(key, Tensor(dtypes.f32, ())), length)]
@@ -52,15 +55,18 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
         rows = arrays.to_numpy(x)
         labels = self.labels()
         if rows.ndim not in (1, 2) or rows.shape[-1] != len(labels):
-            raise RuleError("attribute.length", f"labels ({len(labels)}) must match the columns of {list(rows.shape)}")
+            raise RuleError(
+                "attribute.length",
+                f"the number of labels ({len(labels)}) must equal the number of columns of x, got shape {list(rows.shape)}",
+            )
         return [dict(zip(labels, row, strict=True)) for row in np.atleast_2d(rows).tolist()]
 
 
 class DictVectorizer(Op, sig="x: any -> y: T"):
-    """DictVectorizer lists the values of the map ``x`` in the order of a vocabulary of keys, as one row.
+    """DictVectorizer returns the values of the map ``x`` in the order of a vocabulary of keys, as one row.
 
     A missing key has the value 0, or the empty string; keys outside of the vocabulary are dropped. ``dtype`` is the element
-    type of the row, which must be that of the map's values: a dict of a run does not distinguish f32 and f64.
+    type of the row and must be the type of the map's values: the values of a Python dict do not distinguish f32 from f64.
     Source: ONNX ai.onnx.ml DictVectorizer 1.
     """
 
@@ -75,9 +81,9 @@ class DictVectorizer(Op, sig="x: any -> y: T"):
     def types(self, x: View) -> list[Type]:
         map_type = map_type_of(x.type)
         if (map_type.key == "string") != bool(self.string_vocabulary):
-            raise RuleError("attribute.conflict", f"the vocabulary must have the keys' type, got {map_type}")
+            raise RuleError("attribute.conflict", f"the vocabulary must have the type of the map's keys, got {map_type}")
         if isinstance(map_type.element, Tensor) and map_type.element.dtype not in (None, self.dtype):
-            raise RuleError("type.disagree", f"DictVectorizer of {self.dtype} does not take {map_type}")
+            raise RuleError("type.disagree", f"values of the map must have the dtype {self.dtype}, got {map_type}")
         return [Tensor(self.dtype, (1, len(self.string_vocabulary or self.int64_vocabulary)))]
 
     def evaluate(self, xp: Namespace, x: dict[Any, Any]) -> Any:
@@ -89,10 +95,11 @@ class DictVectorizer(Op, sig="x: any -> y: T"):
 
 
 class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lower=TO_FLOAT, map_form~lower=DENSE, max_map=1)"):
-    """CastMap lists the values of the map ``x`` as one row, in the type of ``cast_to`` (to_float, to_int64, to_string).
+    """CastMap returns the values of the map ``x`` as one row, in the type of ``cast_to`` (to_float, to_int64, to_string).
 
-    ``map_form`` dense: in the order of the keys. sparse: at the indices that the keys are, of ``max_map``; 0, or the string
-    0.f, elsewhere. A float becomes a string with six decimals.
+    With ``map_form`` dense, the values are in ascending order of their keys. With ``map_form`` sparse, the row has ``max_map``
+    elements, and the value of key k is element k; elements without a key are 0, or the string 0.f. A float becomes a string
+    with six decimals.
     Source: ONNX ai.onnx.ml CastMap 1; the string of a missing key is onnxruntime's.
     """
 
@@ -102,7 +109,11 @@ class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lo
 
     def validate(self) -> None:
         if self.cast_to not in _CAST_TYPES or self.map_form not in ("dense", "sparse"):
-            raise RuleError("attribute.value", f"unknown cast_to {self.cast_to!r} or map_form {self.map_form!r}")
+            raise RuleError(
+                "attribute.value",
+                f"cast_to must be one of {', '.join(_CAST_TYPES)} and map_form dense or sparse, "
+                f"got {self.cast_to!r} and {self.map_form!r}",
+            )
         if self.max_map < 1:
             raise RuleError("attribute.range", f"max_map must be at least 1, got {self.max_map}")
 
@@ -118,7 +129,7 @@ class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lo
             row = [self._cast(x[key]) for key in sorted(x)]
         else:
             if any(key < 0 for key in x):
-                raise RuleError("attribute.range", f"a sparse key must not be negative, got {min(x)}")
+                raise RuleError("attribute.range", f"keys of a sparse map must not be negative, got {min(x)}")
             row = [self._cast(x[index]) if index in x else _MISSING_VALUES[self.cast_to] for index in range(self.max_map)]
         if self.cast_to == "to_string":
             return string_tensor_of(row, (1, len(row)))

@@ -26,7 +26,7 @@ def check_transform(name: str) -> None:
 
 
 def apply_transform(b: Builder, scores: Value, name: str) -> Any:
-    """Apply a transform to rows of several scores, [N, C]."""
+    """Emit the transform ``name`` of rows of several scores [N, C]."""
     if name == "SOFTMAX":
         return b.Softmax(scores, axis=1)
     if name == "LOGISTIC":
@@ -37,12 +37,12 @@ def apply_transform(b: Builder, scores: Value, name: str) -> Any:
 
 
 def apply_transform_to_single_score(b: Builder, scores: Value, name: str) -> Any:
-    """Apply a transform to rows of one score, [N, 1]: only probit changes it, as in onnxruntime."""
+    """Emit the transform ``name`` of rows of one score [N, 1]: only ``PROBIT`` changes the score, as in onnxruntime."""
     return write_probit(b, scores) if name == "PROBIT" else scores
 
 
 def write_probit(b: Builder, scores: Value) -> Any:
-    """Write ``sqrt(2) * erfinv(2 * scores - 1)`` by Winitzki's approximation; NaN outside of [0, 1]."""
+    """Emit ``sqrt(2) * erfinv(2 * scores - 1)`` by Winitzki's approximation; NaN outside of [0, 1]."""
     number = _constant_maker(b, scores)
     x = b.Subtract(b.Multiply(scores, number(2)), number(1))
     log = b.Log(b.Multiply(b.Subtract(number(1), x), b.Add(number(1), x)))
@@ -52,7 +52,7 @@ def write_probit(b: Builder, scores: Value) -> Any:
 
 
 def _softmax_zero(b: Builder, scores: Value) -> Any:
-    """Write softmax over the scores that are not 0; a 0 is multiplied by the same factor."""
+    """Emit softmax over the scores with a magnitude above 1e-7; other scores are multiplied by exp(-maximum) / sum."""
     number = _constant_maker(b, scores)
     maximum = b.ReduceMax(scores, [1], keepdims=True)
     is_counted = b.Greater(b.Abs(scores), number(_TINY))

@@ -27,7 +27,7 @@ _MIN_PROBABILITY = 1e-7
 
 
 class _SVMBase(Op):
-    """SVMClassifier and SVMRegressor share: kernels of rows and support vectors, or a linear form without support vectors."""
+    """_SVMBase is the base class of SVMClassifier and SVMRegressor: attributes, their checks, and the kernels."""
 
     coefficients: tuple[float, ...] = ()
     rho: tuple[float, ...] = ()
@@ -52,14 +52,14 @@ class _SVMBase(Op):
         if count < 0 or (count and (not self.support_vectors or len(self.support_vectors) % count)):
             raise RuleError(
                 "attribute.length",
-                f"support_vectors ({len(self.support_vectors)} numbers) must be a multiple of the vectors ({count})",
+                f"the length of support_vectors ({len(self.support_vectors)}) must be a multiple of its vectors ({count})",
             )
 
     def vector_count(self) -> int:
         raise NotImplementedError
 
     def kernels(self, b: Builder, x: Value) -> Any:
-        """Write the kernel of each row of ``x`` and each support vector."""
+        """Emit the kernel of each row of ``x`` and each support vector: [N, vectors]."""
         vectors = np.array(self.support_vectors, np.float32).reshape(self.vector_count(), -1)
         gamma, offset, degree = (self._constant(b, value) for value in self.kernel_params or (0.0, 0.0, 0.0))
         if self.kernel_type == "rbf":
@@ -85,8 +85,8 @@ class SVMRegressor(
 
     With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is ``x . v`` for ``linear``, ``(gamma * x . v + coef0) ^
     degree`` for ``poly``, ``exp(-gamma * |x - v|^2)`` for ``rbf``, and ``tanh(gamma * x . v + coef0)`` for ``sigmoid``.
-    Without support vectors the result is ``x . coefficients + rho[0]``. ``one_class`` returns 1 for a result above 0, else
-    -1. Of the transforms only ``PROBIT`` changes a single score, and it is refused.
+    Without support vectors the result is ``x . coefficients + rho[0]``. ``one_class`` returns 1 for a result above 0, else -1.
+    ``post_transform`` has no effect on a single score, and ``PROBIT`` is not supported.
     Source: ONNX ai.onnx.ml SVMRegressor 1.
     """
 
@@ -124,17 +124,19 @@ class SVMClassifier(
     onnx="ai.onnx.ml:SVMClassifier-1(x; coefficients?, rho?, support_vectors?, vectors_per_class?, classlabels_ints?, "
     "classlabels_strings?, prob_a?, prob_b?, kernel_type~lower=LINEAR, kernel_params?, post_transform=NONE)",
 ):
-    """SVMClassifier returns the label with most votes of the pairs of classes, and scores in f32.
+    """SVMClassifier returns the label with the most votes among all pairs of classes, and scores in f32.
 
-    Kernels are those of SVMRegressor. Support vectors are sorted by class, ``vectors_per_class`` of each; row j of
-    ``coefficients`` has those of a vector towards the j-th other class. The score of classes i < j is the sum of their
-    vectors' kernels times coefficients, plus the next of ``rho``; class i gets the vote where it is above 0. The scores are
-    returned. Of two classes they are ``-s, s``; ``LOGISTIC`` makes them ``logistic(-s), logistic(s)``, any other
-    ``post_transform`` ``1 - s, s``.
+    The kernels are those of SVMRegressor. Support vectors are sorted by class, with ``vectors_per_class`` vectors per class.
+    ``coefficients`` is a matrix [classes - 1, vectors]: row j holds for each vector the coefficient of the pair of its class
+    and the j-th other class. The score of a pair of classes i < j is the sum of kernel times coefficient over the vectors of
+    both classes, plus the element of ``rho`` for this pair. A score above 0 is a vote for class i, any other score a vote for
+    class j.
 
-    With ``prob_a`` and ``prob_b`` the scores become pair probabilities ``1 - sigmoid(a * s + b)``, and these class
-    probabilities by pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T +
-    rho[0]``, and the greatest wins.
+    The pair scores are the second output. With two classes, the pair score s gives two scores: ``-s, s``, with ``LOGISTIC``
+    ``logistic(-s), logistic(s)``, with any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and ``prob_b``, pair scores
+    become pair probabilities ``1 - sigmoid(a * s + b)``, and pairwise coupling (Wu, Lin and Weng 2004, method 2) makes class
+    probabilities of these. Without support vectors the scores are ``x * C^T + rho[0]``, and the class with the greatest score
+    wins.
     Source: ONNX ai.onnx.ml SVMClassifier 1; undefined cases as in onnxruntime.
     """
 
@@ -160,7 +162,11 @@ class SVMClassifier(
                 "attribute.length", f"vectors_per_class ({len(self.vectors_per_class)}) must match the labels ({count})"
             )
         if len(self.coefficients) != (count - 1) * vectors:
-            raise RuleError("attribute.length", f"needs {count - 1} * {vectors} coefficients, got {len(self.coefficients)}")
+            raise RuleError(
+                "attribute.length",
+                f"{count} classes and {vectors} support vectors need {count - 1} * {vectors} coefficients, "
+                f"got {len(self.coefficients)}",
+            )
         pairs = count * (count - 1) // 2
         if len(self.rho) != pairs or len(self.prob_a) not in (0, pairs) or len(self.prob_a) != len(self.prob_b):
             sizes = f"{len(self.rho)} of rho, {len(self.prob_a)} of prob_a, {len(self.prob_b)} of prob_b"
@@ -168,7 +174,7 @@ class SVMClassifier(
                 "attribute.length", f"rho, prob_a and prob_b must have one element per pair of classes ({pairs}), got {sizes}"
             )
         if count == 2 and not self.prob_a and self.post_transform == "PROBIT":
-            raise RuleError("attribute.conflict", "PROBIT of a single score leaves the other class without a score")
+            raise RuleError("attribute.conflict", "PROBIT must have a score for each class, got a single score for two classes")
 
     def labels(self) -> Labels:
         return check_labels("SVMClassifier", self.classlabels_ints, self.classlabels_strings)
@@ -209,15 +215,15 @@ class SVMClassifier(
         return label, apply_transform(b, scores, self.post_transform)
 
     def _scores_of_two(self, b: Builder, score: Value) -> tuple[Any, Any]:
-        """Write the scores of two classes from the score of their pair."""
+        """Emit the scores of both classes from ``score``, the score of the pair of classes."""
         if self.post_transform == "LOGISTIC":
             return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
         return b.Negative(score) if self.post_transform == "NONE" else b.Subtract(self._constant(b, 1), score), score
 
     def _pair_tables(self, count: int) -> tuple[Any, Any]:
-        """Return the coefficients [vectors, pairs] and the classes that get the votes [2 * pairs, classes].
+        """Return the coefficients [vectors, pairs], and a table [2 * pairs, classes] with 1 for the class that gets a vote.
 
-        The first half of the votes is for a score above 0, the second half for any other.
+        The first half of the table's rows is for pair scores above 0, the second half for other pair scores.
         """
         starts = np.concatenate([[0], np.cumsum(self.vectors_per_class)])
         table = np.array(self.coefficients, np.float32).reshape(count - 1, -1)
@@ -246,8 +252,8 @@ class SVMClassifier(
 class SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32", is_registered=False):
     """Compute the squared distance of each row of ``x`` and each row of ``v``. Internal operator.
 
-    ``|x|^2 + |v|^2 - 2 x . v`` in f64 needs no array of all differences, and is exact to f32; rows with infinities take the
-    differences.
+    The formula ``|x|^2 + |v|^2 - 2 x . v`` in f64 needs no array of all differences, and its result is exact to f32. Rows with
+    infinities are computed from the differences.
     """
 
     def shape(self, x: View, v: View) -> Any:
@@ -268,9 +274,9 @@ class SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32", is_registered=False):
 class _PairwiseCoupling(Op, sig="pairs: F -> y: F"):
     """Compute the probabilities of ``classes`` from pair probabilities [N, classes * (classes - 1) / 2]. Internal operator.
 
-    Minimizes the sum of ``(pairs_ji * y_i - pairs_ij * y_j)^2`` in at most 100 rounds from equal probabilities; ends where no
-    equation is off by more than 0.005 / classes. Source: Wu, Lin and Weng, Probability estimates for multi-class
-    classification by pairwise coupling, 2004, method 2, as in libsvm.
+    The probabilities y minimize the sum of ``(pairs_ji * y_i - pairs_ij * y_j)^2``. The iteration starts from equal
+    probabilities and ends after 100 rounds, or where the error of every equation is below 0.005 / classes. Source: Wu, Lin and
+    Weng, Probability estimates for multi-class classification by pairwise coupling, 2004, method 2, as in libsvm.
     """
 
     classes: int

@@ -30,17 +30,17 @@ MAX_DEPTH = 4096
 class TreeEnsemble(Op, sig="x: F -> y: F"):
     """TreeEnsemble evaluates decision trees for each row of ``x``: [N, n_targets].
 
-    A walk through a tree begins at one of ``tree_roots``. Node i compares feature ``nodes_featureids[i]`` with
-    ``nodes_splits[i]`` by one of seven ``nodes_modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, membership in the next
-    of ``membership_values``). It continues at ``nodes_truenodeids[i]`` or ``nodes_falsenodeids[i]``: a node, or a leaf where
-    ``nodes_trueleafs[i]`` or ``nodes_falseleafs[i]``. A NaN takes the true branch where
-    ``nodes_missing_value_tracks_true[i]``.
+    The path through a tree begins at its node in ``tree_roots``. Node i compares feature ``nodes_featureids[i]`` with
+    ``nodes_splits[i]`` by one of seven ``nodes_modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, membership in the next of
+    ``membership_values``). The path continues at ``nodes_truenodeids[i]`` where the comparison holds, else at
+    ``nodes_falsenodeids[i]``. This id names a leaf where ``nodes_trueleafs[i]`` or ``nodes_falseleafs[i]`` is true, else a
+    node. For a NaN the comparison holds where ``nodes_missing_value_tracks_true[i]`` is true.
 
-    A leaf contributes its weight to its target. ``aggregate_function`` combines the trees: ``sum``, ``average`` over all
-    trees, ``min`` or ``max`` of the trees with a weight for the target (0 where there is none). ``post_transform`` is applied
-    to each row. With ``leaf_sizes`` a leaf has that many of ``leaf_targetids`` and ``leaf_weights``, in the order of the
-    leaves.
-    Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
+    Leaf k contributes ``leaf_weights[k]`` to the target ``leaf_targetids[k]``. ``aggregate_function`` combines the trees:
+    ``sum``, ``average`` over all trees, ``min`` or ``max`` of the trees with a weight for the target (0 where no tree has one).
+    ``post_transform`` is applied to each row. With ``leaf_sizes``, leaf k has ``leaf_sizes[k]`` entries of ``leaf_targetids``
+    and ``leaf_weights``, in the order of the leaves.
+    Sources: ONNX ai.onnx.ml TreeEnsemble 5; for leaves with several targets, TreeEnsembleRegressor 3.
     """
 
     n_targets: int
@@ -71,34 +71,48 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
             self.nodes_falseleafs,
         )
         if any(len(column) != count for column in columns) or len(self.nodes_missing_value_tracks_true) not in (0, count):
-            raise RuleError("tree.nodes", f"all node attributes must have {count} entries")
+            raise RuleError(
+                "tree.nodes",
+                f"nodes_* attributes must have the length of nodes_featureids ({count}), got {[*map(len, columns)]} and "
+                f"{len(self.nodes_missing_value_tracks_true)}",
+            )
         if len(self.leaf_weights) != weights:
             raise RuleError("tree.nodes", f"leaf_weights must have {weights} entries, got {len(self.leaf_weights)}")
         if (outside := first_outside(self.leaf_targetids, self.n_targets)) is not None:
             raise RuleError("tree.nodes", f"leaf_targetids must be in [0, {self.n_targets - 1}], got {outside}")
         if self.leaf_sizes and (sum(self.leaf_sizes) != weights or min(self.leaf_sizes) < 0):
-            raise RuleError("tree.nodes", f"leaf_sizes (sum {sum(self.leaf_sizes)}) must add up to the weights ({weights})")
+            raise RuleError(
+                "tree.nodes",
+                f"leaf_sizes must not be negative, and their sum ({sum(self.leaf_sizes)}) must equal the number of weights "
+                f"({weights})",
+            )
         if first_outside(self.nodes_modes, MEMBER + 1) is not None or self.nodes_modes.count(MEMBER) != len(
             self.membership_values
         ):
             raise RuleError(
                 "tree.nodes",
-                f"nodes_modes {sorted(set(self.nodes_modes))} do not match {len(self.membership_values)} membership_values",
+                f"nodes_modes must be in [0, {MEMBER}], and membership_values must have an entry for each mode {MEMBER}, "
+                f"got modes {sorted(set(self.nodes_modes))} and {len(self.membership_values)} entries",
             )
         if self.aggregate_function not in AGGREGATES or self.post_transform not in TRANSFORMS:
             raise RuleError(
                 "attribute.value",
-                f"unknown aggregate_function {self.aggregate_function!r} or post_transform {self.post_transform!r}",
+                f"aggregate_function must be one of {', '.join(AGGREGATES)} and post_transform one of {', '.join(TRANSFORMS)}, "
+                f"got {self.aggregate_function!r} and {self.post_transform!r}",
             )
         if not self.tree_roots or min(self.nodes_featureids, default=0) < 0:
-            raise RuleError("tree.nodes", "there must be a tree, and no feature below 0")
+            raise RuleError(
+                "tree.nodes",
+                f"tree_roots must not be empty and nodes_featureids not negative, got {len(self.tree_roots)} roots and "
+                f"{min(self.nodes_featureids, default=0)}",
+            )
         self.depth()
 
     def leaf_count(self) -> int:
         return len(self.leaf_sizes) or len(self.leaf_targetids)
 
     def depth(self) -> int:
-        """Return the number of nodes of the longest path. Raises RuleError [tree.nodes] for a cycle or a missing node."""
+        """Return the number of nodes on the longest path. Raises RuleError [tree.nodes] for a cycle or a missing node."""
         next_ids = np.array([self.nodes_truenodeids, self.nodes_falsenodeids], np.int64)
         is_leaf = np.array([self.nodes_trueleafs, self.nodes_falseleafs], bool)
         return depth_of(np.array(self.tree_roots), next_ids, is_leaf, self.leaf_count())
@@ -114,7 +128,7 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         return (x.shape[0], self.n_targets)
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Walk all trees for all rows at once, one node per step; a walk that has reached its leaf stays there."""
+        """Traverse all trees for all rows at once, one node per step; a path that has reached a leaf stays at this leaf."""
         walk = _TreeWalk(self, b, x)
         position = None
         for _ in range(self.depth()):
@@ -123,7 +137,7 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         return self._apply_transform(b, self._aggregate(b, x, *contributions))
 
     def _aggregate(self, b: Builder, x: Value, weights: Value, has_weight: Value) -> Any:
-        """Combine the trees' weights [N, trees, targets], 0 where there is none, to one number per target."""
+        """Combine the weights of all trees, [N, trees, targets] with 0 for a missing weight, to one number per target."""
         if self.aggregate_function in ("sum", "average"):
             total = b.ReduceSum(weights, [1], keepdims=False)
             return total if self.aggregate_function == "sum" else b.Divide(total, _constant(b, x, len(self.tree_roots)))
@@ -139,7 +153,7 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
 
 
 class _TreeWalk:
-    """The walk of every row through every tree: nodes by number, leaves numbered after them."""
+    """_TreeWalk emits the paths of all rows through all trees; a position is a node's index, leaves are counted after nodes."""
 
     def __init__(self, op: TreeEnsemble, b: Builder, x: Value) -> None:
         self.op, self.b, self.x = op, b, x
@@ -188,7 +202,7 @@ class _TreeWalk:
         return result
 
     def contributions(self, position: Value | None) -> tuple[Any, Any]:
-        """Return each tree's weight for each target, and where there is one; every leaf has one target."""
+        """Return each tree's weight for each target, and a mask of existing weights; every leaf has one target."""
         b, op = self.b, self.op
         weights = self._rows_at(np.array([*[0.0] * self.count, *op.leaf_weights], self.x.dtype.numpy), position)
         targets = self._rows_at(np.array([*[0] * self.count, *op.leaf_targetids], np.int64), position)
@@ -197,7 +211,7 @@ class _TreeWalk:
         return b.Where(has_weight, b.Unsqueeze(weights, [2]), _constant(b, self.x, 0)), has_weight
 
     def contributions_of_leaf_table(self, position: Value | None) -> tuple[Any, Any]:
-        """Return the same from a table of leaves with any number of targets."""
+        """Return the weights and the mask of ``contributions`` from a table of leaves with any number of targets."""
         op = self.op
         leaves = self.count + np.repeat(np.arange(len(op.leaf_sizes)), op.leaf_sizes)
         targets, leaf_weights = np.array(op.leaf_targetids, np.int64), np.array(op.leaf_weights, self.x.dtype.numpy)
@@ -212,15 +226,16 @@ class _TreeWalk:
 
 
 def depth_of(roots: Array, next_ids: Array, is_leaf: Array, leaf_count: int) -> int:
-    """Return the number of nodes of the longest path: ``next_ids`` [2, nodes] where a test holds, and where it does not.
+    """Return the number of nodes on the longest path.
 
+    ``next_ids`` [2, nodes] are the ids of the next node or leaf: row 0 where a node's comparison holds, row 1 where it fails.
     Raises RuleError [tree.nodes] for a cycle, a missing node or a missing leaf.
     """
     count = next_ids.shape[1]
     if np.any((roots < 0) | (roots >= count)) or np.any(~is_leaf & ((next_ids < 0) | (next_ids >= count))):
-        raise RuleError("tree.nodes", f"a node id is not in [0, {count - 1}]")
+        raise RuleError("tree.nodes", f"node ids must be in [0, {count - 1}]")
     if np.any(is_leaf & ((next_ids < 0) | (next_ids >= leaf_count))):
-        raise RuleError("tree.nodes", f"a leaf id is not in [0, {leaf_count - 1}]")
+        raise RuleError("tree.nodes", f"leaf ids must be in [0, {leaf_count - 1}]")
     # Topological order, level by level: the nodes of a cycle are never visited.
     predecessors = np.bincount(next_ids[~is_leaf], minlength=count)
     front, visited, depth = np.flatnonzero(predecessors == 0), 0, 0
@@ -230,13 +245,13 @@ def depth_of(roots: Array, next_ids: Array, is_leaf: Array, leaf_count: int) -> 
         predecessors[nodes] -= counts
         front = nodes[predecessors[nodes] == 0]
     if visited < count or depth > MAX_DEPTH:
-        reason = "the nodes have a cycle" if visited < count else f"a path may have at most {MAX_DEPTH} nodes, got {depth}"
+        reason = "nodes must not form a cycle" if visited < count else f"a path may have at most {MAX_DEPTH} nodes, got {depth}"
         raise RuleError("tree.nodes", reason)
     return depth
 
 
 def first_outside(numbers: tuple[int, ...], end: int) -> int | None:
-    """Return the first of the numbers, of which there may be millions, that is not in [0, end); None where all are."""
+    """Return the first number that is not in [0, end), None where all are; min and max are fast for millions of numbers."""
     if not numbers or (min(numbers) >= 0 and max(numbers) < end):
         return None
     return next(number for number in numbers if not 0 <= number < end)

@@ -25,10 +25,10 @@ _NUMBERS = {mode: number for number, mode in enumerate((*MODES, "LEAF"))}
 
 
 class Forest(NamedTuple):
-    """The columns in the form of TreeEnsemble.
+    """Forest holds the node columns in the form of TreeEnsemble.
 
-    ``branches`` are its attributes of nodes and roots, ``leaf_of`` is the leaf of each weight (-1: a node that is no leaf),
-    ``tree_of`` the tree of each leaf.
+    ``branches`` are TreeEnsemble's attributes of nodes and roots, by name. ``leaf_of`` is the leaf index of each weight, -1 for
+    a weight of an inner node. ``tree_of`` is the tree index of each leaf.
     """
 
     branches: dict[str, Array]
@@ -36,18 +36,18 @@ class Forest(NamedTuple):
     tree_of: Any
 
     def check_walks(self) -> None:
-        """Check that every walk ends. Raises RuleError [tree.nodes]."""
+        """Check that every path ends at a leaf. Raises RuleError [tree.nodes]."""
         columns = self.branches
         next_ids = np.stack([columns[f"nodes_{side}nodeids"] for side in ("true", "false")])
         is_leaf = np.stack([columns[f"nodes_{side}leafs"] for side in ("true", "false")])
         depth_of(columns["tree_roots"], next_ids, is_leaf, len(self.tree_of))
 
     def branch_attributes(self) -> dict[str, tuple[Any, ...]]:
-        """Return the attributes of the nodes."""
+        """Return TreeEnsemble's attributes of nodes and roots."""
         return {name: tuple(column.tolist()) for name, column in self.branches.items()}
 
     def leaf_attributes(self, targets: tuple[int, ...], weights: tuple[float, ...]) -> dict[str, tuple[Any, ...]]:
-        """Return the attributes of the leaves: their targets and weights, in the order of the leaves."""
+        """Return TreeEnsemble's attributes of leaves: sizes, targets and weights, in the order of the leaves."""
         order = np.argsort(self.leaf_of, kind="stable")
         order = order[np.searchsorted(self.leaf_of[order], 0) :]
         sizes = np.bincount(self.leaf_of[order], minlength=len(self.tree_of))
@@ -69,7 +69,7 @@ class Forest(NamedTuple):
 
 
 _FORESTS: dict[int, Forest] = {}
-"""Forests by the identity of their operator, as long as it lives: the check of an operator reads what its decomposition reads."""
+"""Forest of each operator, by the operator's id, until the operator is deleted: validation and decomposition share the Forest."""
 
 
 def _keep(op: Op, forest: Forest) -> None:
@@ -78,7 +78,7 @@ def _keep(op: Op, forest: Forest) -> None:
 
 
 class _TreeColumns(Op):
-    """The columns of nodes, one entry per node, and the transform that both operators share."""
+    """_TreeColumns is the base class of both operators: columns with one entry per node, base values and the transform."""
 
     nodes_treeids: tuple[int, ...]
     nodes_nodeids: tuple[int, ...]
@@ -92,7 +92,7 @@ class _TreeColumns(Op):
     post_transform: str = "NONE"
 
     def weight_columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
-        """Return tree, node, target and weight of each weight."""
+        """Return four columns with one entry per weight: tree id, node id, target and weight."""
         raise NotImplementedError
 
     def target_count(self) -> int:
@@ -107,22 +107,22 @@ class _TreeColumns(Op):
         _keep(self, forest)
 
     def forest(self) -> Forest:
-        """Read the columns. Raises RuleError [tree.nodes]."""
+        """Return the Forest of the columns, from a cache where this operator was validated. Raises RuleError [tree.nodes]."""
         return _FORESTS.get(id(self)) or _read_forest(self)
 
     def trees(self, aggregate: str, forest: Forest | None = None) -> TreeEnsemble:
-        """Return the TreeEnsemble of the trees, before base values and transform."""
+        """Return the TreeEnsemble that computes the scores before base values and transform."""
         forest = forest or self.forest()
         _, _, targets, weights = self.weight_columns()
         columns: dict[str, Any] = {**forest.branch_attributes(), **forest.leaf_attributes(targets, weights)}
         return TreeEnsemble(n_targets=self.target_count(), aggregate_function=aggregate, **columns)
 
     def rows(self, b: Builder, x: Value) -> Any:
-        """Return ``x`` as a matrix of f64 where it is f64, else of f32: the type in which the trees compare."""
+        """Return ``x`` as a matrix in the type of the comparisons: f64 for an f64 ``x``, else f32."""
         return as_rows(b, x, dtypes.f64 if x.dtype is dtypes.f64 else dtypes.f32)
 
     def write_has_weight(self, b: Builder, rows: Value, forest: Forest) -> list[Any]:
-        """Return for each target whether a row's leaves have a weight for it: True, False, or [N, 1] where that depends on it."""
+        """Return for each target whether a row's leaves have a weight for the target: a bool, or [N, 1] where rows differ."""
         _, _, targets, _ = self.weight_columns()
         answers: list[Any] = [forest.has_weight(targets, target) for target in range(self.target_count())]
         if None not in answers:
@@ -134,7 +134,7 @@ class _TreeColumns(Op):
         return [part if answer is None else answer for answer, part in zip(answers, parts, strict=True)]
 
     def count_rows(self, x: View) -> Any:
-        """Return the number of rows. Raises RuleError [shape.disagree] for rows of too few features."""
+        """Return the number of rows of ``x``. Raises RuleError [shape.rank], [shape.disagree] for too few features."""
         count = row_count_of(x, None)
         if x.shape is not None and len(x.shape) != 2:
             raise RuleError("shape.rank", f"x must have rank 2, got {len(x.shape)}")
@@ -148,15 +148,16 @@ class _TreeColumns(Op):
 class TreeEnsembleRegressor(_TreeColumns, sig="x: R -> y: f32"):
     """TreeEnsembleRegressor evaluates decision trees for each row of ``x`` in f32: [N, n_targets].
 
-    Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree
-    is its root. It is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]`` (``BRANCH_LEQ``,
-    ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). It continues at its true id where the
-    comparison holds, or the feature is NaN and ``nodes_missing_value_tracks_true[i]``; else at its false id. A leaf
-    contributes ``target_weights`` to ``target_ids``; ``aggregate_function`` combines them (``sum``, ``average``, ``min``,
-    ``max``), and ``base_values`` are added.
+    Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first entry of a
+    tree is the root. A node is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]``
+    (``BRANCH_LEQ``, ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). The path continues at
+    ``nodes_truenodeids[i]`` where the comparison holds, or where the feature is NaN and ``nodes_missing_value_tracks_true[i]``
+    is true; else at ``nodes_falsenodeids[i]``. A leaf contributes its ``target_weights`` to its ``target_ids``.
+    ``aggregate_function`` combines the contributions of all trees (``sum``, ``average``, ``min``, ``max``), and ``base_values``
+    are added.
 
-    Two rules are onnxruntime's: of a single target only the transform ``PROBIT`` changes the result, and of several targets
-    one without a weight in the row's leaves stays 0. All is computed in f64 where ``x`` is f64, else in f32.
+    Two rules follow onnxruntime: with a single target, only the transform ``PROBIT`` changes the result; with several targets,
+    a target without a weight in the row's leaves stays 0. The computation runs in f64 for an f64 ``x``, else in f32.
     Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
     """
 
@@ -199,16 +200,20 @@ class TreeEnsembleRegressor(_TreeColumns, sig="x: R -> y: f32"):
 class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
     """TreeEnsembleClassifier returns the class that decision trees choose for each row of ``x``, and all scores in f32.
 
-    Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added; ``base_values`` are
-    added. Of more than two classes the greatest score wins, the first of equal scores, among classes with a weight or a base
-    value.
+    The trees are those of TreeEnsembleRegressor: a leaf contributes its ``class_weights`` to its ``class_ids``, and the score
+    of a class is the sum of its weights and its base value. With more than two classes, the class with the greatest score wins,
+    the first one of equal scores. A class without a weight in the row's leaves and without a base value cannot win.
 
-    Two classes follow onnxruntime, since ONNX does not define them. Let s be the score of the second class, or that of the
-    first where no leaf of the row has a weight for the second. If all weights are for one class, s selects the second label
-    above 0.5 where no weight is negative, else above 0; if not, s above 0 selects between the labels 1 and 0 (or the two
-    strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` with LOGISTIC; else ``1 - s, s`` where all
-    weights are for one class and none is negative; else ``-s, s``. With two base values the second class scores the first's
-    weights plus the second base value, and the first class the negative.
+    The case of two classes follows onnxruntime, since ONNX does not define this case. Let s be the score of the second class,
+    or the score of the first class where the row's leaves have no weight for the second class.
+
+    - The second label is selected where s > 0.5 if all weights are for one class and no weight is negative, else where s > 0.
+    - Where weights are for both classes, integer labels are 0 and 1, whatever the class labels are.
+    - Where the row's leaves have weights for the first class only, the two scores are ``logistic(-s), logistic(s)`` with
+      LOGISTIC. Otherwise they are ``1 - s, s`` if all weights are for one class and no weight is negative, else ``-s, s``.
+    - With two base values and weights for both classes in the row's leaves, the second score is the sum of the first class's
+      weights plus the second base value. The first score is the negative of the second score.
+
     Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
     """
 
@@ -227,11 +232,11 @@ class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
         if count == 2 and len(self.base_values) < 2 and self.forest().has_weight(self.class_ids, 1) is not True:
             if self.post_transform == "PROBIT":
                 raise UnsupportedError(
-                    "op.unsupported", "PROBIT of the first class alone leaves the second class without a score"
+                    "op.unsupported", "PROBIT must have a score for each class, got rows with a score for the first class only"
                 )
             if self.base_values and not self._is_of_one_class():
                 raise UnsupportedError(
-                    "op.unsupported", "one base value with rows that reach leaves of the first class alone is not supported"
+                    "op.unsupported", "one base value is not supported where rows have weights for the first class only"
                 )
 
     def labels(self) -> Labels:
@@ -255,7 +260,7 @@ class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
 
 
 class _Classification:
-    """Labels and scores of a classifier, written through a builder."""
+    """_Classification emits the labels and the scores of a TreeEnsembleClassifier."""
 
     def __init__(self, op: TreeEnsembleClassifier, b: Builder, rows: Value) -> None:
         self.op, self.b, self.rows = op, b, rows
@@ -279,7 +284,7 @@ class _Classification:
         return self.labels.gather(b, b.ArgMax(chosen, axis=1, keepdims=False)), apply_transform(b, scores, op.post_transform)
 
     def _classify_two(self, scores: Value) -> tuple[Any, Any]:
-        """Write each way of computing two scores, and select by row."""
+        """Emit the two scores for rows with and without a weight for the second class, and select the scores of each row."""
         b, op = self.b, self.op
         first, second = (b.Slice(scores, [target], [target + 1], [1]) for target in (0, 1))
         has_first, has_second = op.write_has_weight(b, self.rows, self.forest)
@@ -288,7 +293,7 @@ class _Classification:
             other = b.Add(first, bases[1])
             with_second = self._where(has_first, b.Negative(other), first), other, other
             lone = self._where(has_first, b.Add(first, bases[0]), first)
-            # A class without leaves has the empty sum as its score.
+            # The score of a class without leaves is the empty sum, 0.
             alone = lone, second, lone
         else:
             lone = self._where(has_first, b.Add(first, bases[0]), first) if bases else first
@@ -301,7 +306,7 @@ class _Classification:
         return self._choose_label(b.Squeeze(deciding, [1])), self._where(has_second, *pairs)
 
     def _scores_of_single(self, score: Value) -> tuple[Any, Any]:
-        """Write two scores from that of the first class alone."""
+        """Emit the scores of both classes from ``score``, the score of the first class."""
         b, op = self.b, self.op
         if op.post_transform == "LOGISTIC":
             return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
@@ -328,7 +333,7 @@ class _Classification:
 
 
 def _mask_of(b: Builder, says: list[Value | bool]) -> Any:
-    """Return the answers for each target as a mask that broadcasts over the rows."""
+    """Return the results of ``write_has_weight`` as one mask: [1 or N, targets]."""
     if all(isinstance(answer, bool) for answer in says):
         return b.constant(np.array([says]), dtypes.boolean)
     like = next(answer for answer in says if not isinstance(answer, bool))
@@ -363,7 +368,10 @@ def _next_columns(op: _TreeColumns) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 class _NodeIndex:
-    """The index of nodes by tree and node id. Raises RuleError [tree.nodes] for a node that occurs twice, and a tree in parts."""
+    """_NodeIndex finds the entries of nodes by tree id and node id.
+
+    Raises RuleError [tree.nodes] for a node that occurs twice, and for a tree whose entries are not consecutive.
+    """
 
     def __init__(self, trees: Array, nodes: Array) -> None:
         starts = np.flatnonzero(np.diff(trees, prepend=trees[0] - 1))
@@ -375,13 +383,13 @@ class _NodeIndex:
         self.tree_of = np.repeat(np.arange(len(starts)), self.sizes)
         self._tree_ids = trees
         self._by_id = np.argsort(self.trees, kind="stable")
-        # Exporters number the nodes of a tree from 0, in order: the place of a node is then its number.
+        # Exporters number the nodes of a tree from 0 in order: the node id is then the offset from the tree's first entry.
         self._places: _Places | None = None
         if not np.array_equal(nodes, np.arange(len(nodes)) - np.repeat(starts, self.sizes)):
             self._places = _Places(trees, nodes, self.tree_of)
 
     def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
-        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
+        """Return the entry of each node, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
         if trees is self._tree_ids:
             tree, exists = self.tree_of, np.ones(len(trees), bool)
         else:
@@ -403,7 +411,7 @@ class _NodeIndex:
 
 
 class _Places:
-    """The entries of nodes with any ids."""
+    """_Places finds the entries of nodes with arbitrary ids."""
 
     def __init__(self, trees: Array, nodes: Array, tree_of: Array) -> None:
         self.nodes, node_of = np.unique(nodes, return_inverse=True)
@@ -413,10 +421,10 @@ class _Places:
         twice = np.flatnonzero(np.diff(self.keys) == 0)
         if twice.size:
             row = self.order[twice[0]]
-            raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} occurs twice")
+            raise RuleError("tree.nodes", f"node ids of a tree must be unique, got node {nodes[row]} of tree {trees[row]} twice")
 
     def rows(self, tree: Array, nodes: Array) -> tuple[Any, Any]:
-        """Return the entries of nodes of trees by number, and which exist."""
+        """Return the entry of each node in the tree with the index ``tree``, and whether the node exists."""
         node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         keys = tree * len(self.nodes) + node
         index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -424,9 +432,9 @@ class _Places:
 
 
 def _number_nodes(op: _TreeColumns, index: _NodeIndex, modes: Array, features: Array, goes: Array) -> Forest:
-    """Number nodes and leaves separately.
+    """Number inner nodes and leaves separately, and return the Forest.
 
-    A tree that is a single leaf gets a node that always leads to it.
+    A tree that is a single leaf gets an inner node whose two branches lead to this leaf.
     """
     is_leaf = modes == _NUMBERS["LEAF"]
     number = np.where(is_leaf, np.cumsum(is_leaf) - 1, np.cumsum(~is_leaf) - 1)
@@ -452,7 +460,7 @@ def _number_nodes(op: _TreeColumns, index: _NodeIndex, modes: Array, features: A
 
 
 def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Array) -> Any:
-    """Return the leaf of each weight; -1 for a weight of an inner node, which onnxruntime ignores too."""
+    """Return the leaf index of each weight; -1 for a weight of an inner node, which is ignored as in onnxruntime."""
     trees, nodes, targets, weights = op.weight_columns()
     sizes = len(trees), len(nodes), len(targets), len(weights)
     if len(set(sizes)) > 1:
