@@ -1,1 +1,1 @@
-"""Rewrites that hold for all inputs: constant folding, gradients, sequences and ranks resolved, and laws of terms."""
+"""Rewrites that hold for all inputs: folding, gradients, elimination of sequences, specialization of ranks, and laws."""

@@ -1,4 +1,4 @@
-"""Weights that passes compute: block by block, and large ones in a temporary file, so that memory does not bound the model."""
+"""Weights that passes compute in blocks; large weights are in temporary files, so that memory does not limit the model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
 IN_MEMORY = 2**24
-"""The bytes of the largest array in anonymous memory."""
+"""Size in bytes of the largest array in anonymous memory."""
 BLOCK = 2**20
-"""The elements of a block that is computed in f64."""
+"""Number of elements of a block that is computed in f64."""
 
 
 def scale(data: Array, factor: Array) -> Array | None:
-    """Return ``data * factor``, computed in f64 and rounded once to the type of ``data``; None where it is not all finite.
+    """Return ``data * factor``, computed in f64 and rounded once to the type of ``data``; None if not all are finite.
 
     ``factor`` broadcasts to the shape of ``data``.
     """
@@ -36,7 +36,7 @@ def scale(data: Array, factor: Array) -> Array | None:
 
 
 def join(arrays: Sequence[Array], axis: int) -> Array:
-    """Return arrays of one type side by side along ``axis``."""
+    """Return the concatenation of arrays of one type along ``axis``."""
     shape = list(arrays[0].shape)
     shape[axis] = sum(array.shape[axis] for array in arrays)
     result = np.concatenate(arrays, axis=axis, out=allocate(tuple(shape), arrays[0].dtype))
@@ -45,16 +45,16 @@ def join(arrays: Sequence[Array], axis: int) -> Array:
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an array of any content: above IN_MEMORY mapped from a temporary file without a name, else in memory.
+    """Return an uninitialized array: up to IN_MEMORY bytes in memory, else mapped from a temporary file without a name.
 
-    In memory too where the file cannot be made, or its disk lacks the space.
+    A larger array is in memory too if the file cannot be created, or if the disk lacks the space.
     """
     size = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if size <= IN_MEMORY or not hasattr(os, "posix_fallocate"):
         return np.empty(shape, dtype)
     try:
         with tempfile.TemporaryFile() as stream:
-            # A write to a mapped page without space on the disk would end the process.
+            # Without space on the disk, a write to a mapped page would raise SIGBUS, which ends the process.
             os.posix_fallocate(stream.fileno(), 0, size)
             region = mmap.mmap(stream.fileno(), size)
     except OSError:

@@ -1,4 +1,4 @@
-"""Constant folding: replace nodes by constants, bit for bit the values at run time."""
+"""Constant folding: replace nodes by constants that have the bits of the results at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reverse-mode automatic differentiation of graphs. Gradients are ordinary nodes, so that it applies again to higher orders."""
+"""Reverse-mode automatic differentiation of graphs. Gradients are ordinary nodes, which can be differentiated again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from dovetail.ops.constant import Foreign
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
     """Differentiate: return a Model that computes ``of`` and its gradient with respect to each of ``wrt``.
 
-    ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or any
-    values; all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where
-    that is taken). Where ``of`` is not a scalar, the new model has one more input, ``grad:<of>``, the incoming gradient of the
-    same shape. A value that ``of`` does not depend on has a gradient of zeros.
+    ``of`` is the name of an output or of any other value; the default is the only output of the model. ``wrt`` are names of
+    inputs, weights or other values; the default is all float inputs. The outputs of the new model are ``of``, then
+    ``grad:<name>`` for each name of ``wrt``, with a number appended where this name is taken. If ``of`` is not a scalar, the new
+    model has one more input ``grad:<of>``: the incoming gradient, of the shape of ``of``. The gradient of a value on which
+    ``of`` does not depend is zeros.
 
-    Raises RuleError [name.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
-    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [type.unknown] and
-    [constant.needed] where a gradient depends on types or values that are not known; and the errors of :func:`infer`.
+    Raises RuleError [name.unknown] for a name that the model lacks, [grad.dtype] for a value that is no float tensor. Raises
+    UnsupportedError [grad.op] with all nodes between ``wrt`` and ``of`` that have no gradient, [type.unknown] and
+    [constant.needed] where a gradient depends on types or values that are not known, and the errors of :func:`infer`.
 
     Source: reverse-mode differentiation, as torch.autograd; each operator has its vector-Jacobian product.
 
@@ -49,9 +50,9 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     sources = _select_values(values, wrt, floats, "wrt")
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
-            raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
+            raise RuleError("grad.dtype", f"{value.name!r} must be a float tensor to have a gradient, got {value.type}")
     _drop_declaration(target)
-    # Differentiation writes into the graph even if it fails.
+    # A differentiation that fails has changed the graph already.
     untouched = copy_model(new) if has_open_rank(new.graph) else None
     try:
         return _add_gradients(new, target, sources)
@@ -64,9 +65,9 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
 
 
 def _drop_declaration(target: Value) -> None:
-    """Give ``target`` the type that follows from its node: a run may contradict what only the file declares.
+    """Replace the type of ``target`` by the type inferred from its node; a run may contradict sizes that a file declares.
 
-    The incoming gradient has this type.
+    The incoming gradient gets the inferred type.
     """
     node = target.node
     if node is None or isinstance(node.op, Foreign) or node.op.holds_graphs or target.index >= len(node.outputs):
@@ -92,8 +93,8 @@ def _add_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Mod
 def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
     """Apply :func:`specialize_ranks` to ``model`` for the gradient of ``of`` with respect to ``wrt``. Changes ``model``.
 
-    Inputs and constants among ``wrt`` stay values of the graph itself; None where ``wrt`` has another one, or ``of`` has two
-    ranks.
+    Inputs and constants in ``wrt`` stay values of the outer graph. Returns None if ``wrt`` has any other value, or if ``of`` has
+    two ranks.
     """
     graph, values = model.graph, model.values
     graph.outputs = [values[of]]
@@ -121,7 +122,7 @@ def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
 def _select_values(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:
     if names is None:
         if role == "of" and len(default) != 1:
-            raise RuleError("name.unknown", f"of must name an output of a model with several: {', '.join(map(repr, default))}")
+            raise RuleError("name.unknown", f"of must name one of several outputs of the model: {', '.join(map(repr, default))}")
         names = default
     wanted = [names] if isinstance(names, str) else list(names)
     missing = [name for name in wanted if name not in values]
@@ -137,7 +138,7 @@ def _seed(b: Builder, target: Value) -> Value:
 
 
 def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]) -> list[Value]:
-    """Write the gradients of ``sources``: the sum over ``outputs`` of the vector-Jacobian products of ``deltas``."""
+    """Emit the gradients of ``sources``: the sum over ``outputs`` of the vector-Jacobian products of ``deltas``."""
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
@@ -187,7 +188,7 @@ def _accumulate(b: Builder, flow: dict[int, Value], value: Value, gradient: Valu
 
 
 def _dependent_values(graph: Graph, sources: Sequence[Value]) -> tuple[set[int], set[int]]:
-    """Return the identities of the float values that depend on a source, and of the quantized ones.
+    """Return the ids of the float values that depend on a source, and the ids of the quantized values that do.
 
     Sources are included; shapes have no gradient.
     """

@@ -1,4 +1,4 @@
-"""Laws: rewrites of one operator that hold for all inputs, and questions about the values that they match."""
+"""Laws: rewrites of one operator that hold for all inputs, and tests of the values that they match."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from dovetail.ops.shape_values import integers_of
 Inputs: TypeAlias = Sequence[Value | None]
 Types: TypeAlias = Sequence[Type]
 Result: TypeAlias = Value | Sequence[Value | None] | None
-"""Values that equal the outputs of an operator (None: an output that nothing may read), or None where the law does not apply."""
+"""Values that equal the outputs of an operator (None for an output that nothing may read); None if the law does not apply."""
 Rule: TypeAlias = Callable[[Builder, Op, Inputs, Types], Result]
-"""Returns values that equal an operator applied to inputs, whose outputs have the types: of a graph, or of terms."""
+"""Function that returns values equal to the outputs of an operator, in a graph or in terms.
+
+Its parameters are the builder, the operator, the inputs and the types of the outputs.
+"""
 
 
 class Law(NamedTuple):
-    """A rewrite of the operators of ``kinds``: classes, or a test of a class.
+    """Law is a rewrite of the operators of ``kinds``, which are classes or a test of a class.
 
-    ``rewrite`` has the parameters of a Rule; a law that no pass of simplify applies may take a table of terms for the Builder.
-    ``shrinks`` names the pass of :func:`dovetail.simplify` that applies the law, since it makes no graph larger; empty: none.
-    Both sides have the same bits, unless ``over_reals`` names the rewrite: they are then equal over the real numbers, and ``{}``
-    stands for the class. Proofs apply the laws ``is_of_terms``.
+    ``rewrite`` has the parameters of a Rule; if no pass of simplify applies the law, its builder may be a table of terms.
+    ``shrinks`` names the pass of :func:`dovetail.simplify` that applies the law; such a law makes no graph larger. Without such
+    a pass ``shrinks`` is empty.
+
+    Both sides have the same bits, unless ``over_reals`` names the rewrite. Both sides are then equal over the real numbers, and
+    ``{}`` in the name stands for the operator class. Proofs apply the laws with ``is_of_terms``.
     """
 
     rewrite: Callable[..., Result]
@@ -45,17 +50,17 @@ def is_among(value: Value, values: Iterable[Value]) -> bool:
 
 
 def is_read_once(graph: Graph, value: Value) -> bool:
-    """Return whether one node input reads ``value``, and it is no graph output."""
+    """Return whether exactly one node input reads ``value``, and ``value`` is no graph output."""
     return len(value.uses) == 1 and not is_among(value, graph.outputs)
 
 
 def producer(value: Value | None, kind: type[Op] | tuple[type[Op], ...]) -> Node | None:
-    """Return the node that produces ``value`` where its operator is of the class ``kind``, else None."""
+    """Return the node that produces ``value`` if the operator of the node is of the class ``kind``, else None."""
     return value.node if value is not None and value.node is not None and isinstance(value.node.op, kind) else None
 
 
 def permutation_of(xs: Inputs) -> list[int] | None:
-    """Return the permutation of a Transpose by its inputs; None where it is unknown."""
+    """Return the permutation of a Transpose from the inputs of the Transpose; None if the permutation is unknown."""
     x, perm = (*xs, None)[:2]
     if x is None or not isinstance(x.type, Tensor) or x.type.shape is None:
         return None

@@ -20,10 +20,10 @@ from dovetail.ops.control_flow.if_op import If, known_branch
 from dovetail.ops.tensor.reshape import Reshape
 
 GROWTH = 32
-"""Largest growth, in nodes written per node of the graph: n such If in sequence have 2**n combinations of ranks."""
+"""Maximum number of emitted nodes per node of the graph: n If with branches of different rank have 2**n combinations."""
 
 Step = Node | list[tuple[Value, Value]]
-"""A node to write, or pairs of an existing value and its second name."""
+"""A node to emit, or pairs of an existing value and another value that becomes its alias."""
 
 
 def has_open_rank(graph: Graph) -> bool:
@@ -41,14 +41,14 @@ def specialize_ranks(graph: Graph) -> Graph:
 
     Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
     its rank is known; then a condition on that rank is constant, and the branch that it selects replaces its If. A branch that
-    violates a rule at all sizes becomes one that raises when it runs. Raises UnsupportedError [op.unsayable] where an output of
-    the graph itself has two ranks, or beyond GROWTH.
+    violates a rule at all sizes becomes a branch that raises an error when it runs. Raises UnsupportedError [op.unsayable] if an
+    output of ``graph`` has two ranks, or if the number of nodes grows by more than GROWTH.
     """
     return _Specializer(graph).graph()
 
 
 class _TwoRanks(UnsupportedError):
-    """A result of a graph has two ranks; the caller may move the following nodes into the graph."""
+    """_TwoRanks means that a result of a graph has two ranks; the caller may move the following nodes into the graph."""
 
 
 class _Specializer:
@@ -90,7 +90,7 @@ class _Specializer:
         return new
 
     def write(self, b: Builder, steps: Iterable[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
-        """Write ``steps``, whose values ``env`` maps to those of ``b``, as far as ``outputs`` depend on them."""
+        """Emit ``steps`` into ``b``; ``env`` maps ids of original values to new values. ``outputs`` are needed later."""
         todo = deque(steps)
         while todo:
             step = todo.popleft()
@@ -121,7 +121,7 @@ class _Specializer:
             return
 
     def _branches_of_one_rank(self, choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph] | None:
-        """Return the specialized branches; None where their results have more than one rank."""
+        """Return the specialized branches; None if a result has different or unknown ranks in the branches."""
         try:
             branches = _branches(choices, condition)
         except _TwoRanks:
@@ -132,7 +132,7 @@ class _Specializer:
         xs = [None if x is None else env[id(x)] for x in node.inputs]
         op = copy_op(node.op)
         for fault in (body.fault for _, body in bodies(op) if body.fault is not None):
-            # A subgraph that cannot run belongs to a loop without trips, which is no error.
+            # No RuleError: a Loop without iterations may have a subgraph that cannot run.
             raise UnsupportedError(fault.code, fault.message, node=fault.node, op=fault.op)
         open_bodies = [(name, body) for name, body in bodies(op) if has_open_rank(body)]
         changes = {name: self.body(body, [(x.type, x.value) for x in body.inputs]) for name, body in open_bodies}
@@ -158,7 +158,7 @@ class _Specializer:
             env[id(old)] = new
 
     def _write_independent(self, b: Builder, node: Node, todo: Iterable[Step], env: dict[int, Value]) -> list[Step]:
-        """Write the steps that do not depend on ``node``. Returns the others."""
+        """Emit the steps that do not depend on ``node``. Returns the steps that do."""
         reached = {id(y) for y in node.outputs}
         after: list[Step] = []
         before: list[Step] = []
@@ -173,7 +173,7 @@ class _Specializer:
         return after
 
     def _sink(self, b: Builder, node: Node, after: list[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
-        """Write an If whose branches continue with ``after``, as far as ``outputs`` depend on it."""
+        """Emit an If whose branches continue with the steps ``after``, and which returns the values of them in ``outputs``."""
         produced = {id(y) for step in [node, *after] for y in _reads_and_writes(step)[1]}
         wanted = list({id(value): value for value in outputs if id(value) in produced}.values())
         read = {id(x): x for step in [node, *after] for x in _reads_and_writes(step)[0] if id(x) in env and id(x) not in produced}
@@ -194,7 +194,7 @@ class _Specializer:
             env[id(old)] = new
 
     def _tail(self, steps: Iterable[Step], outside: Iterable[tuple[Value, Value]], wanted: Sequence[Value]) -> Graph:
-        """Return a branch that computes ``wanted`` by ``steps``, which read values from ``outside``; copy constants into it."""
+        """Return a branch that computes ``wanted`` by ``steps``; values ``outside`` become inputs, and constants are copied."""
         b = Builder(strict=False)
         env: dict[int, Value] = {}
         for old, outer in outside:
@@ -211,7 +211,8 @@ class _Specializer:
 def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph]:
     """Return the graphs of ``choices``, each with the condition as one more input.
 
-    A branch that can run with no size of its inputs raises an error when it runs. Raises RuleError where that is true of both.
+    A branch that is invalid at all sizes of its inputs is replaced by a branch that raises an error when it runs. Raises
+    RuleError if both branches are invalid.
     """
     results: list[Graph | None] = []
     faults: list[RuleError] = []
@@ -246,7 +247,7 @@ def _raising_branch(other: Graph, fault: RuleError) -> Graph:
 
 
 def _branch_steps(node: Node, index: int) -> list[Step]:
-    """Return the steps of one branch in place of its If."""
+    """Return the steps that replace an If by its branch ``index``."""
     op: Any = node.op
     branch: Graph = op.else_branch if index else op.then_branch
     into = [(x, inner) for x, inner in zip(node.inputs[1:], branch.inputs, strict=True) if x is not None]
@@ -254,7 +255,7 @@ def _branch_steps(node: Node, index: int) -> list[Step]:
 
 
 def _reads_and_writes(step: Step) -> tuple[list[Value], list[Value]]:
-    """Return the values that a step reads and those that it writes."""
+    """Return the values that a step reads, and the values that the step defines."""
     if isinstance(step, list):
         return [old for old, _ in step], [new for _, new in step]
     return [x for x in step.inputs if x is not None], list(step.outputs)

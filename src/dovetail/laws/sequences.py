@@ -1,7 +1,8 @@
 """Eliminate sequences and optional values whose elements are known: replace them with tensors.
 
-An operator that makes a sequence outside a subgraph is copied into the subgraph that reads it. A sequence that a Loop appends to
-becomes a scan output; one of a known number of elements becomes as many tensors, carried by Loop or selected by If.
+An operator that makes a sequence outside a subgraph is copied into the subgraph that reads it. A sequence to which
+a Loop appends becomes a scan output. A sequence with a known number of elements becomes this number of tensors, which a Loop
+carries or an If selects.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _eliminate(b: Builder, node: Node) -> Any:
 
 
 def decompose_sequence_op(b: Builder, node: Node) -> Any:
-    """Decompose a reader of sequences or optional values; None where its elements are unknown."""
+    """Decompose a reader of sequences or optional values; None if the elements are unknown."""
     if not isinstance(node.op, SequenceOp) or not has(node.op, "decompose"):
         return None
     try:
@@ -52,7 +53,7 @@ def decompose_sequence_op(b: Builder, node: Node) -> Any:
 
 
 def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
-    """Rewrite If or Loop with one sequence fewer; return the outputs, None where no sequence can go."""
+    """Eliminate one sequence from an If or Loop. Returns the new outputs; None if no sequence can be eliminated."""
     rules: tuple[Callable[..., list[Value] | None], ...] = ()
     if isinstance(node.op, If):
         rules = (_move_maker_inside, _split_if_output)
@@ -62,7 +63,7 @@ def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
-    """Move the maker of the first sequence among the inputs into the subgraphs."""
+    """Move the node that produces the first sequence among the captured inputs into the subgraphs."""
     start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scan_inputs)
     for index, x in enumerate(node.inputs[start:], start):
         maker = None if x is None or isinstance(x.type, Tensor) else x.node
@@ -78,7 +79,7 @@ def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
 
 
 def _insert_maker(body: Graph, index: int, maker: Node) -> None:
-    """Insert a copy of ``maker`` for the input at ``index`` of a subgraph; the maker's inputs replace that input."""
+    """Insert a copy of the node ``maker`` for input ``index`` of a subgraph; the inputs of ``maker`` replace this input."""
     nodes, body.nodes = body.nodes, []
     b = Builder(graph=body)
     xs = [_value_inside(b, x) for x in maker.inputs]
@@ -89,7 +90,7 @@ def _insert_maker(body: Graph, index: int, maker: Node) -> None:
 
 
 def _value_inside(b: Builder, x: Value | None) -> Value | None:
-    """Return the value in a subgraph for an outer value: a constant, or an input."""
+    """Return the value in a subgraph for an outer value: a constant, or a new value that becomes an input."""
     if x is None:
         return None
     if x.constant is not None:
@@ -124,7 +125,7 @@ def _construct_sequence(b: Builder, parts: list[Value], y: Value) -> Value:
 
 
 def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | None:
-    """Replace a sequence that starts empty and grows by one element per trip by a scan output."""
+    """Replace a sequence that starts empty and grows by one element per iteration by a scan output."""
     for index, y in enumerate(node.outputs[: op.carried]):
         x, old, new = node.inputs[2 + index], op.body.inputs[1 + index], op.body.outputs[1 + index]
         if x is None or not isinstance(y.type, Sequence) or elements_of_sequence(x) != [] or not _only_appends(op.body, old, new):
@@ -165,7 +166,7 @@ def _only_appends(body: Graph, old: Value, new: Value) -> bool:
 
 
 def _axis_of_readers(b: Builder, y: Value) -> int | None:
-    """Return the axis along which every reader concatenates a sequence; None where they differ."""
+    """Return the axis along which every reader concatenates a sequence; None if the axes differ."""
     element = y.type.element if isinstance(y.type, Sequence) else None
     if not y.uses or any(value is y for value in b.graph.outputs) or not isinstance(element, Tensor) or element.shape is None:
         return None

@@ -1,4 +1,4 @@
-"""The table of laws: those of one operator class apply in its order, to terms in proofs and to graphs in simplify."""
+"""The table of laws: laws of an operator class apply in table order, to terms in proofs and to graphs in simplify."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ ALGEBRA = "algebraic_simplification"
 
 
 def _of(*kinds: type[Op]) -> Callable[[type[Op]], bool]:
-    """Return the test for classes and their subclasses."""
+    """Return a test that is true for the classes and their subclasses."""
     return lambda other: issubclass(other, kinds)
 
 
 def _with(trait: str) -> Callable[[type[Op]], bool]:
-    """Return the test for elementwise operators that have types or operands of a trait."""
+    """Return a test that is true for elementwise operators whose attribute ``trait``, such as ``neutral``, is not empty."""
     return lambda kind: issubclass(kind, Elementwise) and bool(getattr(kind, trait, ()))
 
 
@@ -96,7 +96,7 @@ LAWS = (
     Law(real_arithmetic.write_power, (binary.Power,), over_reals="powers as products and roots"),
     Law(real_arithmetic.write_reciprocal, (Reciprocal,), over_reals=QUOTIENTS),
     Law(real_arithmetic.write_difference, (binary.Subtract,), over_reals=SUMS),
-    # An operator is left out
+    # Elimination of operators
     Law(conditions.inline_known_branch, (If,), "dead_branches"),
     Law(identities.take_input, (Identity,), NOP),
     Law(identities.drop_dropout, (Dropout,), NOP),
@@ -125,7 +125,7 @@ LAWS = (
     Law(slices.write_gather_as_slice, (Gather,)),
     Law(slices.write_slice_by_lengths, (Slice,)),
     Law(slices.write_split_as_slices, (Split,)),
-    # Movement behind operators that compute each element alone
+    # Movement behind elementwise operators
     Law(pointwise.move_behind_unary, ONE_OPERAND),
     Law(pointwise.drop_axes_of_one, SEVERAL_OPERANDS),
     Law(pointwise.move_behind_operands, SEVERAL_OPERANDS),
@@ -158,7 +158,7 @@ LAWS = (
     Law(arithmetic.write_sum, (binary.Sum,)),
     Law(identities.read_before_expand, SEVERAL_OPERANDS, "expand_elimination"),
     Law(arithmetic.broadcast_operands, SEVERAL_OPERANDS),
-    # Sums and products are put into order after their operands have their shortest form, before they are entered.
+    # Sums and products are ordered after the operands have their shortest form, and before terms are interned.
     Law(real_arithmetic.order_chain(binary.Add), (binary.Add,), over_reals=SUMS),
     Law(real_arithmetic.scale_weights, (binary.Multiply,), over_reals="constant factors in weights"),
     Law(real_arithmetic.distribute, (binary.Multiply,), over_reals="constant factors of sums"),
@@ -171,7 +171,7 @@ LAWS = (
     Law(pools.write_all_outputs, _of(RecurrentLayer)),
     Law(reductions.write_reduction, _of(reduce.Reduction)),
     Law(reductions.keep_axes, (ArgMax, ArgMin)),
-    # Of graphs alone: terms have these as forms, or are written in the other direction
+    # Laws of graphs only: terms have these forms anyway, or are rewritten in the other direction
     Law(reshapes.merge_reshapes, _of(RowMajorOp), "reshape_fusion", is_of_terms=False),
     Law(constant_shapes.write_constant_reshape, (Reshape,), "shape_folding", is_of_terms=False),
     Law(constant_shapes.write_constant_expand, (Expand,), "shape_folding", is_of_terms=False),
@@ -207,9 +207,9 @@ def exact_rules(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
 
 
 def real_rules(allowed: Collection[str] | None = None) -> Callable[[type[Op]], Sequence[tuple[str, Rule]]]:
-    """Return the rules of terms by class: rewrites over the real numbers, and exact ones, which have no name.
+    """Return a function from an operator class to its rules of terms: rewrites over the real numbers, and exact rules.
 
-    ``allowed`` has the names of the rewrites that may be used; None: all.
+    Exact rules have no name. ``allowed`` has the names of the rewrites that may be used; None allows all.
     """
 
     def rules_of(kind: type[Op]) -> Sequence[tuple[str, Rule]]:

@@ -1,1 +1,1 @@
-"""The rewrites of the laws, by what they are about."""
+"""The rewrites of the laws, one module for each kind of rewrite."""

@@ -1,4 +1,4 @@
-"""Exact rules of elementwise operators: operands in one order and of one form, neutral operands, and inverse pairs."""
+"""Exact rules of elementwise operators: one order and one form of operands, absorbing constants, and equivalent operators."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from dovetail.ops.elementwise.unary import Negative
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 
 PLAIN = ("f32", "f64")
-"""Float types in which every operator computes, without an intermediate type."""
+"""Float types in which operators compute without an intermediate type."""
 
 
 def broadcast_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop what broadcasting does anyway: Expand, leading axes of size 1, and constants that repeat one element."""
+    """Drop Expand and leading axes of size 1 of operands that broadcast; constants that repeat one element become scalars."""
     if not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
     shape = types[0].shape
@@ -52,7 +52,7 @@ def broadcast_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Typ
 
 
 def _narrower(b: Terms, x: Value) -> list[Value]:
-    """Return forms of an operand that broadcast to it, the shortest first."""
+    """Return smaller values that broadcast to the operand ``x``, the smallest first."""
     forms = []
     scalar = uniform_scalar(b, x)
     if scalar is not x:
@@ -67,7 +67,7 @@ def _narrower(b: Terms, x: Value) -> list[Value]:
 
 
 def order_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Intern an operator with the operands of a commutative one in the order of the table."""
+    """Intern an operator; the operands of a commutative operator are sorted by their numbers in the table."""
     operands = [x for x in xs if x is not None]
     if len(operands) < len(xs):
         return None
@@ -81,7 +81,7 @@ def is_all(value: Value | None, number: float, sign: bool | None = None) -> bool
 
 
 def choose_by_negation(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Choose by a condition instead of its negation."""
+    """Rewrite Where(Not(c), x, y) as Where(c, y, x)."""
     condition, first, second = xs
     inner = producer(condition, Not)
     return None if inner is None else b.add(op, inner.input(0), second, first)
@@ -99,7 +99,7 @@ def write_not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def write_absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write an operator with a constant operand that decides every element as that constant."""
+    """Replace an operator by a constant if a constant operand alone determines every element, such as 0 in an And."""
     assert isinstance(op, BroadcastingOp)
     if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].shape is None:
         return None
@@ -111,13 +111,13 @@ def write_absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def compare_with_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write x = x of floats as not NaN."""
+    """Rewrite x == x of floats as Not(IsNaN(x))."""
     x, y = xs
     return b.add(Not(), b.add(IsNaN(), x)[0]) if x is y and x is not None and x.dtype.is_float else None
 
 
 def subtract_as_add(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write x - y of floats as x + (-y), which IEEE 754 defines alike."""
+    """Rewrite x - y of floats as x + (-y), which IEEE 754 defines to be equal."""
     x, y = xs
     if x is None or y is None or not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
         return None
@@ -125,7 +125,7 @@ def subtract_as_add(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def write_chain(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write an operator of many operands as a chain of operators of two, in order."""
+    """Rewrite an operator of more than two operands as a chain of operators of two operands, in order."""
     if len(xs) <= 2:
         return None
     first, second, *rest = xs
@@ -152,7 +152,7 @@ def write_squared_difference(b: Terms, op: Op, xs: list[Value | None], types: li
 
 
 def divide_by_power_of_two(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a quotient by powers of two as a product, which is rounded alike."""
+    """Rewrite a quotient by powers of two as a product, which has the same rounding."""
     x, y = xs
     data = None if y is None else y.constant
     if data is None or y is None or y.dtype.name not in PLAIN or not data.size or data.size > 1 << 16:
@@ -164,7 +164,7 @@ def divide_by_power_of_two(b: Terms, op: Op, xs: list[Value | None], types: list
 
 
 def write_both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write both bounds of Clip: one left out is the least or greatest finite value of the type."""
+    """Add an omitted bound of Clip: the lowest or the highest finite value of the type."""
     x, low, high = (*xs, None, None)[:3]
     if x is None or (low is not None and high is not None) or not isinstance(x.type, Tensor) or x.type.dtype is None:
         return None
@@ -177,7 +177,7 @@ def write_both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type
 
 
 def write_logical(kind: type[Op]) -> Rule:
-    """Return the rule that writes a bitwise operator of booleans as the logical one."""
+    """Return the rule that rewrites a bitwise operator of booleans as the logical operator ``kind``."""
 
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         return b.add(kind(), *xs) if isinstance(types[0], Tensor) and types[0].dtype == "boolean" else None

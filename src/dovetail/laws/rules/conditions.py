@@ -10,12 +10,12 @@ from dovetail.ops.control_flow.if_op import If, known_branch
 
 
 def known_index(op: Op, xs: Inputs) -> int | None:
-    """Return the index of the branch of an If that runs, where that is known."""
+    """Return the index of the branch that an If runs if the condition is known; else None."""
     return known_branch(xs[0]) if isinstance(op, If) and xs[0] is not None else None
 
 
 def inline_known_branch(b: Builder, op: Op, xs: Inputs, types: Types, *, keep_names: bool = False) -> Result:
-    """Write the nodes of the branch of a known condition."""
+    """Inline the branch that the known condition of an If selects."""
     index = known_index(op, xs)
     if index is None or not isinstance(op, If):
         return None

@@ -1,4 +1,4 @@
-"""Laws that write constant shapes and bounds in a graph where inference knows enough of computed ones."""
+"""Laws that replace computed shapes and bounds in a graph by constants, where inference knows enough of their elements."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _shape_of(types: Types) -> Shape | None:
 
 
 def constant_target(source: Shape, result: Shape, refused: Sequence[Size] = ()) -> list[int] | None:
-    """Return a constant shape with which Reshape makes ``result`` of ``source``: 0 copies a size, -1 is computed.
+    """Return a constant target with which Reshape gives ``result`` from ``source``: 0 copies a size, -1 is computed.
 
-    None where there is none. A -1 beside a copied size refuses the size 0, and stands there only if the replaced operators
-    refuse it too: ``refused`` has the sizes that must not be 0 for them.
+    Returns None if there is no such target. With -1 in the target, Reshape rejects copied sizes that are 0. Such a target is used
+    only if the copied sizes cannot be 0, or are in ``refused``: the sizes that the replaced operators reject if they are 0.
     """
     sizes: list[int] = []
     copied: list[Size] = []
@@ -45,7 +45,7 @@ def constant_target(source: Shape, result: Shape, refused: Sequence[Size] = ()) 
 
 
 def refused_sizes(op: Op, xs: Inputs) -> list[Size]:
-    """Return the sizes that must not be 0 for a Reshape with -1; none for other operators."""
+    """Return the sizes that a Reshape with -1 rejects if they are 0; an empty list for other operators."""
     if not isinstance(op, Reshape) or xs[0] is None:
         return []
     wanted, shape = elements_of(xs[1]), xs[0].shape
@@ -56,7 +56,7 @@ def refused_sizes(op: Op, xs: Inputs) -> list[Size]:
 
 
 def write_constant_reshape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write a constant shape in place of a computed one."""
+    """Replace the computed target of a Reshape by a constant."""
     x, shape, result = xs[0], xs[1], _shape_of(types)
     if x is None or shape is None or shape.constant is not None or x.shape is None or result is None:
         return None
@@ -65,14 +65,14 @@ def write_constant_reshape(b: Builder, op: Op, xs: Inputs, types: Types) -> Resu
 
 
 def _flatten(b: Builder, x: Value, shape: Shape) -> Result:
-    """Write Flatten at axis 1, which copies a size of 0; None where the shapes are others."""
+    """Emit Flatten with axis 1, which accepts sizes of 0; None if Flatten gives another shape."""
     if len(shape) != 2 or len(x.dims) < 2:
         return None
     return b.Flatten(x, axis=1) if are_equal_shapes(tuple(Flatten(1).shape(x)), shape) else None
 
 
 def write_constant_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write a constant shape in place of a computed one: 1 keeps a size of the input."""
+    """Replace the computed shape of an Expand by a constant, in which 1 keeps a size of the input."""
     x, shape, result = xs[0], xs[1], _shape_of(types)
     assert isinstance(op, Expand)
     if x is None or shape is None or shape.constant is not None or x.shape is None or result is None or not op.bidirectional:
@@ -90,7 +90,7 @@ def write_constant_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Resul
 
 
 def write_constant_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write constant bounds in place of computed ones: those at the end of an axis."""
+    """Replace computed bounds of a Slice by constants: an end that is never before the end of its axis becomes INT64_MAX."""
     x, starts, ends, axes, steps = (*xs, None, None)[:5]
     if x is None or starts is None or ends is None:
         return None

@@ -16,7 +16,7 @@ from dovetail.ops.tensor.slice import Slice
 
 
 class Cut(NamedTuple):
-    """A slice of step 1 along one axis, with constant bounds; ``stop`` may be INT64_MAX, the end."""
+    """Cut is a slice of step 1 along one axis with constant bounds; a ``stop`` of INT64_MAX is the end of the axis."""
 
     axis: int
     start: int
@@ -24,7 +24,7 @@ class Cut(NamedTuple):
 
 
 def cuts_of(xs: Inputs) -> list[Cut] | None:
-    """Return the cuts of a Slice by its inputs; None where a bound is not a constant >= 0 or a step is not 1."""
+    """Return the cuts of a Slice from its inputs; None if a bound is not a constant >= 0, or if a step is not 1."""
     x, first, last, axes, steps = (*xs, None, None)[:5]
     starts, ends = integers_of(first), integers_of(last)
     if x is None or x.shape is None or starts is None or ends is None:
@@ -48,14 +48,14 @@ def cuts_of(xs: Inputs) -> list[Cut] | None:
 
 
 def write_slice(b: Builder, x: Value, cuts: list[Cut]) -> Value:
-    """Write a Slice of step 1."""
+    """Emit a Slice of step 1 for ``cuts``."""
     ordered = sorted(cuts)
     starts, stops, axes = (b.constant([cut[index] for cut in ordered], dtypes.i64) for index in (1, 2, 0))
     return b.Slice(x, starts, stops, axes)
 
 
 def merge_slices(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Merge a Slice into the Slice or the Concat before it."""
+    """Merge a Slice with the Slice or the Concat that produces its input."""
     x, cuts = xs[0], cuts_of(xs)
     if x is None or cuts is None:
         return None
@@ -68,7 +68,7 @@ def merge_slices(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def _compose(earlier: list[Cut], later: list[Cut]) -> list[Cut]:
-    """Return the cuts of one Slice that are those of two in a row."""
+    """Return the cuts of one Slice that replaces a Slice of cuts ``earlier`` and then one of cuts ``later``."""
     by_axis = {cut.axis: cut for cut in earlier}
     for axis, start, stop in later:
         first = by_axis.get(axis, Cut(axis, 0, INT64_MAX))
@@ -78,7 +78,7 @@ def _compose(earlier: list[Cut], later: list[Cut]) -> list[Cut]:
 
 
 def _slice_of_concat(b: Builder, concat: Node, cuts: list[Cut]) -> Result:
-    """Return the slice of the one input of a Concat in which it lies."""
+    """Return a slice of one input of a Concat; None if no input contains the sliced range."""
     assert isinstance(concat.op, Concat)
     rank = len(concat.outputs[0].dims)
     axis = axis_in(concat.op.axis, rank)
@@ -139,7 +139,7 @@ def _join_parts(b: Builder, parts: list[Value], axis: int) -> list[Value]:
 
 
 def _whole_split(parts: list[Value], position: int, axis: int) -> tuple[Value | None, int]:
-    """Return the input of a Split all of whose outputs follow each other, and their number."""
+    """Return the input of a Split whose outputs are all adjacent in ``parts``, and their number; None and 1 otherwise."""
     split = producer(parts[position], Split)
     if split is None or not isinstance(split.op, Split) or axis_in(split.op.axis, len(parts[position].dims)) != axis:
         return None, 1
@@ -151,7 +151,7 @@ def _whole_split(parts: list[Value], position: int, axis: int) -> tuple[Value | 
 
 
 def _adjacent_slices(b: Builder, parts: list[Value], position: int, axis: int) -> tuple[Value | None, int]:
-    """Return one Slice in place of slices that follow each other in one tensor, and their number."""
+    """Return one Slice that replaces adjacent slices of one tensor, and their number; None and 1 otherwise."""
     first = _cut_along(parts[position], axis)
     if first is None:
         return None, 1
@@ -180,7 +180,7 @@ def _cut_along(value: Value, axis: int) -> tuple[Value, int, int] | None:
 
 
 def undo_concat(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the inputs of a Concat that a Split along its axis yields again."""
+    """Return the inputs of a Concat if a Split along the same axis gives equal parts."""
     whole, concat = xs[0], producer(xs[0], Concat)
     if whole is None or concat is None or not isinstance(op, Split) or not isinstance(concat.op, Concat):
         return None

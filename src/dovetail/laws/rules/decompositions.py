@@ -1,4 +1,4 @@
-"""Rewrites over the real numbers: composed operators are written in parts, by the rule ``decompose`` of each."""
+"""Rewrites over the real numbers: composed operators are decomposed by the rule ``decompose`` of their class."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKAGES = (
     "recurrent.cells",
     "recurrent.dynamic_quantize_lstm",
 )
-"""Packages and modules of operators that are written in parts."""
+"""Packages and modules whose operators are decomposed."""
 
 
 def decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -34,7 +34,7 @@ def decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Re
 
 
 def add_bias_after(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a convolution with bias as a convolution and a sum."""
+    """Rewrite a convolution with bias as a convolution and an Add."""
     assert isinstance(op, Conv | ConvTranspose)
     x, w, bias, *rest = (*xs, None)[:4] if len(xs) < 3 else xs
     if x is None or w is None or bias is None:
@@ -43,7 +43,7 @@ def add_bias_after(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 
 def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a recurrent layer with all operands, the sequence first, summed biases and one order of gates."""
+    """Rewrite a recurrent layer in one form: with all operands, a sequence-first layout, summed biases and one gate order."""
     assert isinstance(op, RecurrentLayer)
     operands = pad_inputs(op, xs)
     lengths = operands[4]
@@ -62,7 +62,7 @@ def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 
 def is_composed(kind: type[Op]) -> bool:
-    """Return whether an operator class is of one of the packages whose operators are written in parts."""
+    """Return whether an operator class, other than Conv and ConvTranspose, is decomposed because of its package."""
     module = kind.__module__.removeprefix("dovetail.ops.")
     if issubclass(kind, Conv | ConvTranspose) or not has(kind, "decompose"):
         return False

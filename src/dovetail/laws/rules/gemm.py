@@ -1,4 +1,4 @@
-"""Gemm is a product of matrices and a sum: both directions of one law."""
+"""Laws of Gemm: the decomposition into MatMul and Add, and the fusion of MatMul and Add."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ops.linalg.matmul import Gemm, MatMul
 
 
 def decompose_gemm(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write a Gemm of f32 or f64 without factors as MatMul and Add, which is how it is computed."""
+    """Rewrite a Gemm of f32 or f64 with factors of 1 as MatMul and Add, which is how the reference computes Gemm."""
     assert isinstance(op, Gemm)
     x, y, bias = (*xs, None)[:3]
     if x is None or y is None or x.dtype.name not in ("f32", "f64") or op.alpha != 1 or (bias is not None and op.beta != 1):
@@ -21,7 +21,7 @@ def decompose_gemm(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def fuse_gemm(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write a MatMul of two matrices and the Add of a constant as Gemm, which may add the constant before the last product."""
+    """Fuse MatMul of two matrices and Add of a constant into Gemm, which may add the constant before the last product."""
     assert isinstance(op, Add)
     y = types[0]
     if not op.broadcast or not isinstance(y, Tensor) or y.dtype is None or y.dtype.name not in ("f32", "f64", "f16"):

@@ -1,4 +1,4 @@
-"""Laws that leave an operator out: its result has the bits of an input, or those of one operator instead of two."""
+"""Laws that eliminate an operator: the result has the bits of an input, or one operator replaces two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _shape_of(type: Type) -> Shape | None:
 
 
 def _has_type(x: Value, type: Type) -> bool:
-    """Return whether a value has the element type and the shape of a result."""
+    """Return whether a value has the element type and the shape of ``type``."""
     if x.type == type:
         return True
     return isinstance(type, Tensor) and x.dtype is type.dtype and are_equal_shapes(x.shape, type.shape)
@@ -38,7 +38,7 @@ def take_input(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def take_only_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the operand of a variadic operator that has one."""
+    """Return the only operand of a variadic operator with one operand."""
     return xs[0] if len(xs) == 1 else None
 
 
@@ -48,7 +48,7 @@ def take_only_part(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_same_shape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the input of an operator that moves no element where its shape stays."""
+    """Return the input of an operator that moves no element, if the shape does not change."""
     return _in_same_shape(xs[0], types)
 
 
@@ -72,7 +72,7 @@ def drop_empty_pad(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_same_resize(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the input of a nearest Resize to the same sizes: at the factor 1 every index is its own source."""
+    """Return the input of a nearest Resize to the same sizes: at scale 1 each output index reads the same input index."""
     assert isinstance(op, Resize)
     if op.mode != "nearest" or op.coordinate_transformation_mode == "tf_crop_and_resize":
         return None
@@ -88,7 +88,7 @@ def drop_dropout(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Drop a Cast to the same type, and an exact Cast before another one."""
+    """Drop a Cast to the same type, and a Cast that has no effect before another Cast."""
     x = xs[0]
     if not isinstance(op, Cast) or x is None or not isinstance(x.type, Tensor) or x.type.dtype is None or op.source is not None:
         return None
@@ -106,7 +106,7 @@ def drop_cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def write_cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write CastLike as Cast, which does not read the value of the type."""
+    """Rewrite CastLike as Cast, which does not read the second input."""
     assert isinstance(op, CastLike)
     like = None if xs[1] is None else xs[1].type
     return b.add(op.cast(like.dtype), xs[0]) if isinstance(like, Tensor) and like.dtype is not None else None
@@ -116,7 +116,7 @@ def write_cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_neutral(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the operand beside a neutral constant, for the types that the operator names."""
+    """Return the operand of an operator whose other operand is a neutral constant, for the types in ``neutral``."""
     assert isinstance(op, BroadcastingOp)
     for law in op.neutral:
         constant, other = xs[law.index], xs[1 - law.index]
@@ -128,7 +128,7 @@ def drop_neutral(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def cancel_inverse(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the operand of two equal operators in a row that cancel."""
+    """Return x for f(f(x)) if f is an involution for the type of x."""
     assert isinstance(op, Elementwise)
     inner = producer(xs[0], type(op))
     x = None if inner is None else inner.input(0)
@@ -136,7 +136,7 @@ def cancel_inverse(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_repetition(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the result of the same operator, which is idempotent."""
+    """Return f(x) for f(f(x)) if f is idempotent for the type of x."""
     assert isinstance(op, Elementwise)
     x = xs[0]
     is_same = x is not None and producer(x, type(op)) is not None
@@ -144,7 +144,7 @@ def drop_repetition(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def take_chosen_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the operand that Where takes everywhere: by a constant condition, or since both are one value."""
+    """Return the operand that Where selects for every element: by a constant condition, or because both are one value."""
     condition, first, second = xs
     if condition is None or first is None or second is None:
         return None
@@ -165,7 +165,7 @@ def drop_sorted_transpose(b: Builder, op: Op, xs: Inputs, types: Types) -> Resul
 
 
 def merge_transposes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write two Transpose in a row as one, or as none where they cancel."""
+    """Merge two successive Transpose into one, or into none if they cancel."""
     inner = producer(xs[0], Transpose)
     later, earlier = permutation_of(xs), None if inner is None else permutation_of(inner.inputs)
     if inner is None or later is None or earlier is None:
@@ -175,7 +175,7 @@ def merge_transposes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def read_before_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Let an operator that broadcasts read the inputs of Expand."""
+    """Let an operator that broadcasts read the input of an Expand instead of its output."""
     if not getattr(op, "broadcast", False) or all(producer(x, Expand) is None for x in xs):
         return None
     new = list(xs)
@@ -199,7 +199,7 @@ def broadcasts_to(xs: Inputs, shape: Shape | None) -> bool:
 
 
 def merge_expands(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Write two Expand in a row, both to constant shapes, as one."""
+    """Merge two successive Expand to constant shapes into one."""
     inner = producer(xs[0], Expand)
     outer_sizes = None if xs[1] is None else xs[1].constant
     inner_sizes = None if inner is None else inner.input(1).constant

@@ -1,4 +1,4 @@
-"""Exact rules of operators that move elements: one Reshape, one Transpose, one Expand, one Pad and one Concat in a row."""
+"""Exact rules of operators that move elements: successive Reshape, Transpose, Expand and Concat merge; Pad gets one form."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
 
 MAX_CONCATENATED = 1 << 10
-"""The most operands of a flattened concatenation. Nested ones that read a value twice have exponentially many."""
+"""Maximum number of operands of a flattened Concat. Nested Concat that read a value twice have exponentially many."""
 MAX_UNIFORM = 1 << 22
-"""The most elements of a constant that is tested for equal elements."""
+"""Maximum number of elements of a constant that is tested for equal elements."""
 
 
 def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
@@ -32,9 +32,9 @@ def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
 
 
 def reshape(b: Terms, x: Value, shape: Shape) -> Value:
-    """Return ``x`` with another shape: the input where it has that shape, else one Reshape.
+    """Return ``x`` with the shape ``shape``, by one Reshape or none.
 
-    A Reshape stays where it may refuse its operand, whose number of elements is then another one.
+    A Reshape in ``x`` stays if its input may have another number of elements, because it then rejects the input.
     """
     while x.node is not None and isinstance(x.node.op, Reshape) and _has_same_size(x, x.node.input(0)):
         x = x.node.input(0)
@@ -56,13 +56,13 @@ def _has_same_size(x: Value, y: Value) -> bool:
 
 
 def write_reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write Reshape, Flatten, Squeeze and Unsqueeze as one Reshape to the inferred shape."""
+    """Rewrite Reshape, Flatten, Squeeze and Unsqueeze as one Reshape to the inferred shape."""
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     return None if x is None or shape is None else reshape(b, x, shape)
 
 
 def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
-    """Return ``x`` with permuted axes. Axes of size 1 are reshaped away, and transpositions in a row are one."""
+    """Return ``x`` with permuted axes. A Reshape drops axes of size 1, and successive Transpose are merged."""
     shape = x.dims
     result = tuple(shape[axis] for axis in order)
     kept = [axis for axis, size in enumerate(shape) if not (isinstance(size, int) and size == 1)]
@@ -90,7 +90,7 @@ def write_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def without_leading_ones(b: Terms, x: Value, rank: int | None = None) -> Value:
-    """Return ``x`` without axes of size 1 in front; with ``rank`` only those beyond its last ``rank`` axes stay."""
+    """Return ``x`` without its leading axes of size 1."""
     shape = x.shape
     if shape is None:
         return x
@@ -101,7 +101,7 @@ def without_leading_ones(b: Terms, x: Value, rank: int | None = None) -> Value:
 
 
 def uniform_scalar(b: Terms, x: Value) -> Value:
-    """Return the scalar of a constant whose elements all have the same bits; ``x`` itself for any other term."""
+    """Return the scalar of a constant whose elements all have the same bits; ``x`` for any other term."""
     data = x.constant
     if data is None or data.dtype.hasobject or not data.size or data.ndim == 0 or data.size > MAX_UNIFORM:
         return x
@@ -137,7 +137,7 @@ def expand_constant(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def write_tile_as_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write Tile that repeats axes of size 1 alone as Expand."""
+    """Rewrite a Tile that repeats only axes of size 1 as Expand."""
     x, repeats = xs[0], xs[1]
     if x is None or repeats is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
@@ -153,7 +153,7 @@ def write_tile_as_expand(b: Terms, op: Op, xs: list[Value | None], types: list[T
 
 
 def write_pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write Pad with pads of all axes and a scalar constant."""
+    """Rewrite Pad in one form: with pads of all axes and an explicit scalar constant."""
     x, pads, fill, axes = (*xs, None, None)[:4]
     if not isinstance(op, Pad) or x is None or pads is None or x.shape is None:
         return None

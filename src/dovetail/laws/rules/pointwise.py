@@ -1,4 +1,4 @@
-"""Exact rules that bring movement behind the operators that compute each element alone, and drop axes of size 1."""
+"""Exact rules that move Reshape, Transpose and Expand behind elementwise operators, and drop axes of size 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def without_axes(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def move_behind_unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Apply an operator of one operand, and scalars, before the movement of its operand."""
+    """Move the Reshape, Transpose or Expand of an operand behind an operator whose other operands are scalars."""
     x, *rest = xs
     if x is None or x.node is None or not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
         return None
@@ -46,7 +46,7 @@ def move_behind_unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type
 
 
 def drop_axes_of_one(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop the axes of the result that have the size 1 from all operands, and reshape the result back."""
+    """Drop from all operands the axes that have size 1 in the result, and reshape the result back."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
         return None
     shape = types[0].shape
@@ -68,7 +68,7 @@ def _broadcasting(op: Op) -> Op:
 
 
 def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Apply an operator before the Reshape or the Transpose that all of its operands but scalars have."""
+    """Move the Reshape or Transpose that all operands except scalars share behind an operator."""
     if not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
     moved = [x for x in xs if x is not None and x.shape != ()]
@@ -78,7 +78,7 @@ def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[T
     if kinds == {Reshape} and all(x.constant is None and are_equal_shapes(x.shape, types[0].shape) for x in moved):
         inner = [x.node.input(0) for x in moved if x.node is not None]
         shape = known_shape(inner[0])
-        # Axes of size 1 are dropped by the rule before this one.
+        # The rule drop_axes_of_one, which is tried first, drops axes of size 1.
         if shape is None or any(map(is_one, shape)) or not all(are_equal_shapes(known_shape(x), shape) for x in inner):
             return None
         replaced = iter(inner)
@@ -118,7 +118,7 @@ def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> R
 
 
 def drop_batch_axes(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop the batch axes of size 1 of a product of matrices."""
+    """Drop the batch axes of size 1 of a MatMul."""
     x, y = xs
     if x is None or y is None or x.shape is None or y.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
@@ -135,7 +135,7 @@ def drop_batch_axes(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def drop_axes_of_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop the axes of size 1 of indices."""
+    """Drop the axes of size 1 of the indices of a Gather."""
     assert isinstance(op, Gather)
     x, indices = xs
     if x is None or indices is None or indices.shape is None or op.batch_dims or not isinstance(types[0], Tensor):
@@ -147,7 +147,7 @@ def drop_axes_of_indices(b: Terms, op: Op, xs: list[Value | None], types: list[T
 
 
 def drop_counting(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop the sum with the size of negative indices, where Gather refuses indices that are negative after it."""
+    """Drop the addition of the axis size to negative indices, where Gather rejects indices that are negative afterwards."""
     assert isinstance(op, Gather)
     x, indices = xs
     node = None if indices is None else indices.node
@@ -165,13 +165,13 @@ def drop_counting(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def write_any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write Gather with zeros for indices outside: one that refuses these is equal wherever both are defined."""
+    """Rewrite Gather with zeros for indices out of bounds; a Gather that rejects such indices is equal where it is defined."""
     assert isinstance(op, Gather)
     return b.intern(op.with_(bounds="zero"), xs, types)
 
 
 def drop_axes_beside_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop the axes of size 1 beside the axis of Softmax and Concat."""
+    """Drop the axes of size 1 of Softmax, LogSoftmax and Concat, except the axis of the operator."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or getattr(op, "coerce_to_2d", False):
         return None
     shape = types[0].shape

@@ -1,4 +1,4 @@
-"""Classes of the operators that compute each element alone."""
+"""Classes of elementwise operators, by the kind of their operands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POINTWISE = [kind for kind in _subclasses(Elementwise) if kind.__module__ in _M
 SEVERAL_OPERANDS = frozenset(kind for kind in _POINTWISE if issubclass(kind, BroadcastingOp))
 """Operators whose operands broadcast to each other."""
 ONE_OPERAND = frozenset((*(kind for kind in _POINTWISE if kind not in SEVERAL_OPERANDS and kind is not activation.PRelu), Cast))
-"""Operators of one operand, beside scalars."""
+"""Operators of one tensor operand; all other operands are scalars."""
 
 
 def is_pointwise(kind: type[Op]) -> bool:

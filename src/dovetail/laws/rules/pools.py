@@ -1,4 +1,4 @@
-"""Exact rules of operators with several outputs, whose attributes concern one of them, or nothing in the reference."""
+"""Exact rules of operators with several outputs: one form of attributes that do not affect every output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dovetail.ops.tensor.topk import TopK
 
 
 def split_max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write the maximum and the indices of MaxPool as two terms; the order of indices does not concern the maximum."""
+    """Rewrite MaxPool as two terms, maximum and indices; attributes of the indices do not affect the maximum."""
     assert isinstance(op, MaxPool)
     plain = op.with_(outputs=1, storage_order=0, index_element_type=dtypes.i64, axis=0)
     if len(types) == 1:
@@ -25,13 +25,13 @@ def split_max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 
 def write_all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a recurrent layer with all of its outputs."""
+    """Rewrite a recurrent layer as the layer with all outputs."""
     count = len(op.signature.outputs)
     return None if len(types) == count else b.add(op.with_(outputs=count), *xs)[: len(types)]
 
 
 def write_top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write TopK with the order that its reference takes where none is specified, and indices of i64."""
+    """Rewrite TopK as stable, with indices of i64, and sorted by value where the order is not specified."""
     assert isinstance(op, TopK)
     plain = op.with_(stable=True, sort="value" if op.sort == "none" else op.sort, index_element_type=dtypes.i64)
     if plain == op:
@@ -41,6 +41,6 @@ def write_top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
 
 
 def drop_limits(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop limits of NonMaxSuppression that are what omitted ones are."""
+    """Drop limits of NonMaxSuppression that equal the defaults of omitted limits."""
     limits = [None if is_all(x, number) else x for x, number in zip(xs[2:], (0, 0, -np.inf, 0), strict=False)]
     return None if all(x is y for x, y in zip(limits, xs[2:], strict=True)) else b.add(op, *xs[:2], *limits)

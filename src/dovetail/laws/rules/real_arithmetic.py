@@ -23,7 +23,7 @@ from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.reshape import Reshape
 
 MAX_OPERANDS = 128
-"""The most operands of a sum or product that are put into one order."""
+"""Maximum number of operands of a sum or product that is put into one order."""
 
 
 def _is_plain(type: Type) -> bool:
@@ -31,7 +31,7 @@ def _is_plain(type: Type) -> bool:
 
 
 def operands_of(x: Value, kind: type[Op]) -> list[Value]:
-    """Return the operands of a chain of one associative operator, in which each operand may be one in turn."""
+    """Return the leaf operands, from left to right, of a tree of one associative operator."""
     found: list[Value] = []
     stack = [x]
     while stack and len(found) < MAX_OPERANDS:
@@ -44,7 +44,7 @@ def operands_of(x: Value, kind: type[Op]) -> list[Value]:
 
 
 def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
-    """Return the chain of an operator over operands in the order of the table, with one constant at its end."""
+    """Return the chain of an operator over operands sorted by number; all constants are folded into one at the end."""
     constants = [x for x in operands if x.constant is not None]
     values = sorted((x for x in operands if x.constant is None), key=b.number_of)
     total: Value | None = None
@@ -96,7 +96,7 @@ def _scalar(x: Value | None) -> float | None:
 
 
 def write_quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write x / y as x * (1 / y)."""
+    """Rewrite x / y as x * (1 / y)."""
     x, y = xs
     if not _is_plain(types[0]) or x is None or y is None:
         return None
@@ -104,7 +104,7 @@ def write_quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 
 def write_power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write powers of 2, 3, 1/2, -1 and -1/2 by products, roots and reciprocals."""
+    """Rewrite powers of 2, 3, 1/2, -1 and -1/2 as products, roots and reciprocals."""
     x, exponent = xs[0], _scalar(xs[1])
     if x is None or exponent is None or not _is_plain(types[0]) or x.shape is None:
         return None
@@ -122,13 +122,13 @@ def write_power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
 
 
 def write_negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write -x as x * -1."""
+    """Rewrite -x as x * -1."""
     x = xs[0]
     return b.Multiply(x, b.constant(np.array(-1, x.dtype.numpy), x.dtype)) if x is not None and _is_plain(types[0]) else None
 
 
 def write_reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write the reciprocal of a product as the product of reciprocals, and that of a reciprocal as its operand."""
+    """Rewrite 1 / (x * y) as (1 / x) * (1 / y), and 1 / (1 / x) as x."""
     x = xs[0]
     if x is None or x.node is None or not _is_plain(types[0]):
         return None
@@ -140,7 +140,7 @@ def write_reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]
 
 
 def distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write the product of a constant and a sum as the sum of products."""
+    """Rewrite the product of a constant and a sum as a sum of products."""
     if not _is_plain(types[0]):
         return None
     for index in (0, 1):
@@ -158,7 +158,7 @@ def write_difference(b: Terms, op: Op, xs: list[Value | None], types: list[Type]
 
 
 def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a convolution or product of matrices times constants per channel as one with scaled weights."""
+    """Rewrite a Conv or MatMul multiplied by constants per channel as a Conv or MatMul with scaled weights."""
     for index in (0, 1):
         factor, other = xs[index], xs[1 - index]
         if factor is None or other is None or factor.constant is None or other.node is None or factor.shape is None:
@@ -190,7 +190,7 @@ def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value | None, Value]:
-    """Return the factor of a result from which axes of size 1 were dropped, and that result with these axes."""
+    """Return a factor of a squeezed value, reshaped for the value before the squeeze (None if it does not fit), and that value."""
     assert squeezed.node is not None
     whole = squeezed.node.input(0)
     kept = [axis for axis, size in enumerate(whole.dims) if not (isinstance(size, int) and size == 1)]
@@ -203,7 +203,7 @@ def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value |
 
 
 def slice_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a slice of a reduction, or of Softmax, as that of a slice."""
+    """Rewrite a slice of a reduction or Softmax as the reduction or Softmax of a slice."""
     x, spans = xs[0], spans_of_operands(xs)
     if x is None or x.node is None or spans is None:
         return None
@@ -220,7 +220,7 @@ def slice_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
 
 
 def slice_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a slice of a product of matrices as the product of slices."""
+    """Rewrite a slice of a MatMul as the MatMul of slices."""
     x = xs[0]
     if x is None or x.node is None or not isinstance(x.node.op, MatMul) or x.shape is None or len(x.shape) < 2:
         return None

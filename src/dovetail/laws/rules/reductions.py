@@ -1,4 +1,4 @@
-"""Exact rules of reductions: axes counted from the front and listed in order, kept with size 1."""
+"""Exact rules of reductions: axes are non-negative and sorted, and ``keepdims`` is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of operators in a graph that keep the elements in row-major order: chains of them become one, or cancel."""
+"""Laws of graph operators that keep elements in row-major order: a chain becomes one operator, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 
 def merge_reshapes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the source of a chain in the shape of its end, by one operator, or by none where the shape is the same."""
+    """Replace a chain of operators that keep row-major order by one operator, or by its source if the shape does not change."""
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     inner = producer(x, (RowMajorOp, Transpose))
     if x is None or inner is None:
@@ -38,7 +38,7 @@ def merge_reshapes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def _cancel_around_unary(b: Builder, x: Value | None, shape: Shape | None) -> Result:
-    """Return unary operators without the reshapes before and after them, where these give the first shape again."""
+    """Remove the reshapes before and after a chain of unary operators if the last shape equals the first."""
     value, operators = x, []
     while value is not None and (unary := producer(value, (UnaryOp, Cast))) is not None and is_read_once(b.graph, value):
         operators.append(unary.op)
@@ -53,7 +53,7 @@ def _cancel_around_unary(b: Builder, x: Value | None, shape: Shape | None) -> Re
 
 
 def _keeps_order(node: Node, shape: Shape | None) -> bool:
-    """Return whether a Transpose moves axes of size 1 alone, so that the elements stay in order."""
+    """Return whether a Transpose moves only axes of size 1, so that elements stay in row-major order."""
     order = permutation_of(node.inputs)
     if order is None or shape is None:
         return False
@@ -62,7 +62,7 @@ def _keeps_order(node: Node, shape: Shape | None) -> bool:
 
 
 def _merge_axes(b: Builder, op: Op, xs: Inputs) -> Result:
-    """Merge two Squeeze or two Unsqueeze into one with the axes of both."""
+    """Merge two successive Squeeze, or two successive Unsqueeze, into one with the axes of both."""
     inner = producer(xs[0], type(op))
     if inner is None or not isinstance(op, Squeeze | Unsqueeze):
         return None

@@ -1,4 +1,4 @@
-"""Exact rules of Slice, Split and Gather: slices with bounds counted from the front, one in a row."""
+"""Exact rules of Slice, Split and Gather: each becomes an ExactSlice; successive ExactSlice merge and move to the sources."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
 
 MAX_RANGE = 1 << 16
-"""The most indices of a Gather that are compared with a slice."""
+"""Maximum number of indices of a Gather that are compared with a slice."""
 
 
 class Span(NamedTuple):
-    """The elements of one axis from ``start``, ``length`` of them, ``step`` apart."""
+    """Span is a range of one axis: ``length`` elements from ``start`` on, ``step`` apart."""
 
     start: Size
     length: Size
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 
 def slice_axes(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
-    """Return the part of ``x`` that has these spans; other axes are whole."""
+    """Return ``x`` sliced to ``spans``, which maps axes to spans."""
     shape = x.dims
     spans = {axis: span for axis, span in spans.items() if not _is_whole(shape[axis], span)}
     if not spans:
@@ -74,7 +74,7 @@ def move_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
 
 
 def _try(function: Callable[..., Value | None], *arguments: object) -> Value | None:
-    """Call a rule that may meet unknown sizes, which is then None."""
+    """Call a rule; return None if the rule meets unknown sizes or raises RuleError."""
     try:
         return function(*arguments)
     except (Unknown, symbolic.Inexact, RuleError):
@@ -88,7 +88,7 @@ def _is_whole(size: Size, span: Span) -> bool:
 def _slice_term(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
     axes = sorted(spans)
     starts = [spans[axis].start for axis in axes]
-    # The last element may be before index 0 for a negative step, where the stop is written as a distance.
+    # Lengths replace stops, because with a negative step the stop may be before index 0.
     lengths = [spans[axis].length for axis in axes]
     steps = [spans[axis].step for axis in axes]
     inputs = [sizes_term(b, vector) for vector in (starts, lengths, axes, steps)]
@@ -120,7 +120,7 @@ def spans_of(x: Value) -> dict[int, Span] | None:
 
 
 def spans_of_operands(xs: Sequence[Value | None]) -> dict[int, Span] | None:
-    """Return the spans that the operands of a slice name; None where they are unknown."""
+    """Return the spans by axis from the operands of an ExactSlice; None if they are unknown."""
     vectors = [None if x is None else known_elements(x) for x in xs[1:5]]
     if any(vector is None for vector in vectors):
         return None
@@ -131,7 +131,7 @@ def spans_of_operands(xs: Sequence[Value | None]) -> dict[int, Span] | None:
 
 
 def _slice_concat(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
-    """Return the slice of one operand where the slice of a Concat lies within it."""
+    """Return a slice of one operand of a Concat; None if no operand contains the sliced range."""
     if x.node is None or not isinstance(x.node.op, Concat) or x.node.op.axis not in spans:
         return None
     axis = x.node.op.axis
@@ -150,7 +150,7 @@ def _slice_concat(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
 
 
 def _slice_operands(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
-    """Return the slice of a result as the result of slices; None where the operator does not allow it."""
+    """Rewrite a slice of a result as the operator of sliced operands; None if the operator does not allow it."""
     node = x.node
     if node is None or x.constant is not None:
         return None
@@ -175,7 +175,7 @@ def _slice_operands(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
 
 
 def _slice_broadcast(b: Terms, x: Value, spans: dict[int, Span], rank: int) -> Value:
-    """Slice an operand that broadcasts to ``rank`` axes: its axes of size 1 stay. Raises Unknown for a symbolic size."""
+    """Slice an operand that broadcasts to ``rank`` axes: axes of size 1 stay. Raises Unknown if a size may be 1."""
     offset = rank - len(x.dims)
     own = {}
     for axis, span in spans.items():
@@ -190,7 +190,7 @@ def _slice_broadcast(b: Terms, x: Value, spans: dict[int, Span], rank: int) -> V
 
 
 def _slice_reshape(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
-    """Slice before a Reshape that splits one axis, or keeps it."""
+    """Move a slice before a Reshape that keeps or splits each sliced axis."""
     assert x.node is not None
     source, shape = x.node.input(0), x.dims
     inner: dict[int, Span] = {}
@@ -251,7 +251,7 @@ def write_slice_by_lengths(b: Terms, op: Op, xs: list[Value | None], types: list
 
 
 def _widen(item: Size) -> Size:
-    """Return a 32-bit bound as one of 64 bits: INT_MAX and INT_MIN mean the ends of an axis."""
+    """Return a 32-bit bound as a 64-bit bound: INT_MAX and INT_MIN mean the ends of an axis."""
     if item == 2**31 - 1:
         return 2**63 - 1
     return -(2**63) if item == -(2**31) else item
@@ -269,7 +269,7 @@ def write_split_as_slices(b: Terms, op: Op, xs: list[Value | None], types: list[
             return None
         size: Size = type.shape[axis]
         if any(str(symbolic.name_of(symbol)).startswith("?") for symbol in symbolic.symbols(size)) and size not in x.shape:
-            # The length is a symbol of this Split alone.
+            # The length is a symbol that only this Split defines.
             return None
         results.append(slice_axes(b, x, {axis: Span(offset, size, 1)}))
         offset = offset + size
@@ -282,7 +282,7 @@ def _is_inside(index: int, size: Size) -> bool:
 
 
 def write_gather_as_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write Gather of one index, or of adjacent indices, as Slice."""
+    """Rewrite Gather of one index, or of ascending indices at equal distances, as a slice."""
     assert isinstance(op, Gather)
     x, indices = xs[0], xs[1]
     if x is None or indices is None or x.shape is None or indices.shape is None or op.batch_dims or op.bounds == "zero":

@@ -1,4 +1,4 @@
-"""Laws of constants per channel: BatchNormalization as a factor and a summand, and both as part of the weights before them."""
+"""Laws of constants per channel: factors and summands, also those of BatchNormalization, are folded into weights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Affine(NamedTuple):
-    """The map y * factor + summand of each channel, in f64; None: absent."""
+    """Affine is the map y * factor + summand of each channel, in f64; an absent factor or summand is None."""
 
     factor: Array | None
     summand: Array | None
 
 
 def batch_norm_map(op: BatchNormalization, parameters: Inputs) -> Affine | None:
-    """Return the map of a BatchNormalization with constant scale, bias, mean and variance; None for any other."""
+    """Return the map of a BatchNormalization with constant scale, bias, mean and variance; None otherwise."""
     if op.training_mode or op.outputs != 1 or not op.spatial:
         return None
     constants = [None if x is None else x.constant for x in parameters]
@@ -40,7 +40,7 @@ def batch_norm_map(op: BatchNormalization, parameters: Inputs) -> Affine | None:
 
 
 def constant_by_channel(x: Value, rank: int, axis: int, channels: int) -> Array | None:
-    """Return a constant that broadcasts along ``axis`` alone as one number per channel; None for any other value."""
+    """Return a constant that varies only along ``axis`` as one number per channel; None for any other value."""
     data = x.constant
     if data is None or data.ndim > rank:
         return None
@@ -51,10 +51,11 @@ def constant_by_channel(x: Value, rank: int, axis: int, channels: int) -> Array 
 
 
 def fold_into_weights(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Fold BatchNormalization with constant statistics, and Add, Subtract, Multiply and Divide of constants per channel, into
-    the constant weights of the Conv, ConvTranspose, Gemm or MatMul before them.
+    """Fold an operator with constants per channel into the constant weights of the layer that produces its input.
 
-    The product is computed in f64 and rounded once, so that results change by rounding. Weights that other nodes read stay.
+    The operator is BatchNormalization with constant statistics, Add, Subtract, Multiply or Divide; the layer is Conv,
+    ConvTranspose, Gemm or MatMul. The product is computed in f64 and rounded once, so that results change by rounding. Weights
+    that other nodes read stay.
     """
     for index in (0, 1) if isinstance(op, Add | Multiply) else (0,):
         x = xs[index]
@@ -71,7 +72,7 @@ def fold_into_weights(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def _channel_count(layer: Node) -> int | None:
-    """Return the number of channels of a layer with constant weights that it alone reads; None for others."""
+    """Return the number of channels of a layer with constant weights that no other node reads; None for other layers."""
     weights = layer.input(1)
     data = weights.constant
     if data is None or len(weights.uses) != 1:
@@ -94,7 +95,7 @@ def _channel_axis(layer: Node, x: Value) -> int:
 
 
 def _affine_of(op: Op, xs: Inputs, index: int, channels: int, axis: int) -> Affine | None:
-    """Return the map that an operator applies to the channels of its input ``index``; None where it is not one per channel."""
+    """Return the map that an operator applies to each channel of its input ``index``; None for other operators."""
     if isinstance(op, BatchNormalization):
         affine = batch_norm_map(op, xs[1:]) if axis == 1 else None
         return affine if affine is not None and {array.shape for array in affine if array is not None} == {(channels,)} else None
@@ -149,7 +150,7 @@ def _merge(b: Builder, layer: Node, affine: Affine, channels: int) -> Result:
 
 
 def _bias(op: object, bias: Array, channels: int) -> Array | None:
-    """Return the bias of a layer as one number per channel; None where it differs between rows."""
+    """Return the bias of a layer as one number per channel; None if the bias differs between rows."""
     if not isinstance(op, Gemm):
         return bias
     if bias.ndim > 1 and bias.shape[0] != 1:

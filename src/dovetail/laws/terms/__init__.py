@@ -1,1 +1,1 @@
-"""Terms: values as expressions over the inputs of a model, and the laws by which they are rewritten."""
+"""Terms: values as expressions over the inputs of a model, each expression once, normalized by the laws."""

@@ -1,4 +1,4 @@
-"""Operators that only the table of terms has: bound parameters, known integers, and operators that are compared as a whole."""
+"""Operators that exist only in the table of terms: bound parameters, known integers, and operators compared by a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dovetail.ir.types import Tensor, Type, View
 
 
 class BoundParameter(Op, sig="-> y: any", is_registered=False):
-    """Stand for input ``position`` of the subgraph at nesting ``depth``, of any operator (de Bruijn level)."""
+    """Represent input ``position`` of the subgraph at nesting ``depth``, of any operator (de Bruijn level)."""
 
     depth: int
     position: int
@@ -43,7 +43,7 @@ class KnownIntegers(Op, sig="-> y: any", is_registered=False):
 
 
 class Opaque(Op, sig="*xs: any -> *ys: any", is_registered=False):
-    """Apply an operator of which only identity counts: equal keys and operands give equal results.
+    """Apply an operator that is compared only by a key: equal keys and operands give equal results.
 
     ``key`` identifies the operator with its attributes; ``result_types`` are the types of its outputs.
     """

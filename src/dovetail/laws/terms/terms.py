@@ -1,4 +1,4 @@
-"""Table of terms: a Builder that writes each operator once for equal operands, after normalization (hash-consing)."""
+"""Table of terms: a Builder that normalizes operators, and creates each once for equal operands (hash-consing)."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.shape_values import elements_over_sizes
 
 Rule: TypeAlias = "Callable[[Terms, Op, list[Value | None], list[Type]], Result]"
-"""Returns the terms that equal an operator applied to operands of inferred types, or None where the rule does not apply."""
+"""Function that returns terms equal to the outputs of an operator, or None if the rule does not apply.
+
+Its parameters are the table, the operator, the operands and the inferred types of the outputs.
+"""
 Rules: TypeAlias = Callable[[type[Op]], Sequence[tuple[str, Rule]]]
 
 MAX_DEPTH = 48
-"""The most rules that are applied inside of each other; deeper operators are numbered as they are."""
+"""Maximum nesting of applied rules; operators at a greater depth are interned without rules."""
 FOLD_BYTES = 1 << 26
-"""The most bytes of a constant that is computed for comparison."""
+"""Maximum size in bytes of a constant that is computed for comparison."""
 FOLD_TOTAL = 1 << 29
-"""The most bytes of all constants that are computed for comparison."""
+"""Maximum size in bytes of all constants that are computed for comparison."""
 SMALL = 1 << 12
-"""Bytes up to which a constant is hashed at once; a larger one only where another has the same type and sample."""
+"""Maximum size in bytes of a constant that is always hashed; a larger constant is hashed if another has its type and sample."""
 _SAMPLE = 64
 
 
 class OutOfTime(Exception):
-    """The deadline of a proof has passed."""
+    """OutOfTime means that the deadline of a proof has passed."""
 
 
 class Terms(Builder):
-    """A graph in which equal values are one Value. ``rules`` normalize each operator by its class.
+    """Terms is a graph in which equal values are one Value. ``rules`` returns the rules that normalize an operator class.
 
-    ``used`` maps the identity of a term to the names of the rules that were applied to write it, where a rule has a name.
+    ``applied`` holds the names of all rules with a name that were applied to create the requested terms.
     """
 
     def __init__(self, rules: Rules, *, deadline: float | None = None, prefix: str = "") -> None:
@@ -116,7 +119,7 @@ class Terms(Builder):
         return self.intern(op, xs, types, values)
 
     def _apply(self, rule: Rule, op: Op, xs: list[Value | None], types: list[Type]) -> list[Value] | None:
-        """Apply one rule. A rule that meets unknown types, or that the rules of operators refuse, does not apply."""
+        """Apply one rule; None if the rule meets unknown types, raises an error, or gives a result of another type."""
         try:
             result = rule(self, op, xs, types)
         except (Unknown, symbolic.Inexact, DovetailError, *UNFORESEEN):
@@ -127,7 +130,7 @@ class Terms(Builder):
         return values if len(values) == len(types) and all(map(_may_replace, values, types)) else None
 
     def intern(self, op: Op, xs: list[Value | None], types: list[Type], values: Sequence[Any] | None = None) -> list[Value]:
-        """Return the term with this operator and these operands, a new one where there is none; no rule is applied."""
+        """Return the term of an operator and operands without applying rules; a term that does not exist is created."""
         key = ("node", operator_key(op), *self._operand_keys(op, xs), *map(_type_key, types))
         if (known := self._memo.get(key)) is not None:
             return known
@@ -142,7 +145,7 @@ class Terms(Builder):
         return outputs
 
     def _operand_keys(self, op: Op, xs: list[Value | None]) -> list[Hashable]:
-        """Return what identifies the operands. Integers that rules of shapes read are compared by their elements."""
+        """Return the keys of the operands: the elements of known integers that rules of shapes read, else the id."""
         hosts = host_inputs(op, len(xs)) if op.signature.has_hosts else ()
         return [
             ("integers", *elements) if x is not None and host and (elements := known_elements(x)) is not None else id(x)
@@ -168,7 +171,7 @@ class Terms(Builder):
         return self.intern(op, list(xs), types)[0]
 
     def opaque(self, key: Hashable, xs: Sequence[Value | None], types: Sequence[Type]) -> list[Value]:
-        """Return the results of an operator of which only identity counts; ``types`` are those of a new term."""
+        """Return the outputs of an operator that is compared only by ``key``; a new term has outputs of ``types``."""
         whole = ("opaque", key, len(types), *map(id, xs))
         if (known := self._memo.get(whole)) is None:
             op = Opaque(key=key, result_types=tuple(types), outputs=len(types))
@@ -176,7 +179,7 @@ class Terms(Builder):
         return known
 
     def parameter(self, depth: int, position: int, type: Type) -> Value:
-        """Return input ``position`` of the subgraph at ``depth``; a size of None in ``type`` is a symbol of this term alone."""
+        """Return input ``position`` of the subgraph at ``depth``; each size of None in ``type`` is a new symbol."""
         op = BoundParameter(depth=depth, position=position, type=type)
         key = ("parameter", depth, position, type if depth >= 0 else None)
         if (known := self._memo.get(key)) is None:
@@ -199,13 +202,13 @@ class Terms(Builder):
         ]
 
     def number_of(self, x: Value) -> int:
-        """Return the number of a term, in the order in which terms were written."""
+        """Return the number of a term, in the order in which terms were created."""
         return self._numbers.setdefault(id(x), len(self._numbers))
 
     # Integers that inference knows
 
     def known_term(self, value: np.ndarray[Any, Any] | None, type: Type) -> Value | None:
-        """Return the term of integers that are known as expressions over sizes; None where they are not."""
+        """Return the term of an integer value whose elements are known as expressions over sizes; None for other values."""
         if value is None or not isinstance(type, Tensor) or type.dtype is None:
             return None
         elements = elements_over_sizes(value)
@@ -224,7 +227,7 @@ class Terms(Builder):
     # Constants
 
     def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
-        """Return the term of a constant: one for each content."""
+        """Return the term of a constant; constants of equal elements are one term."""
         value = super().constant(data, dtype, name)
         self.graph.nodes.pop()
         array = value.constant
@@ -256,7 +259,7 @@ class Terms(Builder):
         return self._keep(value, bucket, own)
 
     def new_constant(self, data: Operand, dtype: DTypeLike) -> Value:
-        """Return the term of a constant that equals no other one."""
+        """Return a new term of a constant that is not merged with constants of equal elements."""
         value = super().constant(data, dtype)
         self.number_of(value)
         return value
@@ -265,19 +268,19 @@ class Terms(Builder):
         assert value.node is not None and value.constant is not None
         self.graph.nodes.append(value.node)
         if value.dtype.name == "boolean" and value.constant.size <= VALUE_LIMIT:
-            # Rules of shape values read booleans too, of which a Constant alone does not track the elements.
+            # Rules of shape values also read booleans, but a Constant sets no shape value for booleans.
             value.value = value.constant
         bucket.append((value, code))
         self.number_of(value)
         return value
 
     def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
-        """Return the constant whose elements are those of the constant ``x``, moved by ``function``."""
+        """Return the constant whose elements are the elements of the constant ``x``, moved by ``function``."""
         array = np.asarray(function(x.constant))
         return self.constant(np.ascontiguousarray(array).reshape(array.shape), x.dtype)
 
     def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        """Evaluate an operator on constants, bit for bit as a run does; None where it has other operands or is too large."""
+        """Evaluate an operator on constants, bit for bit as a run; None if one is not constant or a result is too large."""
         if not xs or not all(x is None or x.constant is not None for x in xs) or self._folded > FOLD_TOTAL:
             return None
         try:
@@ -304,7 +307,7 @@ def known_shape(x: Value) -> Shape | None:
 
 
 def _may_replace(value: Value, type: Type) -> bool:
-    """Return whether a term has the element type of what it replaces, and no other rank or size."""
+    """Return whether a term has the element type of ``type``, and no rank or size that contradicts ``type``."""
     if not isinstance(value.type, Tensor) or not isinstance(type, Tensor):
         return value.type == type
     if type.dtype is not None and value.type.dtype is not type.dtype:
@@ -318,5 +321,5 @@ def _may_replace(value: Value, type: Type) -> bool:
 
 
 def _type_key(type: Type) -> Any:
-    """Return what of an output's type is part of a term: its element type, since the sizes follow from the operands."""
+    """Return the part of an output's type that identifies a term: the element type, since sizes follow from the operands."""
     return type.dtype if isinstance(type, Tensor) else type.__class__
