@@ -2556,17 +2556,17 @@ class OperatorMethods:
     def ArgMax(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """Compute the index of the maximum along an axis.
+        """Compute the index of the maximum along ``axis``.
 
-        Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
+        Source: ONNX ArgMax 1 to 13 (before 12 ONNX allows the index of any of equal elements; dovetail returns the first).
         """
 
     def ArgMin(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """Compute the index of the minimum along an axis.
+        """Compute the index of the minimum along ``axis``.
 
-        Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
+        Source: ONNX ArgMin 1 to 13 (before 12 ONNX allows the index of any of equal elements; dovetail returns the first).
         """
 
     # reduction.cumulative
@@ -2586,37 +2586,37 @@ class OperatorMethods:
     def ReduceAll(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the logical AND; True of no elements. Source: OpenVINO ReduceLogicalAnd-1."""
+        """Compute the logical AND; no elements give True. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def ReduceAny(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the logical OR; False of no elements. Source: OpenVINO ReduceLogicalOr-1."""
+        """Compute the logical OR; no elements give False. Source: OpenVINO ReduceLogicalOr-1."""
 
     def ReduceL1(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the L1 norm; 0 of no elements. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
+        """Compute the L1 norm; no elements give 0. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def ReduceL2(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the L2 norm; 0 of no elements. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
+        """Compute the L2 norm; no elements give 0. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def ReduceLogSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the logarithm of the sum; -inf of no elements. Source: ONNX ReduceLogSum 1 to 28."""
+        """Compute the logarithm of the sum; no elements give -inf. Source: ONNX ReduceLogSum 1 to 28."""
 
     def ReduceLogSumExp(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute log(sum(exp(x))) without overflow; -inf of no elements. Source: ONNX ReduceLogSumExp 1 to 28."""
+        """Compute log(sum(exp(x))) without overflow; no elements give -inf. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def ReduceMax(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the maximum; NaN if any element is NaN; of no elements -inf, or the least value of the type.
+        """Compute the maximum, NaN if any element is NaN; no elements give -inf, or the least value of a type without -inf.
 
         Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1.
         """
@@ -2624,7 +2624,7 @@ class OperatorMethods:
     def ReduceMean(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the mean; NaN of no elements (0 for integers). For integers the wrapped sum is divided with truncation.
+        """Compute the mean; no elements give NaN (integers: 0). For integers the wrapped sum is divided with truncation.
 
         Sources: ONNX ReduceMean 1 to 18, OpenVINO ReduceMean-1.
         """
@@ -2632,7 +2632,7 @@ class OperatorMethods:
     def ReduceMin(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the minimum; NaN if any element is NaN; of no elements +inf, or the greatest value of the type.
+        """Compute the minimum, NaN if any element is NaN; no elements give +inf, or the greatest value of a type without +inf.
 
         Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1.
         """
@@ -2640,24 +2640,24 @@ class OperatorMethods:
     def ReduceProd(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the product; 1 of no elements. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
+        """Compute the product; no elements give 1. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def ReduceSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the sum; 0 of no elements. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
+        """Compute the sum; no elements give 0. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def ReduceSumSquare(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Compute the sum of squares; 0 of no elements. Source: ONNX ReduceSumSquare 1 to 18."""
+        """Compute the sum of squares; no elements give 0. Source: ONNX ReduceSumSquare 1 to 18."""
 
     # reduction.softmax
 
     def Hardmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
+        """Return 1 at the first maximum along ``axis`` and 0 elsewhere.
 
         ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
         """
@@ -2720,8 +2720,9 @@ class OperatorMethods:
     def ConcatFromSequence(
         self, input_sequence: Operand, /, *, axis: int | Value, new_axis: bool = False,
     ) -> Value:
-        """Concatenate the elements of a sequence, at least one, along ``axis``, or stack them along a new axis there.
+        """Concatenate the elements of a sequence along ``axis``, or with ``new_axis`` stack the elements along a new ``axis``.
 
+        The sequence has at least one element.
         Source: ONNX ConcatFromSequence 11.
         """
 
@@ -2766,8 +2767,9 @@ class OperatorMethods:
     ) -> Value:
         """Split ``input`` along ``axis`` into a sequence of parts.
 
-        ``split`` is a vector of lengths that add up to the dimension, or a scalar above 0, the length of each part (the last may be
-        smaller); by default each part has length 1, and without ``keepdims`` loses the axis. Source: ONNX SplitToSequence 11, 24.
+        ``split`` is a vector of lengths that add up to the dimension, or a scalar above 0, which is the length of each part; the last
+        part may be smaller. Without ``split`` each part has length 1, and loses the axis unless ``keepdims``. Source: ONNX
+        SplitToSequence 11, 24.
         """
 
     # signal.dft
@@ -2778,12 +2780,14 @@ class OperatorMethods:
     ) -> Value:
         """Compute the discrete Fourier transform over each of ``axes``, or with ``inverse`` its inverse.
 
-        ``sum(x[n] * exp(-2 pi i k n / N))``; with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``. ``axes`` count all axes of
-        ``x`` but the last, which holds the real and the imaginary part, or the real part alone.
+        Element k of the result is ``sum(x[n] * exp(-2 pi i k n / N))``, or with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``.
+        ``axes`` are indices among all axes of ``x`` but the last. The last axis holds the real and the imaginary part, or only the
+        real part.
 
-        With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``, which determine the
-        others; with ``inverse`` these give a real result with one element in its last axis. ``signal_size``: each axis is cut or
-        zero-padded to that many elements before the transform; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
+        With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``; these frequencies determine
+        all others. With ``onesided`` and ``inverse`` ``x`` holds these frequencies, and the result is real, with one element in the
+        last axis. ``signal_size``: each axis is cut or zero-padded to that many elements before the transform; -1 keeps the size (2 *
+        (n - 1) for n frequencies of one side).
         Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
         """
 
@@ -2795,7 +2799,7 @@ class OperatorMethods:
     def RDFT(
         self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
-        """Compute the one-sided DFT of real numbers: [..., 2]. Source: OpenVINO RDFT-9."""
+        """Compute the one-sided DFT of real numbers, [..., 2] with real and imaginary part. Source: OpenVINO RDFT-9."""
 
     # signal.stft
 
@@ -2805,13 +2809,13 @@ class OperatorMethods:
     ) -> Value:
         """Compute the inverse STFT: the real signal [batch, elements] of a one-sided spectrum.
 
-        ``x`` is [batch, frequencies, frames, 2], or without the batch. Frames of ``frame_size`` elements are transformed back,
-        multiplied by ``window`` (zero-padded on both sides where it is shorter), added ``frame_step`` elements apart, and divided
-        by the sum of the squared windows; elements where that sum is 0 are 0.
+        ``x`` is [batch, frequencies, frames, 2], or without the batch axis. Frames of ``frame_size`` elements are transformed back,
+        multiplied by ``window`` (zero-padded on both sides if it is shorter than a frame), added ``frame_step`` elements apart, and
+        divided by the sum of the squared windows. An element for which that sum is 0 is 0.
 
-        ``normalized`` multiplies by sqrt(frame_size). ``center`` drops frame_size // 2 elements at the front, and as many at the
-        end as reduce the length by frame_size in total. ``signal_length`` cuts or zero-pads the end instead. Source: OpenVINO
-        ISTFT-16.
+        ``normalized`` multiplies the signal by sqrt(frame_size). ``center`` drops frame_size // 2 elements at the front and
+        frame_size - frame_size // 2 elements at the end. ``signal_length`` cuts or zero-pads the end to that length instead. Source:
+        OpenVINO ISTFT-16.
         """
 
     def MelWeightMatrix(
@@ -2821,8 +2825,8 @@ class OperatorMethods:
         """Compute the weights of ``num_mel_bins`` triangular mel bands: [dft_length // 2 + 1, num_mel_bins].
 
         The bands are evenly spaced in mels from ``lower_edge_hertz`` to ``upper_edge_hertz``. A band rises linearly from 0 at the
-        frequency of the band before to 1 at its own frequency, and falls to 0 at that of the next. The index of frequency f in
-        hertz is floor((dft_length + 1) * f / sample_rate), with f = 700 * (10 ** (mel / 2595) - 1). Computed in f64.
+        previous band's frequency to 1 at the band's frequency, and falls to 0 at the next band's frequency. The index of frequency f
+        in hertz is floor((dft_length + 1) * f / sample_rate), with f = 700 * (10 ** (mel / 2595) - 1). Weights are computed in f64.
         Source: ONNX MelWeightMatrix 17 and its reference evaluator.
         """
 
@@ -2832,10 +2836,10 @@ class OperatorMethods:
     ) -> Value:
         """Compute the short-time Fourier transform: [batch, frames, frequencies, 2], real and imaginary part last.
 
-        ``x`` [batch, elements, parts] is real with one part, or without the last axis, and complex with two. Frames of
-        ``frame_length`` elements (by default the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many
-        as lie within the signal, and are multiplied by ``window``. With ``onesided`` a real signal gives the first
-        frame_length // 2 + 1 frequencies, which determine the others.
+        ``x`` is [batch, elements, parts], with one part for a real and two parts for a complex signal, or [batch, elements] for a
+        real signal. Frames of ``frame_length`` elements (by default the size of ``window``, or of the signal) begin every
+        ``frame_step`` elements. All frames that lie within the signal are multiplied by ``window`` and transformed. With
+        ``onesided`` a real signal gives the first frame_length // 2 + 1 frequencies, which determine all others.
         Sources: ONNX STFT 17; OpenVINO STFT-15.
         """
 
@@ -2846,7 +2850,7 @@ class OperatorMethods:
     ) -> Value:
         """Concatenate ``inputs`` along ``axis``, which counts from the end when negative; all other dimensions agree.
 
-        At least one input, none of them a scalar. Nothing is broadcast or promoted; a size of 0 is an ordinary size.
+        There is at least one input, and no input is a scalar. Inputs are neither broadcast nor promoted; sizes of 0 are allowed.
         Sources: ONNX Concat 1, 4, 11, 13; OpenVINO Concat-1; nGraph Concat.
         """
 
@@ -2857,8 +2861,8 @@ class OperatorMethods:
         """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
 
         ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
-        Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements
-        and the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+        Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then each part has ceil(dim / outputs)
+        elements, and the last part may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
         """
 
     # tensor.depth_to_space
@@ -2878,7 +2882,7 @@ class OperatorMethods:
     ) -> Value:
         """Shuffle the indices of ``axis``: reshape them to a matrix of ``group`` rows and transpose it.
 
-        The size is a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
+        The size of ``axis`` must be a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
         """
 
     def SpaceToDepth(
@@ -2886,8 +2890,8 @@ class OperatorMethods:
     ) -> Value:
         """Move blocks of ``input`` [N, C, *spatial] into channels: [N, C * blocksize^k, *spatial / blocksize].
 
-        The inverse of DepthToSpace in the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes); OpenVINO
-        SpaceToDepth-1.
+        SpaceToDepth is the inverse of DepthToSpace with the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes);
+        OpenVINO SpaceToDepth-1.
         """
 
     # tensor.gather
@@ -2897,30 +2901,30 @@ class OperatorMethods:
     ) -> Value:
         """Gather slices of ``data`` at ``indices`` along ``axis``.
 
-        Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
-        are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative. An
-        index outside the axis is an error with ``bounds`` ``error``, and gives elements 0 with ``zero``; with ``natural`` a negative
-        index is an error too.
-        Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
+        The output shape is data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of
+        ``data`` and ``indices`` are batch axes; a negative ``batch_dims`` counts from the rank of ``indices``. A negative index
+        counts from the end. An index outside the axis is an error with ``bounds`` ``error``, and gives elements 0 with ``zero``.
+        With ``natural`` a negative index is an error too. Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1,
+        -7 (no negative indices), -8 (zero).
         """
 
     def GatherElements(
         self, data: Operand, indices: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
-        """Gather single elements: index ``data`` with ``indices`` along ``axis``, and with their own position along other axes.
+        """Gather single elements of ``data``: along ``axis`` at ``indices``, along the other axes at the position of the index.
 
-        The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
-        negative; others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
+        The result has the shape of ``indices``, which is no larger than ``data`` along the other axes. Negative indices count from
+        the end; an index outside the axis is an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
         """
 
     def GatherND(
         self, data: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
     ) -> Value:
-        """Gather slices: the last axis of ``indices`` has k coordinates for the axes of ``data`` after ``batch_dims``.
+        """Gather slices of ``data``: the last axis of ``indices`` has k coordinates for the k axes after ``batch_dims`` batch axes.
 
-        The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
-        end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
-        -8.
+        The output shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of ``data`` and ``indices`` have equal
+        sizes. Negative coordinates count from the end; a coordinate outside its axis is an error. Sources: ONNX GatherND 11 to 13;
+        OpenVINO GatherND-5 (at most one batch axis), -8.
         """
 
     # tensor.gather_tree
@@ -2930,8 +2934,9 @@ class OperatorMethods:
     ) -> Value:
         """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-        ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read backwards from
-        time ``max_seq_len`` [batch] - 1. After that time, and after its first ``end_token``, all its tokens are ``end_token``.
+        ``step_ids`` holds the token of each beam at each time, ``parent_idx`` the beam that the token continues. A sequence is read
+        backwards from time ``max_seq_len`` [batch] - 1. After that time, and after the first ``end_token`` of a sequence, all tokens
+        are ``end_token``.
         Source: OpenVINO GatherTree-1.
         """
 
@@ -2940,9 +2945,9 @@ class OperatorMethods:
     def Compress(
         self, input: Operand, condition: Operand, /, *, axis: int | Value | None = None,
     ) -> Value:
-        """Select the slices of ``input`` along ``axis`` whose element of ``condition``, a vector, is true.
+        """Select the slices of ``input`` along ``axis`` for which the vector ``condition`` is true.
 
-        Without ``axis`` select elements, in row-major order. Slices beyond the end of ``condition`` are dropped.
+        Without ``axis`` elements are selected, in row-major order. Slices beyond the end of ``condition`` are dropped.
         Source: ONNX Compress 9 to 28.
         """
 
@@ -2951,7 +2956,8 @@ class OperatorMethods:
     ) -> Value:
         """Return the coordinates of the elements that are not 0, in row-major order: [rank, count].
 
-        For a scalar: [0, 1] or [0, 0]. Sources: ONNX NonZero 9, 13; OpenVINO NonZero-3.
+        For a scalar the result has the shape [0, 1] if the scalar is not 0, else [0, 0]. Sources: ONNX NonZero 9, 13; OpenVINO
+        NonZero-3.
         """
 
     # tensor.onehot_trilu_eye
@@ -2961,7 +2967,7 @@ class OperatorMethods:
     ) -> Value:
         """Return a matrix of the shape of ``input`` with 1 on diagonal ``k`` and 0 elsewhere.
 
-        Its type is ``dtype``, by default that of ``input``. Source: ONNX EyeLike 9, 22.
+        The element type is ``dtype``, by default the type of ``input``. Source: ONNX EyeLike 9, 22.
         """
 
     def OneHot(
@@ -2978,7 +2984,7 @@ class OperatorMethods:
     def Trilu(
         self, input: Operand, k: Operand | None = None, /, *, upper: bool = True,
     ) -> Value:
-        """Keep the triangles of the matrices in the last two axes on and above (without ``upper``: below) diagonal ``k``.
+        """Keep the elements on and above (without ``upper``: below) diagonal ``k`` of the matrices in the last two axes.
 
         The other elements are 0. Source: ONNX Trilu 14.
         """
@@ -2993,8 +2999,9 @@ class OperatorMethods:
 
         Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
         ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
-        ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. With
-        ``wrap`` crops come first; in the other modes padding may repeat elements that the other side crops. A size below 0 is 0.
+        ``symmetric``: the mirrored elements, without and with the border; ``wrap``: the elements of the other end. With ``wrap``
+        crops apply before padding; in the other modes padding may repeat elements that the other side crops. A resulting size below
+        0 becomes 0.
         Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
         """
 
@@ -3013,11 +3020,12 @@ class OperatorMethods:
     ) -> Value:
         """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
-        With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
-        zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` defines -1 where the other sizes multiply
-        to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-        refuses the shape [0] unless that 0 copies. A literal 0 beside -1 is an error for every ``empty``. A symbol in ``shape`` is a
-        size, also when its value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+        With ``special_zero`` a 0 copies the input's dimension at the same index, which must be below the rank; otherwise a 0 is a
+        size of zero. One size may be -1: it is computed so that the numbers of elements agree. ``empty`` defines -1 if the other
+        sizes multiply to 0: ``refuse`` is an error; ``cancel`` divides the input's sizes by the other sizes, both without copied
+        sizes ([0, 3] reshaped to [0, -1] is [0, 3]); ``zero`` makes -1 a size of 0, and refuses the shape [0] unless the 0 copies.
+        Without ``special_zero`` a 0 together with -1 is always an error. A symbolic element of ``shape`` does not copy, even if its
+        value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
         Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
         """
 
@@ -3026,14 +3034,14 @@ class OperatorMethods:
     ) -> Value:
         """Squeeze ``data``: remove ``axes``, which have the size 1; without ``axes`` remove every axis of size 1.
 
-        With ``skip`` an axis of another size stays; otherwise it is an error, also at run time. Each axis is named at most once.
+        With ``skip`` an axis of another size is kept; otherwise such an axis is an error, also at run time. ``axes`` are distinct.
         Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` concerns inference only).
         """
 
     def Unsqueeze(
         self, data: Operand, axes: Operand, /,
     ) -> Value:
-        """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, counted in the result; each is named once.
+        """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, which are distinct indices in the result.
 
         Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
         """
@@ -3044,13 +3052,13 @@ class OperatorMethods:
         self, data: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0, reduction: str = 'replace',
         use_init_val: bool = True,
     ) -> Value:
-        """Scatter ``updates`` into ``data``: each element goes to its own position, with ``indices`` along ``axis``.
+        """Scatter ``updates`` into ``data``: along ``axis`` to ``indices``, along the other axes to the update's position.
 
-        ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
-        from the end when negative; others outside the axis are an error. ``reduction`` combines an update with the existing element,
-        one after the other: with ``replace`` the last update of a position stays; ``mean`` is the mean of all, of integers rounded
-        down. Without ``use_init_val`` an updated position ignores its element of ``data``. Sources: ONNX Scatter 9, 11,
-        ScatterElements 11 to 18; OpenVINO ScatterElementsUpdate-3, -12.
+        ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` along the other axes.
+        Negative indices count from the end; an index outside the axis is an error. ``reduction`` combines the updates of a position,
+        one after the other, with the existing element. With ``replace`` the last update is kept; ``mean`` is the mean of the existing
+        element and all updates, for integers rounded down. Without ``use_init_val`` an updated position ignores the existing element.
+        Sources: ONNX Scatter 9, 11, ScatterElements 11 to 18; OpenVINO ScatterElementsUpdate-3, -12.
         """
 
     def ScatterND(
@@ -3058,17 +3066,18 @@ class OperatorMethods:
     ) -> Value:
         """Scatter the slices ``updates[i]`` into ``data[indices[i]]``.
 
-        The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
-        data.shape[k:]. Coordinates and ``reduction`` as in ScatterElements. Sources: ONNX ScatterND 11 to 18; OpenVINO
-        ScatterNDUpdate-3, -15.
+        The last axis of ``indices`` holds k coordinates, for the first k axes of ``data``; ``updates`` has the shape
+        indices.shape[:-1] + data.shape[k:]. Negative coordinates and ``reduction`` are defined as in ScatterElements. Sources: ONNX
+        ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
         """
 
     def ScatterUpdate(
         self, data: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
-        """Replace the slices of ``data`` at ``indices[i]`` along ``axis`` by ``updates[..., i, ...]``; indices in [0, size - 1].
+        """Replace the slice of ``data`` at index ``indices[i]`` along ``axis`` by ``updates[..., i, ...]``.
 
-        ``updates`` has the shape data.shape[:axis] + indices.shape + data.shape[axis + 1:]. Source: OpenVINO ScatterUpdate-3.
+        Indices are in [0, size - 1]. ``updates`` has the shape data.shape[:axis] + indices.shape + data.shape[axis + 1:]. Source:
+        OpenVINO ScatterUpdate-3.
         """
 
     def TensorScatter(
@@ -3077,8 +3086,8 @@ class OperatorMethods:
     ) -> Value:
         """Write ``update`` into ``past_cache`` along ``axis``, from the position ``write_indices[i]`` on for batch item i.
 
-        Without ``write_indices`` all positions start at 0. Positions past the end wrap around with ``circular`` and are an error
-        otherwise. The axis is not 0, the batch axis. Source: ONNX TensorScatter 24.
+        Without ``write_indices`` all positions start at 0. With ``mode`` ``circular`` positions past the end wrap around; otherwise
+        such positions are an error. ``axis`` must not be 0, the batch axis. Source: ONNX TensorScatter 24.
         """
 
     # tensor.shape
@@ -3088,7 +3097,7 @@ class OperatorMethods:
     ) -> Value:
         """Fill a tensor of the shape ``input``, a vector, with the one element of ``value``.
 
-        No size is negative; an empty shape gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
+        Sizes must not be negative; an empty ``input`` gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
         """
 
     def Range(
@@ -3097,10 +3106,10 @@ class OperatorMethods:
         """Return ``start``, ``start + delta``, ``start + 2 delta``, ... up to before ``limit``.
 
         The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
-        ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
-        f32 (``wide``). Integers that become floats are rounded first; open sizes count as they are, since only those above 2^24 are
-        rounded. An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range 11, 27;
-        OpenVINO Range-1, -4.
+        ``output_type`` is the element type of the result, by default the type of ``start``; floats of fewer than 32 bits are computed
+        in f32 (``wide``). Integer inputs of a float range are rounded first. Inference does not round symbolic sizes, because only
+        sizes above 2^24 would change. An integer range with float inputs is an error, because OpenVINO does not specify where the
+        inputs are rounded. Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
         """
 
     def Shape(
@@ -3108,7 +3117,7 @@ class OperatorMethods:
     ) -> Value:
         """Return the sizes of ``data`` from axis ``start`` to before ``end``, as a vector of ``output_type``.
 
-        ``start`` and ``end`` count from the rank when negative and are clamped to [0, rank]; without ``end`` up to the last axis.
+        Negative ``start`` and ``end`` count from the rank; both are clamped to [0, rank]. The default ``end`` is the rank.
         Sources: ONNX Shape 1 to 25; OpenVINO ShapeOf-1, -3.
         """
 
@@ -3124,7 +3133,7 @@ class OperatorMethods:
     ) -> Value:
         """Reverse the first ``sequence_lens[i]`` elements along ``time_axis`` for each index i of ``batch_axis``.
 
-        The other elements stay. Sources: ONNX ReverseSequence 10, 28; OpenVINO ReverseSequence-1.
+        The other elements keep their positions. Sources: ONNX ReverseSequence 10, 28; OpenVINO ReverseSequence-1.
         """
 
     def Roll(
@@ -3132,7 +3141,8 @@ class OperatorMethods:
     ) -> Value:
         """Roll ``data`` by ``shift[i]`` positions towards larger indices along ``axes[i]``, cyclically.
 
-        An axis that is named several times is rolled by the sum; one shift stands for all axes. Source: OpenVINO Roll-7.
+        An axis that occurs several times in ``axes`` is rolled by the sum of its shifts; a single shift applies to all axes.
+        Source: OpenVINO Roll-7.
         """
 
     def Slice(
@@ -3140,9 +3150,10 @@ class OperatorMethods:
     ) -> Value:
         """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
-        Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
-        [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. A 32-bit
-        bound of 2^31 - 1 (INT_MAX) is the end of the axis, one of -2^31 (INT_MIN) the position before its first element.
+        Negative bounds count from the end. With a positive step start and end are clamped to [0, size]; with a negative step start
+        is clamped to [0, size - 1] and end to [-1, size - 1]. Steps are not 0, and ``axes`` are distinct; the default ``axes`` are
+        the first axes. A 32-bit bound of 2^31 - 1 (INT_MAX) is the end of the axis, and a 32-bit bound of -2^31 (INT_MIN) is the
+        position before the first element.
         Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
         """
 
@@ -3154,9 +3165,10 @@ class OperatorMethods:
     ) -> list[Value]:
         """Return the ``k`` greatest (without ``largest``: least) elements along ``axis``, and their indices.
 
-        ``sort`` orders them by ``value``, the most extreme first, or by ``index``; with ``none`` the order is unspecified (here by
-        value). With ``stable`` the first of equal elements is selected and comes first; without it the choice is unspecified (here
-        the same). A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
+        ``sort`` orders the selected elements by ``value``, the most extreme first, or by ``index``; with ``none`` the order is
+        unspecified (dovetail orders by value). With ``stable`` the first of equal elements is selected and comes first; without
+        ``stable`` the choice is unspecified (dovetail chooses as with ``stable``). A NaN is greater than any number.
+        Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
         """
 
     # tensor.transpose_expand_tile
@@ -3166,8 +3178,8 @@ class OperatorMethods:
     ) -> Value:
         """Broadcast ``input`` to ``shape``, a vector, aligned at the last axis: a size of 1 is repeated.
 
-        With ``bidirectional`` sizes of 1 and missing axes in ``shape`` become those of ``input``; otherwise the result has exactly
-        ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
+        With ``bidirectional``, the result takes the sizes of ``input`` for sizes of 1 and for missing axes in ``shape``; otherwise
+        the result has exactly ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
         """
 
     def Tile(
@@ -3175,14 +3187,14 @@ class OperatorMethods:
     ) -> Value:
         """Repeat ``input`` ``repeats[i]`` times along each axis i.
 
-        ``repeats`` has one number for each axis. With ``extend`` it may have more or fewer; leading 1s then complete the shorter of
-        ``repeats`` and the shape. Sources: ONNX Tile 6, 13; OpenVINO Tile-1.
+        ``repeats`` has one number for each axis. With ``extend`` the number of repeats may differ from the rank; 1s are then
+        prepended to the shorter of ``repeats`` and the shape. Sources: ONNX Tile 6, 13; OpenVINO Tile-1.
         """
 
     def Transpose(
         self, data: Operand, perm: Operand | None = None, /,
     ) -> Value:
-        """Transpose ``data``: axis i of the result is axis ``perm[i]``; without ``perm``, or with an empty one, reverse the axes.
+        """Transpose ``data``: axis i of the result is axis ``perm[i]`` of ``data``; an absent or empty ``perm`` reverses the axes.
 
         ``perm`` is a permutation of 0 .. rank - 1. Sources: ONNX Transpose 1 to 25; OpenVINO Transpose-1.
         """
@@ -3192,10 +3204,10 @@ class OperatorMethods:
     def SearchSorted(
         self, sorted_sequence: Operand, values: Operand, /, *, right_mode: bool = False, output_type: DTypeLike = 'i64',
     ) -> Value:
-        """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` before it.
+        """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` that are less than the value.
 
-        These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
-        of ``values`` except the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
+        With ``right_mode`` elements that equal the value are counted too. ``sorted_sequence`` is a vector, or has the sizes of
+        ``values`` along all axes but the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
         """
 
     @overload
@@ -3203,12 +3215,12 @@ class OperatorMethods:
         self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
         count_element_type: DTypeLike = 'i64', outputs: Literal[1],
     ) -> Value:
-        """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
+        """Return the unique elements of ``x``, or the unique slices along ``axis``, with first indices, inverse and counts.
 
-        ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
-        are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
-        elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
-        Unique-10.
+        ``inverse_indices`` holds, for each element or slice of ``x``, the index of the equal unique element or slice. With ``sorted``
+        the result is ascending, and slices are compared element by element in row-major order; otherwise the result is in the order
+        of first occurrence. Without ``axis`` elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4.
+        Sources: ONNX Unique 11, 28; OpenVINO Unique-10.
         """
 
     @overload
@@ -3216,12 +3228,12 @@ class OperatorMethods:
         self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
         count_element_type: DTypeLike = 'i64', outputs: Literal[2, 3, 4] = 4,
     ) -> list[Value]:
-        """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
+        """Return the unique elements of ``x``, or the unique slices along ``axis``, with first indices, inverse and counts.
 
-        ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
-        are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
-        elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
-        Unique-10.
+        ``inverse_indices`` holds, for each element or slice of ``x``, the index of the equal unique element or slice. With ``sorted``
+        the result is ascending, and slices are compared element by element in row-major order; otherwise the result is in the order
+        of first occurrence. Without ``axis`` elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4.
+        Sources: ONNX Unique 11, 28; OpenVINO Unique-10.
         """
 
     @overload
@@ -3229,12 +3241,12 @@ class OperatorMethods:
         self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
         count_element_type: DTypeLike = 'i64', outputs: int = 4,
     ) -> Value | list[Value]:
-        """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
+        """Return the unique elements of ``x``, or the unique slices along ``axis``, with first indices, inverse and counts.
 
-        ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
-        are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
-        elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
-        Unique-10.
+        ``inverse_indices`` holds, for each element or slice of ``x``, the index of the equal unique element or slice. With ``sorted``
+        the result is ascending, and slices are compared element by element in row-major order; otherwise the result is in the order
+        of first occurrence. Without ``axis`` elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4.
+        Sources: ONNX Unique 11, 28; OpenVINO Unique-10.
         """
 
     # text.strings
@@ -3242,16 +3254,16 @@ class OperatorMethods:
     def RegexFullMatch(
         self, x: Operand, /, *, pattern: str | None = None,
     ) -> Value:
-        """RegexFullMatch tests whether the whole of each string matches ``pattern``, a regular expression of RE2.
+        """RegexFullMatch tests whether each entire string matches ``pattern``, a regular expression of RE2.
 
-        ONNX does not define the result without a pattern: this is refused.
+        A missing ``pattern`` is refused, because ONNX does not define the result.
         Source: ONNX RegexFullMatch 20.
         """
 
     def StringConcat(
         self, x: Operand, y: Operand, /,
     ) -> Value:
-        """StringConcat appends the strings of ``y`` to those of ``x``; shapes broadcast. Source: ONNX StringConcat 20."""
+        """StringConcat appends the strings of ``y`` to the strings of ``x``; shapes broadcast. Source: ONNX StringConcat 20."""
 
     def StringNormalizer(
         self, x: Operand, /, *, case_change_action: str = 'keep', is_case_sensitive: bool = False, locale: str = '',
@@ -3259,7 +3271,7 @@ class OperatorMethods:
     ) -> Value:
         """StringNormalizer removes ``stopwords`` from a vector or one-row matrix, and changes the case of the other strings.
 
-        One empty string is returned where none is left. Unless ``is_case_sensitive``, strings are compared in the case of
+        If no string is left, the result is one empty string. Unless ``is_case_sensitive``, strings are compared in the case of
         ``case_change_action``, for ``keep`` in lower case. A letter whose other case has several letters is not changed.
         Source: ONNX StringNormalizer 10.
         """
@@ -3269,8 +3281,8 @@ class OperatorMethods:
     ) -> list[Value]:
         """StringSplit splits each string at ``delimiter``, at most ``maxsplit`` times from the left.
 
-        ``y`` holds the substrings along a new last axis, padded with empty strings; ``z`` holds their numbers. Without a
-        delimiter a string is split at runs of Unicode white space, and leading and trailing white space is removed.
+        ``y`` holds the substrings along a new last axis, padded with empty strings; ``z`` holds the number of substrings of each
+        string. Without a delimiter a string is split at runs of Unicode white space, and leading and trailing white space is removed.
         Source: ONNX StringSplit 20.
         """
 
@@ -3283,10 +3295,11 @@ class OperatorMethods:
     ) -> Value:
         """TfIdfVectorizer counts how often each n-gram of a pool occurs in ``x``, a vector or the rows of a matrix.
 
-        The pool is ``pool_strings`` or ``pool_int64s``, n-grams end to end; those of length n begin at ``ngram_counts[n - 1]``.
-        The i-th n-gram is counted at ``ngram_indexes[i]`` of the output. n-grams of length ``min_gram_length`` to
-        ``max_gram_length`` are searched, with 0 to ``max_skip_count`` elements skipped between adjacent items. ``mode`` tf: the
-        count; idf: the i-th of ``weights`` (1 if empty) where the n-gram occurs; tfidf: the count times the weight.
+        The pool ``pool_strings`` or ``pool_int64s`` holds n-grams one after the other; the n-grams of length n begin at
+        ``ngram_counts[n - 1]``. The i-th n-gram is counted at ``ngram_indexes[i]`` of the output. n-grams of length
+        ``min_gram_length`` to ``max_gram_length`` are searched, with 0 to ``max_skip_count`` elements skipped between adjacent
+        items. ``mode`` defines the result for an n-gram: ``tf`` the count; ``idf`` the i-th of ``weights`` (1 if empty) if the
+        n-gram occurs, else 0; ``tfidf`` the count times the i-th of ``weights``.
         Source: ONNX TfIdfVectorizer 9.
         """
 
@@ -3298,10 +3311,10 @@ class OperatorMethods:
     ) -> Value:
         """Tokenizer splits each string of a vector or matrix into tokens along a new last axis, padded with ``pad_value``.
 
-        Tokens are the longest matches of ``tokenexp`` from the left; or the text between the matches of ``separators``, each of
-        which splits the pieces that the ones before it left; or single characters, where the only separator is empty. Patterns
-        are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters are dropped. With ``mark`` the tokens of
-        each string are preceded by U+0002 and followed by U+0003.
+        With ``tokenexp`` tokens are the longest matches of that pattern from the left. With ``separators`` tokens are the text
+        between the matches: each separator splits the text that remains after the previous separators. If the only separator is
+        empty, tokens are single characters. Patterns are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters
+        are dropped. With ``mark`` the tokens of each string are preceded by U+0002 and followed by U+0003.
         Source: onnxruntime com.microsoft Tokenizer 1.
         """
 
@@ -3312,13 +3325,13 @@ class OperatorMethods:
         blank_index: Operand | None = None, /, *, preprocess_collapse_repeated: bool = False, ctc_merge_repeated: bool = True,
         unique: bool = False,
     ) -> Value:
-        """CTCLoss computes the negative log-probability that ``labels`` are read from ``logits``: [batch].
+        """CTCLoss computes the negative log-probability that ``logits`` decode to ``labels``; the result is [batch].
 
-        ``logits`` are [batch, times, classes], ``labels`` [batch, times]. At each of the first ``logit_length`` [batch] times a
-        class is drawn with probabilities softmax(logits). Repeated classes are merged if ``ctc_merge_repeated``, then
-        ``blank_index`` (omitted: the last class) is dropped. Of ``labels`` the first ``label_length`` [batch] count, with
-        ``unique`` each value once, with ``preprocess_collapse_repeated`` adjacent repeats once. Labels that cannot be read have
-        an infinite loss.
+        ``logits`` are [batch, times, classes], ``labels`` [batch, times]. Decoding draws a class with probabilities softmax(logits)
+        at each of the first ``logit_length`` [batch] times. Then repeated classes are merged if ``ctc_merge_repeated``, and
+        ``blank_index`` (default: the last class) is dropped. The first ``label_length`` [batch] elements of ``labels`` are compared.
+        ``unique`` keeps only the first label of each value, and ``preprocess_collapse_repeated`` only one of adjacent equal labels.
+        Labels to which no drawn classes decode have an infinite loss.
         Source: OpenVINO CTCLoss-4.
         """
 
@@ -3330,9 +3343,9 @@ class OperatorMethods:
     ) -> Value:
         """NegativeLogLikelihoodLoss computes ``-input[i, target[i, j], j] * weight[target[i, j]]``.
 
-        ``input`` are log-probabilities [batch, classes, *positions], ``target`` is [batch, *positions]. The loss is 0 where
-        ``target`` is ``ignore_index``. ``reduction``: ``none`` keeps the loss of each position, ``sum`` adds them, ``mean``
-        divides the sum by that of the weights (1 each if omitted; 0 for an ignored class).
+        ``input`` are log-probabilities [batch, classes, *positions], ``target`` is [batch, *positions]. The loss is 0 at positions
+        with ``target`` equal to ``ignore_index``. ``reduction``: ``none`` keeps the loss of each position, ``sum`` adds the losses,
+        ``mean`` divides the sum by the sum of the weights (1 each if omitted; 0 at an ignored position).
         Source: ONNX NegativeLogLikelihoodLoss 12, 13, 22.
         """
 
@@ -3343,7 +3356,7 @@ class OperatorMethods:
     ) -> Value:
         """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        The second output, if requested, is ``log(softmax(scores))``. NegativeLogLikelihoodLoss defines the attributes.
         Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
@@ -3354,7 +3367,7 @@ class OperatorMethods:
     ) -> list[Value]:
         """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        The second output, if requested, is ``log(softmax(scores))``. NegativeLogLikelihoodLoss defines the attributes.
         Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
@@ -3365,7 +3378,7 @@ class OperatorMethods:
     ) -> Value | list[Value]:
         """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        The second output, if requested, is ``log(softmax(scores))``. NegativeLogLikelihoodLoss defines the attributes.
         Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 

@@ -137,8 +137,10 @@ class Resize(
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
-            got = "neither" if sizes is None else "both"
-            raise RuleError("attribute.conflict", f"Resize needs exactly one of sizes and scales, got {got}")
+            raise RuleError(
+                "attribute.conflict",
+                f"Resize needs exactly one of sizes and scales, got {'neither' if sizes is None else 'both'}",
+            )
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not (dtype.is_float or dtype.is_integer):
             raise RuleError("attribute.conflict", f"mode {self.mode} needs numbers, got {dtype}")

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
-    """Return the index of the extremum along ``axis``: the first one, or with ``select_last_index`` the last one.
+    """_ArgExtremum is the base of ArgMax and ArgMin, which return the index of the extremum along ``axis``.
 
-    ``keepdims`` keeps the axis with size 1.
+    Of several equal extrema the first is selected, or with ``select_last_index`` the last. ``keepdims`` keeps the axis with
+    size 1.
     """
 
     axis: int = 0
@@ -60,12 +61,12 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
         return xp.expand_dims(indices, axis=axis) if self.keepdims else indices
 
     def lower(self, b: Builder, x: Value) -> Any:
-        """Reduce the indices that hold the extremum to the smallest or greatest one.
+        """Reduce the indices of the elements that equal the extremum to the smallest or greatest index.
 
-        The indices of NaN are moved by the size of the axis, before or behind all others, so that NaN is chosen before any
-        number, however the target's reductions and comparisons treat it. A row in which nothing equals its extremum is a row of
-        infinities, whose reduction OpenVINO starts from a finite number: its index is ``size`` or -1. The remainder by the size
-        is the index in all cases.
+        The indices of NaN elements are shifted by the size of the axis, before or behind all other indices. NaN is thereby
+        selected before any number, however the target's reductions and comparisons treat NaN. In a row of infinities no element
+        may equal the extremum, because OpenVINO starts the reduction from a finite number; the reduced index is then ``size`` or
+        -1. In all cases the remainder modulo the size is the result.
         """
         if x.shape is None:
             return None
@@ -85,12 +86,12 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
 
 
 def _axis_size(b: Builder, x: Value, axis: int) -> Any:
-    """Return the size of an axis, an index beyond all of its elements, as a vector of one element."""
+    """Return the size of an axis, which is also the index behind its last element, as a vector of one element."""
     return shape_value(b, x, [axis])
 
 
 def axis_indices(b: Builder, x: Value, axis: int) -> Any:
-    """Return 0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
+    """Emit the indices 0, 1, ... along ``axis`` as i64, in a shape that broadcasts to the shape of ``x``."""
     size = x.dims[axis]
     behind = list(range(1, len(x.dims) - axis))
     if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
@@ -109,9 +110,9 @@ def _op_mappings(kind: str) -> tuple[str, ...]:
 
 
 class ArgMax(_ArgExtremum, onnx=_op_mappings("ArgMax")):
-    """Compute the index of the maximum along an axis.
+    """Compute the index of the maximum along ``axis``.
 
-    Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
+    Source: ONNX ArgMax 1 to 13 (before 12 ONNX allows the index of any of equal elements; dovetail returns the first).
     """
 
     reduction: ClassVar[str] = "ReduceMax"
@@ -121,9 +122,9 @@ class ArgMax(_ArgExtremum, onnx=_op_mappings("ArgMax")):
 
 
 class ArgMin(_ArgExtremum, onnx=_op_mappings("ArgMin")):
-    """Compute the index of the minimum along an axis.
+    """Compute the index of the minimum along ``axis``.
 
-    Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
+    Source: ONNX ArgMin 1 to 13 (before 12 ONNX allows the index of any of equal elements; dovetail returns the first).
     """
 
     reduction: ClassVar[str] = "ReduceMin"

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
-    """Cumulative operators reduce along ``axis``, a scalar input.
+    """_CumulativeOp is the base of cumulative operators along ``axis``, a scalar input.
 
-    Each element combines all elements up to it, without itself where ``exclusive``, and those from it on where ``reverse``.
+    Output element i combines the input elements 0 to i, or with ``reverse`` the input elements from i to the last. With
+    ``exclusive`` input element i itself is left out.
     """
 
     exclusive: bool = False
@@ -88,7 +89,7 @@ class CumProd(_CumulativeOp, onnx="CumProd-26(x, axis; exclusive=0, reverse=0)")
         return xp.ones_like(x)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, axis: Value) -> Any:
-        """Divide the products that contain a factor by it; factors must not be 0."""
+        """Divide the CumSum of ``g * y`` in the other direction by ``x``, whose elements must not be 0."""
         if not is_float(x):
             return [None, None]
         sums = b.CumSum(b.Multiply(g, y), axis, exclusive=self.exclusive, reverse=not self.reverse)

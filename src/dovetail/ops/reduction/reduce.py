@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _onnx_mappings(kind: str, old: tuple[int, ...], by_input: str) -> tuple[str, ...]:
-    """Return the op mappings of an ONNX reduction, whose axes are an input from the versions ``by_input`` on."""
+    """Return the op mappings of an ONNX reduction; the axes are an input in the versions ``by_input``."""
     later = ",".join(map(str, old[1:]))
     return (
         f"{kind}-1(x; axes~front?, keepdims=1 | noop_with_empty_axes=false)",
@@ -36,25 +36,25 @@ def _openvino_mapping(kind: str, version: int = 1) -> str:
 
 
 class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False):
-    """Reductions combine the elements along ``axes``, a scalar or vector that counts negative axes from the end.
+    """Reduction is the base of reductions along ``axes``, a scalar or vector; negative axes count from the end.
 
-    ``keepdims`` keeps the axes with size 1. Without axes, or with an empty vector, all axes are reduced, or with
-    ``noop_with_empty_axes`` none, where each element is reduced alone. Narrow floats are computed in f32 and rounded once;
-    integers wrap.
+    ``keepdims`` keeps the reduced axes with size 1. If ``axes`` is absent or empty, all axes are reduced. With
+    ``noop_with_empty_axes`` no axis is reduced in this case: the reduction applies to each element separately. Narrow floats are
+    computed in f32 and rounded once; integers wrap around.
     """
 
     keepdims: bool = True
     noop_with_empty_axes: bool = False
 
     def axes_of(self, rank: int, axes: Array | None) -> tuple[int, ...]:
-        """Count the axes from the front; ``axes`` is an array or None."""
+        """Return the axes to reduce as indices of at least 0; ``axes`` is an array or None."""
         listed = [] if axes is None else [_number(axis) for axis in np.atleast_1d(np.asarray(axes)).tolist()]
         if not listed:
             return () if self.noop_with_empty_axes else tuple(range(rank))
         return axes_in(listed, rank)
 
     def canonical(self, x: View, axes: View | None = None) -> Op:
-        """Drop ``noop_with_empty_axes`` where at least one axis is named."""
+        """Drop ``noop_with_empty_axes`` if ``axes`` is known to have at least one element."""
         sizes = None if axes is None else axes.shape
         names_one = sizes is not None and all(isinstance(size, int) and size > 0 for size in sizes)
         return self.with_(noop_with_empty_axes=False) if self.noop_with_empty_axes and names_one else self
@@ -97,7 +97,7 @@ class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False)
     def evaluate(self, xp: Namespace, x: Array, axes: Array | None = None) -> Any:
         reduced = self.axes_of(x.ndim, axes)
         if not reduced:
-            # Some libraries take empty axes for all axes, so each element gets an axis of its own.
+            # Some libraries reduce all axes if `axes` is empty. A new last axis of size 1 is reduced instead.
             return self.with_(keepdims=False).evaluate(xp, xp.expand_dims(x, axis=-1), [-1])
         if xp is symbolic.xp:
             y = self.function(xp, x, reduced)
@@ -111,7 +111,7 @@ class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False)
         return y if self.keepdims else xp.squeeze(y, axis=reduced)
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Count constant axes from the front, since early versions take no negative axes. Reduce a new axis instead of none."""
+        """Replace negative constant axes, which early ONNX versions do not allow; reduce a new axis if no axis is reduced."""
         if self.noop_with_empty_axes and (axes is None or axes.shape == (0,)):
             plain = self.with_(noop_with_empty_axes=False, keepdims=False)
             return b.add(plain, b.Unsqueeze(x, [0]), b.constant(np.zeros(1, np.int64)))[0]
@@ -122,7 +122,7 @@ class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False)
     # Helpers of the gradients
 
     def restore_axes(self, b: Builder, reduced: Value, x: Value, axes: Value | None) -> Any:
-        """Reshape a value of the output's shape so that the reduced axes have size 1."""
+        """Reshape ``reduced``, which has the shape of the output, so that the reduced axes have size 1."""
         if self.keepdims:
             return reduced
         rank = None if x.shape is None else len(x.shape)
@@ -134,7 +134,7 @@ class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False)
         return b.Reshape(reduced, b.Shape(full, output_type=dtypes.i64), special_zero=False)
 
     def expand_gradient(self, b: Builder, g: Value, x: Value, axes: Value | None) -> Any:
-        """Broadcast the incoming gradient to the shape of ``x``."""
+        """Broadcast the output gradient ``g`` to the shape of ``x``."""
         from dovetail.ir.builder import shape_value
 
         return b.Expand(self.restore_axes(b, g, x, axes), shape_value(b, x))
@@ -149,7 +149,7 @@ class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False)
         return [self.gradient(b, self.restore_axes(b, g, x, axes), self.restore_axes(b, y, x, axes), x, axes), None]
 
     def reduce_same_axes(self, b: Builder, kind: str, x: Value, axes: Value | None) -> Any:
-        """Apply another reduction over the same axes and keep them with size 1."""
+        """Apply the reduction ``kind`` to ``x`` over the axes that this operator reduces; keep these axes with size 1."""
         return b.apply(kind, x, axes, keepdims=True, noop_with_empty_axes=self.noop_with_empty_axes)
 
 
@@ -162,7 +162,7 @@ def _is_symbol(axis: int | symbolic.Dim) -> bool:
 
 
 class _TruncatedReduction(Reduction):
-    """These reductions truncate the results for integers toward zero."""
+    """_TruncatedReduction is the base of reductions that truncate the results for integers toward zero."""
 
     def wide(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
@@ -171,7 +171,7 @@ class _TruncatedReduction(Reduction):
 
 
 class ReduceSum(Reduction, onnx=_onnx_mappings("ReduceSum", (1, 11), "13"), openvino=_openvino_mapping("ReduceSum")):
-    """Compute the sum; 0 of no elements. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
+    """Compute the sum; no elements give 0. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         return xp.sum(x, axis=axes, keepdims=True) if xp is symbolic.xp else xp.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
@@ -184,7 +184,7 @@ class ReduceSum(Reduction, onnx=_onnx_mappings("ReduceSum", (1, 11), "13"), open
 
 
 class ReduceMean(Reduction, onnx=_onnx_mappings("ReduceMean", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceMean")):
-    """Compute the mean; NaN of no elements (0 for integers). For integers the wrapped sum is divided with truncation.
+    """Compute the mean; no elements give NaN (integers: 0). For integers the wrapped sum is divided with truncation.
 
     Sources: ONNX ReduceMean 1 to 18, OpenVINO ReduceMean-1.
     """
@@ -203,7 +203,7 @@ class ReduceMean(Reduction, onnx=_onnx_mappings("ReduceMean", (1, 11, 13), "18")
         return 0 if dtype.is_integer else np.nan
 
     def decompose(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Keep integers in their type, in which the sum wraps before the division."""
+        """Lower a mean of integers in the integer type, in which the sum wraps around before the division."""
         return self.lower(b, x, axes) if x.dtype.is_integer else super().decompose(b, x, axes)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None = None) -> Any:
@@ -229,10 +229,10 @@ def _sizes(b: Builder, x: Value) -> Any:
 
 
 class _Extremum(Reduction, sig="x: T, axes!?: I -> y: T"):
-    """ReduceMax and ReduceMin compare real numbers or booleans (False < True)."""
+    """_Extremum is the base of ReduceMax and ReduceMin, which compare real numbers or booleans (False < True)."""
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Reduce booleans as i32; the result of no elements is the least or greatest i32."""
+        """Reduce booleans as i32, and compare the result with 0; no elements give the least or greatest i32."""
         if x.dtype.kind != "bool":
             return super().lower(b, x, axes)
         return b.Greater(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], 0)
@@ -255,7 +255,7 @@ class ReduceMax(
     onnx=_onnx_mappings("ReduceMax", (1, 11, 12, 13), "18,20"),
     openvino=_openvino_mapping("ReduceMax"),
 ):
-    """Compute the maximum; NaN if any element is NaN; of no elements -inf, or the least value of the type.
+    """Compute the maximum, NaN if any element is NaN; no elements give -inf, or the least value of a type without -inf.
 
     Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1.
     """
@@ -274,7 +274,7 @@ class ReduceMin(
     onnx=_onnx_mappings("ReduceMin", (1, 11, 12, 13), "18,20"),
     openvino=_openvino_mapping("ReduceMin"),
 ):
-    """Compute the minimum; NaN if any element is NaN; of no elements +inf, or the greatest value of the type.
+    """Compute the minimum, NaN if any element is NaN; no elements give +inf, or the greatest value of a type without +inf.
 
     Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1.
     """
@@ -289,7 +289,7 @@ class ReduceMin(
 
 
 def _extreme_value(dtype: DType, sign: int) -> Any:
-    """Return the infinity of that sign, or the extreme finite value of a type without infinities."""
+    """Return the infinity with the sign of ``sign``, or the extreme finite value of a type without infinities."""
     if dtype.kind == "bool":
         return sign > 0
     last = finite_range(dtype)[0 if sign < 0 else 1]
@@ -300,7 +300,7 @@ def _extreme_value(dtype: DType, sign: int) -> Any:
 
 
 class ReduceProd(Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceProd")):
-    """Compute the product; 1 of no elements. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
+    """Compute the product; no elements give 1. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         return xp.prod(x, axis=axes, keepdims=True) if xp is symbolic.xp else xp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
@@ -311,7 +311,7 @@ class ReduceProd(Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18")
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
         """Multiply ``g`` by the product of the other factors.
 
-        With one factor of 0, only that factor has a gradient; with two or more, none has.
+        If exactly one factor is 0, only that factor has a gradient; if two or more factors are 0, no factor has a gradient.
         """
         zero, one = scalar_like(b, 0, x), scalar_like(b, 1, x)
         is_zero = b.Equal(x, zero)
@@ -323,7 +323,7 @@ class ReduceProd(Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18")
 
 
 class ReduceL1(Reduction, onnx=_onnx_mappings("ReduceL1", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceL1", 4)):
-    """Compute the L1 norm; 0 of no elements. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
+    """Compute the L1 norm; no elements give 0. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         sizes = x if xp is not symbolic.xp and arrays.element(x).kind == "uint" else xp.abs(x)
@@ -342,7 +342,7 @@ class ReduceL1(Reduction, onnx=_onnx_mappings("ReduceL1", (1, 11, 13), "18"), op
 class ReduceL2(
     _TruncatedReduction, onnx=_onnx_mappings("ReduceL2", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceL2", 4)
 ):
-    """Compute the L2 norm; 0 of no elements. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
+    """Compute the L2 norm; no elements give 0. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         wide = self.wide(xp, x)
@@ -363,7 +363,7 @@ class ReduceL2(
 
 
 class ReduceSumSquare(Reduction, onnx=_onnx_mappings("ReduceSumSquare", (1, 11, 13), "18")):
-    """Compute the sum of squares; 0 of no elements. Source: ONNX ReduceSumSquare 1 to 18."""
+    """Compute the sum of squares; no elements give 0. Source: ONNX ReduceSumSquare 1 to 18."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         return ReduceSum().function(xp, xp.multiply(x, x), axes)
@@ -379,7 +379,7 @@ class ReduceSumSquare(Reduction, onnx=_onnx_mappings("ReduceSumSquare", (1, 11, 
 
 
 class ReduceLogSum(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSum", (1, 11, 13), "18,28")):
-    """Compute the logarithm of the sum; -inf of no elements. Source: ONNX ReduceLogSum 1 to 28."""
+    """Compute the logarithm of the sum; no elements give -inf. Source: ONNX ReduceLogSum 1 to 28."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         wide = self.wide(xp, x)
@@ -398,7 +398,7 @@ class ReduceLogSum(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSum", (1, 
 
 
 class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp", (1, 11, 13), "18,28")):
-    """Compute log(sum(exp(x))) without overflow; -inf of no elements. Source: ONNX ReduceLogSumExp 1 to 28."""
+    """Compute log(sum(exp(x))) without overflow; no elements give -inf. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         return arrays.logsumexp(xp, self.wide(xp, x), axes, keepdims=True)
@@ -407,14 +407,14 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
         return _extreme_value(dtype, -1)
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Factor the maximum, where it is finite, out of the sum."""
+        """Subtract the maximum (0 if it is infinite) before Exp, and add it to the logarithm of the sum."""
         if x.dtype.is_integer:
             return super().lower(b, x, axes)
         greatest = self.reduce_same_axes(b, "ReduceMax", x, axes)
         greatest = b.Where(b.IsInf(greatest), scalar_like(b, 0, x), greatest)
         logarithm = b.Log(self.reduce_same_axes(b, "ReduceSum", b.Exp(b.Subtract(x, greatest)), axes))
         result = b.Add(logarithm, greatest)
-        # Each set has one element after the reduction, so that a sum over the same axes removes the axes.
+        # The reduced axes of the result have size 1, so that a ReduceSum over the same axes only removes the axes.
         return (
             result if self.keepdims else b.ReduceSum(result, axes, keepdims=False, noop_with_empty_axes=self.noop_with_empty_axes)
         )
@@ -424,7 +424,7 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
 
 
 class _LogicalReduction(Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
-    """Logical reductions combine booleans along ``axes``."""
+    """_LogicalReduction is the base of logical reductions, which combine booleans along ``axes``."""
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Reduce as i32, since ONNX before 20 has no ReduceMax and ReduceMin of booleans."""
@@ -439,7 +439,7 @@ class _LogicalReduction(Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
 
 
 class ReduceAll(_LogicalReduction, openvino=_openvino_mapping("ReduceLogicalAnd")):
-    """Compute the logical AND; True of no elements. Source: OpenVINO ReduceLogicalAnd-1."""
+    """Compute the logical AND; no elements give True. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         return xp.all(x, axis=axes, keepdims=True)
@@ -449,7 +449,7 @@ class ReduceAll(_LogicalReduction, openvino=_openvino_mapping("ReduceLogicalAnd"
 
 
 class ReduceAny(_LogicalReduction, openvino=_openvino_mapping("ReduceLogicalOr")):
-    """Compute the logical OR; False of no elements. Source: OpenVINO ReduceLogicalOr-1."""
+    """Compute the logical OR; no elements give False. Source: OpenVINO ReduceLogicalOr-1."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
         return xp.any(x, axis=axes, keepdims=True)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
-    """Normalize over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
+    """_SoftmaxOp is the base of Softmax, LogSoftmax and Hardmax over ``axis``.
+
+    With ``coerce_to_2d`` they apply over ``axis`` and all later axes flattened into one.
+    """
 
     axis: int = -1
     coerce_to_2d: bool = False
@@ -32,7 +35,7 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
         return tuple(range(axis, rank)) if self.coerce_to_2d else (axis,)
 
     def canonical(self, x: View) -> Op:
-        """Drop ``coerce_to_2d`` where all later axes have size 1."""
+        """Drop ``coerce_to_2d`` if all axes after ``axis`` have size 1."""
         if x.shape is None:
             return self.with_(coerce_to_2d=self.coerce_to_2d and self.axis != -1)
         axis = axis_in(self.axis, len(x.shape))
@@ -40,17 +43,17 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
         return self.with_(axis=axis, coerce_to_2d=self.coerce_to_2d and not alone)
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Compute over the last axis: flatten the later axes into it, or transpose ``axis`` to the end."""
+        """Compute over the last axis: flatten ``axis`` and all later axes into one, or transpose ``axis`` to the end."""
         last: Any = type(self)
         if x.shape is None and self.coerce_to_2d:
             flat = b.Reshape(x, self._flat_target(b, x))
-            # The sizes before ``axis`` stay: a copied 0 is the size itself. 0 behind ``axis`` is refused.
+            # A 0 in the target copies a size, so that a size of 0 before ``axis`` is kept. A size of 0 after ``axis`` is refused.
             return b.Reshape(b.add(last(axis=-1), flat)[0], b.Shape(x))
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
         if self.coerce_to_2d:
             rest = total(x.dims[axis:])
-            # The copied sizes cancel, so that -1 is the product of the other sizes even if one of them is 0.
+            # Copied sizes cancel, so that -1 is the product of the sizes from ``axis`` on even if a copied size is 0.
             flat = b.Reshape(x, [*([0] * axis), rest if isinstance(rest, int) and rest else -1], empty="cancel")
             return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), special_zero=False)
         order = list(range(rank))
@@ -119,7 +122,7 @@ class Hardmax(
         "Hardmax-13(x; axis=-1)",
     ),
 ):
-    """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
+    """Return 1 at the first maximum along ``axis`` and 0 elsewhere.
 
     ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
     """
@@ -135,5 +138,5 @@ class Hardmax(
         return xp.reshape(xp.moveaxis(hot, -1, axis), x.shape)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """Hardmax is piecewise constant and has no gradient."""
+        """Return no gradient: Hardmax is piecewise constant."""
         return [None]

@@ -85,7 +85,7 @@ class OptionalGetElement(SequenceOp, sig="input: any -> output: any", onnx="Opti
 
 
 def _is_present(x: View | None) -> bool:
-    """Return whether a value is present. Raises Unknown where that depends on the run."""
+    """Return whether an optional value is present. Raises Unknown if the presence is known only at run time."""
     if x is None:
         return False
     if not isinstance(x.type, types.Optional):
@@ -99,7 +99,7 @@ def _is_present(x: View | None) -> bool:
 
 
 def _element_of(x: View) -> Any:
-    """Return the element of an optional value where it is known, else None."""
+    """Return the element of an optional value; None if the element is unknown."""
     if not isinstance(x.type, types.Optional):
         return None if x.type == types.UNKNOWN else x
     node = getattr(x, "node", None)

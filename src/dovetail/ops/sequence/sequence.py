@@ -1,7 +1,7 @@
 """Sequence operators of ONNX; at run time a sequence is a Python list.
 
-Where the elements of a sequence are known values of the graph (:func:`elements_of_sequence`), its readers decompose into
-operators on tensors.
+If the elements of a sequence are known values of the graph (:func:`elements_of_sequence`), operators that read the sequence
+decompose to operators on tensors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ MAX_LINKS = 256
 
 
 class _Change(NamedTuple):
-    """An insertion of ``part``, or a removal where it is None; ``position`` is None where unknown, or for the end."""
+    """_Change is an insertion of ``part`` into a sequence, or a removal if ``part`` is None.
+
+    ``position`` is None if it is unknown, or if the change is at the end.
+    """
 
     part: Any
     position: int | None
@@ -38,7 +41,7 @@ class _Change(NamedTuple):
 
 
 def elements_of_sequence(x: View | None) -> list[Any] | None:
-    """Return the elements of a sequence as values of its graph; None where they are unknown."""
+    """Return the elements of a sequence as values of the graph; None if the elements are unknown."""
     changes: list[_Change] = []
     for _ in range(MAX_LINKS):
         node = getattr(x, "node", None)
@@ -60,7 +63,7 @@ def elements_of_sequence(x: View | None) -> list[Any] | None:
 
 
 def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
-    """Return the elements after ``changes``, which are listed from the last to the first; None where unknown."""
+    """Return the elements after ``changes``, which are listed from last to first; None if a position is unknown or invalid."""
     for part, index, is_at_end in reversed(changes):
         if index is None and not is_at_end:
             return None
@@ -76,7 +79,7 @@ def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None
 
 
 def position_in(index: int, count: int, back: int | None = None) -> int:
-    """Return ``index`` counted from the front, in [0, count - 1]; a negative one counts from ``back``, by default ``count``.
+    """Return ``index`` as a position in [0, count - 1]; ``back``, by default ``count``, is added to a negative ``index``.
 
     Raises RuleError [index.range].
     """
@@ -87,7 +90,7 @@ def position_in(index: int, count: int, back: int | None = None) -> int:
 
 
 def known_position(position: View | None) -> int | None:
-    """Return a position where it is known. Raises RuleError [shape.single] where it has several elements."""
+    """Return a position, None if it is unknown. Raises RuleError [shape.single] for an input of several elements."""
     if position is None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):
@@ -97,14 +100,14 @@ def known_position(position: View | None) -> int | None:
 
 
 def _position(position: Array) -> int:
-    """Return a position at run time."""
+    """Return the position in an array at run time. Raises RuleError [shape.single] unless the array has one element."""
     if np.size(position) != 1:
         raise RuleError("shape.single", f"position must have one element, got the shape {list(np.shape(position))}")
     return int(np.reshape(position, ()))
 
 
 class SequenceOp(Op):
-    """Operators on sequences and optional values; ``decompose`` writes tensors where their elements are known."""
+    """SequenceOp is the base of operators on sequences and optional values; known elements decompose to tensors."""
 
 
 class SequenceEmpty(SequenceOp, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)"):
@@ -207,7 +210,7 @@ class SequenceAt(
         return input_sequence[position_in(_position(position), len(input_sequence))]
 
     def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
-        """Return the element; for an unknown position Gather from the tensor of which the elements are slices."""
+        """Return the element at a known position; otherwise Gather from the split tensor or from the stacked elements."""
         part = self._part(input_sequence, position)
         if part is not None:
             return part
@@ -216,9 +219,9 @@ class SequenceAt(
 
 
 def _split_by_one(x: Value) -> tuple[Any, int, bool] | None:
-    """Return the tensor whose slices of length 1, in order, are the elements of a sequence; None where there is none.
+    """Return the tensor whose slices of length 1, in order, are the elements of a sequence, with the axis of the slices.
 
-    The tensor comes with the axis of the slices, and with whether the slices keep this axis.
+    The third result is whether the slices keep this axis. Returns None if there is no such tensor.
     """
     inputs: list[Any] = [] if x.node is None else x.node.inputs
     if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*inputs):
@@ -240,7 +243,10 @@ def _split_by_one(x: Value) -> tuple[Any, int, bool] | None:
 
 
 def _stack(b: Builder, x: Value) -> tuple[Any, int, bool]:
-    """Stack elements of one shape along a new first axis. Raises Unknown."""
+    """Stack elements of equal shape along a new first axis. Raises Unknown for unknown elements or different shapes.
+
+    Returns the tensor, the axis 0, and False: slices of the tensor do not keep the axis.
+    """
     parts = elements_of_sequence(x)
     if not parts or any(part.dims != parts[0].dims for part in parts):
         raise Unknown
@@ -280,8 +286,9 @@ class SplitToSequence(
 ):
     """Split ``input`` along ``axis`` into a sequence of parts.
 
-    ``split`` is a vector of lengths that add up to the dimension, or a scalar above 0, the length of each part (the last may be
-    smaller); by default each part has length 1, and without ``keepdims`` loses the axis. Source: ONNX SplitToSequence 11, 24.
+    ``split`` is a vector of lengths that add up to the dimension, or a scalar above 0, which is the length of each part; the last
+    part may be smaller. Without ``split`` each part has length 1, and loses the axis unless ``keepdims``. Source: ONNX
+    SplitToSequence 11, 24.
     """
 
     axis: int = 0
@@ -311,7 +318,7 @@ class SplitToSequence(
         return [Sequence(Tensor(input.dtype, (*input.shape[:axis], *middle, *input.shape[axis + 1 :])), count)]
 
     def _pieces(self, size: Size, split: View | None) -> list[Any] | None:
-        """Return the lengths of the parts where their number is known, else None."""
+        """Return the lengths of the parts; None if the number of parts is unknown."""
         lengths = None if split is None else elements_of(split)
         if split is not None and (lengths is None or split.shape is None):
             return None
@@ -330,7 +337,7 @@ class SplitToSequence(
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
     def _equal_parts(self, size: Size, split: View | None) -> tuple[Any, Any]:
-        """Return the number of parts of one length, and that length; None where unknown."""
+        """Return the number of parts for a scalar ``split``, and their common length; None for what is unknown."""
         piece = 1 if split is None else (elements_of(split) or [None])[0] if split.shape is not None else None
         if not isinstance(piece, int):
             return None, None
@@ -341,7 +348,7 @@ class SplitToSequence(
         return split is None or (split.shape == () and integers_of(split) == [1])
 
     def count(self, b: Builder, input: Value, split: Value | None = None) -> Any:
-        """Write the number of parts, a scalar."""
+        """Emit the number of parts, a scalar."""
         if split is not None and split.shape is None:
             raise Unknown
         if split is not None and split.shape:
@@ -377,8 +384,9 @@ class SplitToSequence(
 class ConcatFromSequence(
     SequenceOp, sig="input_sequence: any -> concat_result: any", onnx="ConcatFromSequence-11(input_sequence; axis, new_axis=0)"
 ):
-    """Concatenate the elements of a sequence, at least one, along ``axis``, or stack them along a new axis there.
+    """Concatenate the elements of a sequence along ``axis``, or with ``new_axis`` stack the elements along a new ``axis``.
 
+    The sequence has at least one element.
     Source: ONNX ConcatFromSequence 11.
     """
 
@@ -424,7 +432,7 @@ class ConcatFromSequence(
         return xp.stack(list(input_sequence), axis=axis) if self.new_axis else xp.concat(list(input_sequence), axis=axis)
 
     def decompose(self, b: Builder, input_sequence: Value) -> Any:
-        """Return the tensor that SplitToSequence splits, transposed where needed; else concatenate the known elements."""
+        """Return the input of SplitToSequence, transposed if needed; for another sequence concatenate the known elements."""
         split = (
             _split_by_one(input_sequence)
             if input_sequence.node is not None and isinstance(input_sequence.node.op, SplitToSequence)
@@ -441,9 +449,9 @@ class ConcatFromSequence(
         return b.Concat(*parts, axis=axis)
 
     def _join_split(self, b: Builder, whole: Value, axis: int, keeps: bool) -> Any:
-        """Join the slices of length 1 of ``whole`` along ``axis``; None where this needs another order of elements.
+        """Join the slices of length 1 of ``whole`` along ``axis``; None for slices that keep ``axis`` but join along another.
 
-        ``keeps``: whether the slices keep the axis.
+        ``keeps``: whether the slices keep ``axis``.
         """
         rank = len(whole.dims)
         target = self._axis(rank - (not keeps))

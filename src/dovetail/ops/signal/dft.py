@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 _MATRIX_LIMIT = 1 << 20
-"""The largest number of elements of a transform written as a matrix."""
+"""Largest number of elements of a matrix to which the transform of an axis is decomposed."""
 
 
 class _Transform(Op):
-    """RDFT, IRDFT and DFT transform ``axes`` one after the other.
+    """_Transform is the base of DFT, RDFT and IRDFT, which transform ``axes`` one after the other.
 
     ``signal_size``: each axis is cut or zero-padded to that many elements before the transform; -1, the default, keeps the
     size (2 * (n - 1) for the real result of IRDFT).
@@ -35,7 +35,7 @@ class _Transform(Op):
         raise symbolic.Inexact("a transform")
 
     def plan(self, shape: Sequence[Any], axes: View, lengths: View | None, onesided_input: bool) -> list[tuple[int, Any]] | None:
-        """Return for each axis its index and the transform length; None where the axes are not known."""
+        """Return pairs of an axis and its transform length; None if the axes are not known."""
         count = length_of_vector(axes, "axes")
         if lengths is not None:
             length_count = length_of_vector(lengths, "lengths", scalar=True)
@@ -55,7 +55,7 @@ class _Transform(Op):
         plan: list[tuple[int, Any]] = []
         for index, (axis, length) in enumerate(zip(indices, signal_sizes, strict=True)):
             if isinstance(length, symbolic.Dim):
-                # An element that may be negative may be -1, the size of the axis.
+                # A symbolic length that may be negative may be -1, which means the size of the axis.
                 plan.append((axis, length if is_size(length) else None))
                 continue
             if length < -1 or length == 0:
@@ -69,7 +69,7 @@ class _Transform(Op):
 
 
 def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | None) -> Any:
-    """Multiply each axis by the matrix of its transform, which is the transform of the unit vectors."""
+    """Emit a MatMul for each axis by the matrix of the axis's transform, whose rows are the transforms of unit vectors."""
     shape = x.shape
     if (
         shape is None
@@ -84,7 +84,7 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
     last = plan[-1][0]
     steps = [(axis, length, False) for axis, length in plan[:-1]]
     one = (last, plan[-1][1], op.onesided)
-    # The one-sided axis comes first in the forward transform and last in the inverse one.
+    # The one-sided axis comes first in the forward transform and last in the inverse transform.
     for axis, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
         sizes = list(static(x.shape))
         rows = sizes[axis] * sizes[-1]
@@ -104,7 +104,7 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
 
 
 def _transform(xp: Namespace, x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
-    """Compute the transform in f64 for f64, otherwise in f32. Lengths of 0 are for numpy alone."""
+    """Compute the transform in f64 for f64, otherwise in f32. Only numpy arrays may have lengths of 0."""
     wide = arrays.cast(xp, x, dtypes.f64 if arrays.element(x) == "f64" else dtypes.f32)
     signal = wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
     (last, length), steps = plan[-1], plan[:-1]
@@ -141,12 +141,14 @@ class DFT(
 ):
     """Compute the discrete Fourier transform over each of ``axes``, or with ``inverse`` its inverse.
 
-    ``sum(x[n] * exp(-2 pi i k n / N))``; with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``. ``axes`` count all axes of
-    ``x`` but the last, which holds the real and the imaginary part, or the real part alone.
+    Element k of the result is ``sum(x[n] * exp(-2 pi i k n / N))``, or with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``.
+    ``axes`` are indices among all axes of ``x`` but the last. The last axis holds the real and the imaginary part, or only the
+    real part.
 
-    With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``, which determine the
-    others; with ``inverse`` these give a real result with one element in its last axis. ``signal_size``: each axis is cut or
-    zero-padded to that many elements before the transform; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
+    With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``; these frequencies determine
+    all others. With ``onesided`` and ``inverse`` ``x`` holds these frequencies, and the result is real, with one element in the
+    last axis. ``signal_size``: each axis is cut or zero-padded to that many elements before the transform; -1 keeps the size (2 *
+    (n - 1) for n frequencies of one side).
     Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
     """
 
@@ -189,7 +191,7 @@ class DFT(
         return _by_matrices(b, self, x, axes, lengths)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value, lengths: Value | None = None) -> Any:
-        """Apply the conjugate transform along each axis, times N (``inverse``: over N), cut or padded to the size of ``x``."""
+        """Apply the conjugate transform along each axis, times N (``inverse``: over N), and cut or pad to the size of ``x``."""
         plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
         if plan is None:
             raise UnsupportedError("constant.needed", "the gradient needs axes known before run time")
@@ -227,7 +229,7 @@ class DFT(
 
 
 def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
-    """Return one transform length as a scalar; None where it is left out."""
+    """Return the transform length at ``index`` as a scalar; None if there are no lengths."""
     if lengths is None:
         return None
     sizes = lengths if lengths.dtype == "i64" else b.Cast(lengths, to=dtypes.i64)
@@ -235,7 +237,10 @@ def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
 
 
 def _frequency_counts(b: Builder, count: Value, like: Value, axis: int) -> Any:
-    """Return how often each one-sided frequency occurs among ``count``: 1 for the first and for count / 2, otherwise 2."""
+    """Return the number of times that each one-sided frequency occurs among ``count`` frequencies.
+
+    It is 1 for the first frequency and for frequency count / 2, otherwise 2.
+    """
     frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
     times = b.Where(is_single, b.constant(1.0, like.dtype), b.constant(2.0, like.dtype))
@@ -243,7 +248,7 @@ def _frequency_counts(b: Builder, count: Value, like: Value, axis: int) -> Any:
 
 
 def _resize_axis(b: Builder, g: Value, axis: int, source: tuple[Any, Any], target: tuple[Any, Any]) -> Any:
-    """Cut or pad ``g`` along an axis from ``source`` to ``target``, pairs of the static size and its run-time value."""
+    """Cut or pad ``g`` along an axis from ``source`` to ``target``, which are pairs of a static size and a run-time size."""
     (source_size, count), (target_size, size) = source, target
     if source_size is not None and symbolic.equal(source_size, target_size) is True:
         return g
@@ -253,7 +258,7 @@ def _resize_axis(b: Builder, g: Value, axis: int, source: tuple[Any, Any], targe
 
 
 class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="RDFT-9(x, axes, signal_size?)"):
-    """Compute the one-sided DFT of real numbers: [..., 2]. Source: OpenVINO RDFT-9."""
+    """Compute the one-sided DFT of real numbers, [..., 2] with real and imaginary part. Source: OpenVINO RDFT-9."""
 
     def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
         if x.shape is None:
@@ -285,7 +290,7 @@ class IRDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvin
 
 
 def padded_lengths(shape: Shape, plan: list[tuple[int, Any]]) -> list[int] | None:
-    """Return the padding that each axis needs; None where that is not known, or where none needs any."""
+    """Return the end padding of each axis; None if a padding is not known, or if no axis needs padding."""
     padding = [0] * len(shape)
     for axis, length in plan:
         if not isinstance(shape[axis], int) or not isinstance(length, int):

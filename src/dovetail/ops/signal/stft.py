@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def scalar_of(x: View, name: str) -> Any:
-    """Return the number in a scalar or a vector of one element; None where it is not known. Raises RuleError [shape.rank]."""
+    """Return the number in a scalar or a vector of one element; None if it is not known. Raises RuleError [shape.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
         raise RuleError("shape.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
     elements = elements_of(x)
@@ -37,17 +37,17 @@ class STFT(
 ):
     """Compute the short-time Fourier transform: [batch, frames, frequencies, 2], real and imaginary part last.
 
-    ``x`` [batch, elements, parts] is real with one part, or without the last axis, and complex with two. Frames of
-    ``frame_length`` elements (by default the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many
-    as lie within the signal, and are multiplied by ``window``. With ``onesided`` a real signal gives the first
-    frame_length // 2 + 1 frequencies, which determine the others.
+    ``x`` is [batch, elements, parts], with one part for a real and two parts for a complex signal, or [batch, elements] for a
+    real signal. Frames of ``frame_length`` elements (by default the size of ``window``, or of the signal) begin every
+    ``frame_step`` elements. All frames that lie within the signal are multiplied by ``window`` and transformed. With
+    ``onesided`` a real signal gives the first frame_length // 2 + 1 frequencies, which determine all others.
     Sources: ONNX STFT 17; OpenVINO STFT-15.
     """
 
     onesided: bool = True
 
     def length_of(self, x: View, window: View | None, length: View | None) -> Any:
-        """Return the frame length; None where it is not known."""
+        """Return the frame length; None if it is not known."""
         known_length = None if length is None else scalar_of(length, "length")
         size = None if window is None or window.shape is None else window.shape[0]
         if known_length is not None and size is not None:
@@ -88,7 +88,7 @@ class STFT(
         raise symbolic.Inexact("a transform")
 
     def decompose(self, b: Builder, x: Value, step: Value, window: Value | None = None, length: Value | None = None) -> Any:
-        """Gather the frames, then transform them."""
+        """Gather the frames, multiply the frames by the window, and apply DFT."""
         size, every = self.length_of(x, window, length), scalar_of(step, "step")
         if not isinstance(size, int) or not isinstance(every, int):
             raise UnsupportedError("type.unknown", "the decomposition needs frame_length and frame_step before run time")
@@ -117,22 +117,22 @@ class ISTFT(
 ):
     """Compute the inverse STFT: the real signal [batch, elements] of a one-sided spectrum.
 
-    ``x`` is [batch, frequencies, frames, 2], or without the batch. Frames of ``frame_size`` elements are transformed back,
-    multiplied by ``window`` (zero-padded on both sides where it is shorter), added ``frame_step`` elements apart, and divided
-    by the sum of the squared windows; elements where that sum is 0 are 0.
+    ``x`` is [batch, frequencies, frames, 2], or without the batch axis. Frames of ``frame_size`` elements are transformed back,
+    multiplied by ``window`` (zero-padded on both sides if it is shorter than a frame), added ``frame_step`` elements apart, and
+    divided by the sum of the squared windows. An element for which that sum is 0 is 0.
 
-    ``normalized`` multiplies by sqrt(frame_size). ``center`` drops frame_size // 2 elements at the front, and as many at the
-    end as reduce the length by frame_size in total. ``signal_length`` cuts or zero-pads the end instead. Source: OpenVINO
-    ISTFT-16.
+    ``normalized`` multiplies the signal by sqrt(frame_size). ``center`` drops frame_size // 2 elements at the front and
+    frame_size - frame_size // 2 elements at the end. ``signal_length`` cuts or zero-pads the end to that length instead. Source:
+    OpenVINO ISTFT-16.
     """
 
     center: bool = False
     normalized: bool = False
 
     def sizes(self, x: View, length: View, step: View) -> tuple[Any, Any, Any]:
-        """Return the frame size, the frame step and the number of elements that all frames cover; None where not known."""
+        """Return the frame size, the frame step and the number of elements that all frames cover; None for an unknown number."""
         size, every = scalar_of(length, "length"), scalar_of(step, "step")
-        for number, name in ((size, "frame"), (every, "step")):
+        for number, name in ((size, "frame_size"), (every, "frame_step")):
             if isinstance(number, int) and number < 1:
                 raise RuleError("attribute.range", f"{name} must be at least 1, got {number}")
         frames = None if x.shape is None else x.shape[-2]
@@ -193,7 +193,7 @@ class ISTFT(
 
 
 def _overlap_add(b: Builder, frames: Value, indices: np.ndarray[Any, Any], size: int) -> Any:
-    """Overlap-add frames (the last two axes) at ``indices`` of ``size`` elements."""
+    """Add the elements of frames (the last two axes) at ``indices`` of a vector of ``size`` elements."""
     batch = shape_value(b, frames, range(len(frames.dims) - 2))
     flat = b.Reshape(frames, join_sizes(b, [batch, indices.size]), special_zero=False)
     zero = b.constant(np.zeros((), frames.dtype.numpy), frames.dtype)
@@ -209,8 +209,8 @@ class MelWeightMatrix(
     """Compute the weights of ``num_mel_bins`` triangular mel bands: [dft_length // 2 + 1, num_mel_bins].
 
     The bands are evenly spaced in mels from ``lower_edge_hertz`` to ``upper_edge_hertz``. A band rises linearly from 0 at the
-    frequency of the band before to 1 at its own frequency, and falls to 0 at that of the next. The index of frequency f in
-    hertz is floor((dft_length + 1) * f / sample_rate), with f = 700 * (10 ** (mel / 2595) - 1). Computed in f64.
+    previous band's frequency to 1 at the band's frequency, and falls to 0 at the next band's frequency. The index of frequency f
+    in hertz is floor((dft_length + 1) * f / sample_rate), with f = 700 * (10 ** (mel / 2595) - 1). Weights are computed in f64.
     Source: ONNX MelWeightMatrix 17 and its reference evaluator.
     """
 

@@ -36,7 +36,7 @@ class Concat(
 ):
     """Concatenate ``inputs`` along ``axis``, which counts from the end when negative; all other dimensions agree.
 
-    At least one input, none of them a scalar. Nothing is broadcast or promoted; a size of 0 is an ordinary size.
+    There is at least one input, and no input is a scalar. Inputs are neither broadcast nor promoted; sizes of 0 are allowed.
     Sources: ONNX Concat 1, 4, 11, 13; OpenVINO Concat-1; nGraph Concat.
     """
 
@@ -67,7 +67,7 @@ class Concat(
         return self if rank is None else Concat(axis_in(self.axis, rank))
 
     def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
-        # Array libraries promote element types, so that the rule is checked here.
+        # Array libraries promote element types, so that this function checks that the element types are equal.
         kinds = list(dict.fromkeys(str(element(x)) for x in inputs))
         if len(kinds) > 1:
             raise RuleError("type.disagree", f"element types must be equal, got {', '.join(kinds)}")
@@ -111,8 +111,8 @@ class Split(
     """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
 
     ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
-    Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements
-    and the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+    Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then each part has ceil(dim / outputs)
+    elements, and the last part may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
     """
 
     axis: int = 0
@@ -156,7 +156,7 @@ class Split(
         return [piece] * (count - 1) + [last]
 
     def _lengths(self, split: View) -> list[Any] | None:
-        """Return the elements of ``split``, among them -1 and symbols; None where they are unknown."""
+        """Return the elements of ``split``, which may be -1 or symbolic; None if the elements are unknown."""
         self._check_count(split)
         lengths = elements_of(split)
         if lengths is None:
@@ -181,7 +181,7 @@ class Split(
             if all(map(is_size, lengths)) and symbolic.equal(rest, size) is False:
                 raise RuleError("split.sizes", f"lengths must add up to the dimension ({size}), got {_text(lengths)}")
         elif symbolic.less(remainder, 0):
-            raise RuleError("split.sizes", f"lengths beside -1 must not exceed the dimension ({size}), got {_text(lengths)}")
+            raise RuleError("split.sizes", f"lengths but -1 must add up to at most the dimension ({size}), got {_text(lengths)}")
         # A symbolic length that may be negative may be -1, the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 
@@ -208,7 +208,7 @@ class Split(
         return [b.Concat(*parts, axis=self.axis), None]
 
     def decompose(self, b: Builder, input: Value, split: Value | None = None) -> Any:
-        """Write out every length, for a format without remainder or ragged parts; None where they are explicit."""
+        """Emit explicit lengths, for formats without remainder or ragged parts; return None if the lengths are explicit."""
         if not (self.ragged if split is None else self.wildcard):
             return None
         shapes = self.shape(input, split)
@@ -224,7 +224,7 @@ class Split(
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
     def _lengths_with_remainder(self, b: Builder, size: Operand, split: Value) -> Any:
-        """Compute the lengths with the remainder for -1. Where -1 occurs twice it stays, so that the format refuses it."""
+        """Emit the lengths with the remainder in place of -1; if -1 occurs twice it is kept, so that the format refuses it."""
         lengths = as_i64(b, split)
         free = b.constant(-1, dtypes.i64)
         is_free = b.Equal(lengths, free)

@@ -23,7 +23,7 @@ _OPENVINO_MODES = "mode~{blocks_first:blocks_first,depth_first:depth_first}"
 
 
 class _Blocks(Op):
-    """An operator that reshapes, transposes and reshapes again: it splits axes, permutes the factors and merges them."""
+    """_Blocks is the base of operators that split axes, permute the split axes and merge them: Reshape, Transpose, Reshape."""
 
     def split(self, shape: Sequence[Any]) -> tuple[list[Any], list[int]]:
         """Return the sizes after splitting the axes, and the permutation of the split axes."""
@@ -41,11 +41,11 @@ class _Blocks(Op):
         return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
 
     def factors(self, rank: int) -> tuple[int, ...]:
-        """Return the numbers by which sizes are multiplied and divided."""
+        """Return the numbers by which the operator multiplies or divides sizes."""
         raise NotImplementedError
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Write Reshape, Transpose, Reshape."""
+        """Decompose to Reshape, Transpose, Reshape."""
         factors = self.factors(len(x.dims))
         sizes, order = self.split(x.dims)
         transposed = b.Transpose(_reshape_to(b, x, sizes, x, factors), order)
@@ -61,7 +61,7 @@ def _reshape_to(b: Builder, value: Value, sizes: Sequence[Size], x: Value, facto
 
 
 def _size_value(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
-    """Return a symbolic size that is a size of ``x``, or one multiplied or divided by a factor, as a vector of one."""
+    """Emit the symbolic ``size``, which is a size of ``x``, possibly times or over a factor, as a vector of one element."""
     for axis, known in enumerate(x.dims):
         if symbolic.equal(known, size) is True:
             return shape_value(b, x, [axis])
@@ -150,8 +150,8 @@ class SpaceToDepth(
 ):
     """Move blocks of ``input`` [N, C, *spatial] into channels: [N, C * blocksize^k, *spatial / blocksize].
 
-    The inverse of DepthToSpace in the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes); OpenVINO
-    SpaceToDepth-1.
+    SpaceToDepth is the inverse of DepthToSpace with the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes);
+    OpenVINO SpaceToDepth-1.
     """
 
     def shape(self, input: View) -> Any:
@@ -175,7 +175,7 @@ class SpaceToDepth(
 class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChannels-1(data; axis=1, group=1)"):
     """Shuffle the indices of ``axis``: reshape them to a matrix of ``group`` rows and transpose it.
 
-    The size is a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
+    The size of ``axis`` must be a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
     """
 
     axis: int = 1
@@ -206,7 +206,7 @@ class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChan
         return self if data.shape is None else ShuffleChannels(axis_in(self.axis, len(data.shape)), self.group)
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value) -> Any:
-        """Transpose the matrix of the indices back."""
+        """Reshape ``axis`` of the gradient to the transposed matrix, and transpose the matrix back."""
         sizes, order = self.split(y.dims)
         factors = self.factors(len(y.dims))
         moved = _reshape_to(b, g, [sizes[index] for index in order], data, factors)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_indices(indices: View, size: Size | None, natural: bool = False) -> None:
-    """Check known indices against the size of the axis. Raises RuleError [index.range]."""
+    """Check known indices against the size of the axis; ``natural`` refuses negative indices. Raises RuleError [index.range]."""
     result = elements_of(indices)
     if result is None or not isinstance(size, int):
         return
@@ -33,7 +33,7 @@ def check_indices(indices: View, size: Size | None, natural: bool = False) -> No
 
 
 def check_indices_shape(shape: Shape, indices: Shape, axis: int) -> None:
-    """Check that indices have the rank of the data and are no larger off ``axis``.
+    """Check that ``indices`` has the rank of the data, and no larger sizes along axes other than ``axis``.
 
     Raises RuleError [shape.rank], [shape.disagree].
     """
@@ -59,11 +59,11 @@ class Gather(
 ):
     """Gather slices of ``data`` at ``indices`` along ``axis``.
 
-    Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
-    are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative. An
-    index outside the axis is an error with ``bounds`` ``error``, and gives elements 0 with ``zero``; with ``natural`` a negative
-    index is an error too.
-    Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
+    The output shape is data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of
+    ``data`` and ``indices`` are batch axes; a negative ``batch_dims`` counts from the rank of ``indices``. A negative index
+    counts from the end. An index outside the axis is an error with ``bounds`` ``error``, and gives elements 0 with ``zero``.
+    With ``natural`` a negative index is an error too. Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1,
+    -7 (no negative indices), -8 (zero).
     """
 
     moves_elements = True
@@ -152,7 +152,7 @@ class Gather(
         return [b.Transpose(result, inverse_of(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
-        """Allow negative indices; with batch axes write GatherND, with the axis moved next to them."""
+        """Lower ``bounds`` natural to error, and batch axes to GatherND with ``axis`` transposed behind the batch axes."""
         if self.bounds == "natural":
             return b.add(self.with_(bounds="error"), data, indices)[0]
         if not self.batch_dims:
@@ -167,7 +167,7 @@ class Gather(
 
 
 def _batch_permutations(rank: int, count: int, axis: int, batch: int) -> tuple[list[int], list[int]]:
-    """Return the permutation that moves the gathered axis behind the batch, and the one for the result of GatherND."""
+    """Return a permutation of ``data`` that moves ``axis`` behind the batch axes, and one for the result of GatherND."""
     order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, rank)]
     rest = count - batch
     between = [count + index for index in range(axis - batch)]
@@ -176,7 +176,7 @@ def _batch_permutations(rank: int, count: int, axis: int, batch: int) -> tuple[l
 
 
 def _mask_out_of_range(b: Builder, g: Value, x: Value, indices: Value, axis: int, batch: int) -> tuple[Any, Any]:
-    """Return the gradient with 0 for indices out of range, and the indices with 0 for these."""
+    """Return the gradient with 0 for indices out of range, and the indices with 0 in place of indices out of range."""
     size = b.Cast(b.Gather(b.Shape(x), b.constant(np.array(axis)), axis=0), to=indices.dtype)
     zero = b.constant(np.zeros((), dtype=indices.dtype.numpy), indices.dtype)
     inside = b.And(b.GreaterEqual(indices, b.Subtract(zero, size)), b.Less(indices, size))
@@ -207,10 +207,10 @@ class GatherElements(
     onnx="GatherElements-11,13(data, indices; axis=0)",
     openvino="GatherElements-6(data, indices; axis)",
 ):
-    """Gather single elements: index ``data`` with ``indices`` along ``axis``, and with their own position along other axes.
+    """Gather single elements of ``data``: along ``axis`` at ``indices``, along the other axes at the position of the index.
 
-    The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
-    negative; others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
+    The result has the shape of ``indices``, which is no larger than ``data`` along the other axes. Negative indices count from
+    the end; an index outside the axis is an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
     """
 
     moves_elements = True
@@ -239,7 +239,7 @@ class GatherElements(
 
 
 def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
-    """Return the number of coordinates in the last axis of ``indices``. Raises RuleError [index.range]."""
+    """Return the number of coordinates in the last axis of ``indices``, or None. Raises RuleError [shape.rank], [index.range]."""
     if not shape or not indices.shape:
         raise RuleError("shape.rank", "data and indices must have a rank of at least 1, got a scalar")
     depth = indices.shape[-1]
@@ -266,11 +266,11 @@ class GatherND(
     onnx=("GatherND-11(data, indices)", "GatherND-12,13(data, indices; batch_dims=0)"),
     openvino=("GatherND-5(data, indices; batch_dims=0)", "GatherND-8(data, indices; batch_dims=0)"),
 ):
-    """Gather slices: the last axis of ``indices`` has k coordinates for the axes of ``data`` after ``batch_dims``.
+    """Gather slices of ``data``: the last axis of ``indices`` has k coordinates for the k axes after ``batch_dims`` batch axes.
 
-    The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
-    end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
-    -8.
+    The output shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of ``data`` and ``indices`` have equal
+    sizes. Negative coordinates count from the end; a coordinate outside its axis is an error. Sources: ONNX GatherND 11 to 13;
+    OpenVINO GatherND-5 (at most one batch axis), -8.
     """
 
     moves_elements = True

@@ -27,8 +27,9 @@ class GatherTree(
 ):
     """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-    ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read backwards from
-    time ``max_seq_len`` [batch] - 1. After that time, and after its first ``end_token``, all its tokens are ``end_token``.
+    ``step_ids`` holds the token of each beam at each time, ``parent_idx`` the beam that the token continues. A sequence is read
+    backwards from time ``max_seq_len`` [batch] - 1. After that time, and after the first ``end_token`` of a sequence, all tokens
+    are ``end_token``.
     Source: OpenVINO GatherTree-1.
     """
 
@@ -49,7 +50,7 @@ class GatherTree(
         raise symbolic.Inexact("beams")
 
     def decompose(self, b: Builder, step_ids: Value, parent_idx: Value, max_seq_len: Value, end_token: Value) -> Any:
-        """Unroll the times, from the last to the first."""
+        """Emit one step for each time, from the last time to the first."""
         times = step_ids.dims[0]
         if not isinstance(times, int):
             raise UnsupportedError("type.unknown", f"the number of times must be constant, got {times}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _elements(x: View) -> Any:
-    """Return the elements of an input as a numpy array where all are known, else None."""
+    """Return the elements of an input as a numpy array if all elements are known, else None."""
     data = getattr(x, "constant", None)
     if data is not None:
         return data
@@ -35,7 +35,8 @@ class NonZero(
 ):
     """Return the coordinates of the elements that are not 0, in row-major order: [rank, count].
 
-    For a scalar: [0, 1] or [0, 0]. Sources: ONNX NonZero 9, 13; OpenVINO NonZero-3.
+    For a scalar the result has the shape [0, 1] if the scalar is not 0, else [0, 0]. Sources: ONNX NonZero 9, 13; OpenVINO
+    NonZero-3.
     """
 
     sizes_depend_on_data = True
@@ -70,9 +71,9 @@ class Compress(
     sig="input: T, condition: boolean -> output: T",
     onnx=("Compress-9(input, condition; axis~front?)", "Compress-11,28(input, condition; axis?)"),
 ):
-    """Select the slices of ``input`` along ``axis`` whose element of ``condition``, a vector, is true.
+    """Select the slices of ``input`` along ``axis`` for which the vector ``condition`` is true.
 
-    Without ``axis`` select elements, in row-major order. Slices beyond the end of ``condition`` are dropped.
+    Without ``axis`` elements are selected, in row-major order. Slices beyond the end of ``condition`` are dropped.
     Source: ONNX Compress 9 to 28.
     """
 

@@ -1,4 +1,4 @@
-"""OneHot, Trilu and EyeLike: tensors of a pattern of positions."""
+"""OneHot, Trilu and EyeLike: operators that set or keep elements at a pattern of positions."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _depth(depth: View) -> Any:
 
 
 class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; upper=1)"):
-    """Keep the triangles of the matrices in the last two axes on and above (without ``upper``: below) diagonal ``k``.
+    """Keep the elements on and above (without ``upper``: below) diagonal ``k`` of the matrices in the last two axes.
 
     The other elements are 0. Source: ONNX Trilu 14.
     """
@@ -112,7 +112,7 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
         return [b.apply("Trilu", g, k, upper=self.upper), None][: 1 if k is None else 2]
 
     def decompose(self, b: Builder, input: Value, k: Value | None = None) -> Any:
-        """Select by a mask: column - row is at least (without ``upper``: at most) k."""
+        """Select elements by a mask: column - row is at least (without ``upper``: at most) k."""
         rows, columns = (indices_of_axis(b, input, len(input.dims) - 2 + index) for index in (0, 1))
         distance = b.Subtract(columns, b.Unsqueeze(rows, [1]))
         limit = b.constant([0]) if k is None else b.Reshape(k, [1])
@@ -124,7 +124,7 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
 class EyeLike(Op, sig="input: T -> output: T1", onnx="EyeLike-9,22(input; dtype?, k=0)"):
     """Return a matrix of the shape of ``input`` with 1 on diagonal ``k`` and 0 elsewhere.
 
-    Its type is ``dtype``, by default that of ``input``. Source: ONNX EyeLike 9, 22.
+    The element type is ``dtype``, by default the type of ``input``. Source: ONNX EyeLike 9, 22.
     """
 
     k: int = 0

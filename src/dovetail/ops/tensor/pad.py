@@ -1,4 +1,4 @@
-"""Pad, which also crops."""
+"""Pad, which crops for negative pads."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class Pad(
 
     Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
     ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
-    ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. With
-    ``wrap`` crops come first; in the other modes padding may repeat elements that the other side crops. A size below 0 is 0.
+    ``symmetric``: the mirrored elements, without and with the border; ``wrap``: the elements of the other end. With ``wrap``
+    crops apply before padding; in the other modes padding may repeat elements that the other side crops. A resulting size below
+    0 becomes 0.
     Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
     """
 
@@ -83,7 +84,7 @@ class Pad(
             raise RuleError("shape.empty", f"mode {self.mode} needs elements along axis {axis}, whose size is 0")
 
     def _pads_by_axis(self, data: View, pads: View, axes: View | None) -> dict[int, tuple[Any, Any]] | None:
-        """Return the pads before and after by axis; None where the padded axes are unknown."""
+        """Return a dictionary from each padded axis to its pads before and after; None if the padded axes are unknown."""
         rank = len(data.dims)
         length = length_of_vector(pads, "pads")
         count = rank if axes is None else length_of_vector(axes, "axes")
@@ -142,7 +143,7 @@ class Pad(
             axis_pads = list(pair) if None not in pair else b.Gather(pads, [index, len(rows) + index], axis=0)
             if isinstance(axis_pads, list) and not all(isinstance(pad, int) for pad in axis_pads):
                 axis_pads = b.Gather(pads, [index, len(rows) + index], axis=0)
-            # The padded indices of the axis are the source of every element of the result.
+            # Padding the indices of the axis gives the source index of every element of the result.
             indices = b.Pad(indices_of_axis(b, data, axis), axis_pads, mode=self.mode)
             g = gradient_of_gather(b, g, indices, axis, shape_value(b, data, [axis]))
         return [g, None, *([None] if constant_value is not None or rest else []), *rest]
@@ -165,7 +166,7 @@ class Pad(
     def decompose(
         self, b: Builder, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
     ) -> Any:
-        """Write pads for every axis, or Gather along each axis; None for a constant Pad of all axes."""
+        """Decompose to pads for all axes, or to Gather along each axis; None for mode ``constant`` without ``axes``."""
         rows = None if data.shape is None else self._pads_by_axis(data, pads, axes)
         if rows is None:
             return None
@@ -194,9 +195,9 @@ class Pad(
         return self._indices_within(b, b.Range(b.constant(-before), b.Add(size, after), b.constant(1)), size)
 
     def _source_indices_at_run_time(self, b: Builder, data: Value, pads: Value, axis: int, index: int, count: int) -> Any:
-        """Return the source indices for pads that are computed at run time, number ``index`` of ``count``.
+        """Emit the source indices along ``axis``, which is number ``index`` of ``count``, for pads computed at run time.
 
-        With ``wrap`` crops come first.
+        With ``wrap`` crops apply before padding.
         """
         vector = pads if pads.dtype == "i64" else b.Cast(pads, to=dtypes.i64)
         before, after = (b.Gather(vector, b.constant(np.array(position)), axis=0) for position in (index, index + count))
@@ -210,7 +211,7 @@ class Pad(
         return b.Add(first, self._indices_within(b, b.Range(begin, stop, b.constant(1)), kept))
 
     def _indices_within(self, b: Builder, indices: Value, size: Value) -> Any:
-        """Map indices, which may be outside of an axis of ``size`` elements, to those of its elements."""
+        """Map indices, which may be outside an axis of ``size`` elements, to indices inside the axis by ``mode``."""
         last = b.Subtract(size, 1)
         match self.mode:
             case "edge":
@@ -224,7 +225,7 @@ class Pad(
         return b.Subtract(last, b.Abs(b.Subtract(phase, last)))
 
     def _pads_of_all_axes(self, b: Builder, data: Value, pads: Value, rows: dict[int, tuple[Any, Any]]) -> Any:
-        """Return the pads of all axes: 0 for those that ``axes`` does not name."""
+        """Return the pads of all axes, which are 0 for the axes that ``axes`` does not contain."""
         indices = {axis: index for index, axis in enumerate(rows)}
         vector = pads if pads.dtype == "i64" or pads.constant is not None else b.Cast(pads, to=dtypes.i64)
         parts: list[Any] = []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RowMajorOp(Op):
-    """Operators that give the elements, in row-major order, another shape."""
+    """RowMajorOp is the base of operators that change the shape, and keep the elements in row-major order."""
 
 
 class Reshape(
@@ -46,11 +46,12 @@ class Reshape(
 ):
     """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
-    With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
-    zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` defines -1 where the other sizes multiply
-    to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-    refuses the shape [0] unless that 0 copies. A literal 0 beside -1 is an error for every ``empty``. A symbol in ``shape`` is a
-    size, also when its value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+    With ``special_zero`` a 0 copies the input's dimension at the same index, which must be below the rank; otherwise a 0 is a
+    size of zero. One size may be -1: it is computed so that the numbers of elements agree. ``empty`` defines -1 if the other
+    sizes multiply to 0: ``refuse`` is an error; ``cancel`` divides the input's sizes by the other sizes, both without copied
+    sizes ([0, 3] reshaped to [0, -1] is [0, 3]); ``zero`` makes -1 a size of 0, and refuses the shape [0] unless the 0 copies.
+    Without ``special_zero`` a 0 together with -1 is always an error. A symbolic element of ``shape`` does not copy, even if its
+    value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
     Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
     """
 
@@ -80,7 +81,7 @@ class Reshape(
             return tuple(None if axis in (*free, *unknown, *copied) else size for axis, size in enumerate(sizes))
         for axis in copied:
             if axis >= len(data.shape):
-                raise RuleError("reshape.target", f"a 0 at index {axis} must be below the rank ({len(data.shape)})")
+                raise RuleError("reshape.target", f"the index of a copying 0 ({axis}) must be below the rank ({len(data.shape)})")
         sizes = [data.shape[axis] if axis in copied else size for axis, size in enumerate(sizes)]
         if unknown:
             return self._infer_unknown(data.shape, sizes, free, unknown)
@@ -102,11 +103,11 @@ class Reshape(
         return shape.shape[0]
 
     def _may_be_special(self, size: Size, dims: Shape | None) -> bool:
-        """Test whether a symbolic element of ``shape`` may turn out to be -1; a dimension of the input is never negative."""
+        """Test whether a symbolic element of ``shape`` may be -1 at run time; a dimension of the input is never negative."""
         return not isinstance(size, int) and not is_size(size) and size not in (dims or ())
 
     def _infer_unknown(self, shape: Shape, sizes: list[Any], free: list[int], unknown: list[int]) -> Any:
-        """Return the sizes, None for unknown ones; a single unknown size follows from the number of elements."""
+        """Return the sizes, None for unknown sizes; a single unknown size is computed from the number of elements."""
         size = None
         if len(unknown) == 1 and not free:
             rest = total(size for axis, size in enumerate(sizes) if axis not in unknown)
@@ -124,10 +125,10 @@ class Reshape(
         known = total(size for axis, size in enumerate(sizes) if axis != free)
         literal = total(size for axis, size in enumerate(sizes) if axis != free and axis not in copied)
         if known == 0 and self.empty == "refuse":
-            raise RuleError("reshape.target", f"sizes beside -1 must not multiply to 0, for an input of shape {list(shape)}")
+            raise RuleError("reshape.target", f"sizes but -1 must not multiply to 0, for an input of shape {list(shape)}")
         if self.empty == "zero" and symbolic.equal(known, 0) is not False:
             return 0 if isinstance(known, int) else None
-        # Copied dimensions stand in the input and in the output and cancel, also when they are 0.
+        # Copied dimensions occur in the input and in the output, and cancel even if they are 0.
         remaining = total(size for axis, size in enumerate(shape) if axis not in copied)
         if isinstance(remaining, int) and isinstance(literal, int):
             if remaining % literal:
@@ -141,7 +142,7 @@ class Reshape(
         return symbolic.quotient_of_nonzero(remaining, literal) if isinstance(literal, symbolic.Dim) else remaining // literal
 
     def canonical(self, data: View, shape: View) -> Op:
-        """Use the defaults where no 0 copies and no 0 stands beside -1: there all attributes mean the same."""
+        """Reset attributes without effect: ``empty`` without -1 or without a size of 0, ``special_zero`` if a 0 copies a 0."""
         sizes = elements_of(shape)
         empty = "refuse" if self.empty == "cancel" and not self.special_zero else self.empty
         if sizes is None:
@@ -166,7 +167,7 @@ class Reshape(
         return Windows.whole(data.shape)
 
     def decompose(self, b: Builder, data: Value, shape: Value) -> Any:
-        """Write out every size, for a format that defines -1 beside a copied 0 otherwise; None where ``empty`` refuses."""
+        """Emit explicit sizes, for formats that define -1 with a copied 0 differently; None if ``empty`` is ``refuse``."""
         if self.empty == "refuse":
             return None
         if not self.special_zero:
@@ -268,7 +269,7 @@ class Squeeze(
 ):
     """Squeeze ``data``: remove ``axes``, which have the size 1; without ``axes`` remove every axis of size 1.
 
-    With ``skip`` an axis of another size stays; otherwise it is an error, also at run time. Each axis is named at most once.
+    With ``skip`` an axis of another size is kept; otherwise such an axis is an error, also at run time. ``axes`` are distinct.
     Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` concerns inference only).
     """
 
@@ -288,7 +289,7 @@ class Squeeze(
         return _remove_axes(data.shape, axes_in(numbers, rank), self.skip)
 
     def usual_rank(self, data: View, axes: View | None = None) -> int | None:
-        """Take an open size to be other than 1."""
+        """Return the rank of the result if unknown sizes differ from 1; None if ``axes`` are unknown or determine the rank."""
         numbers = None if axes is None else integers_of(axes)
         if data.shape is None or (axes is not None and (numbers is None or not self.skip)):
             return None
@@ -296,7 +297,7 @@ class Squeeze(
         return len(data.shape) - sum(symbolic.equal(data.shape[axis], 1) is True for axis in chosen)
 
     def canonical(self, data: View, axes: View | None = None) -> Op:
-        """Drop ``skip`` where every named axis is known to have the size 1."""
+        """Drop ``skip`` if every axis in ``axes`` is known to have the size 1."""
         numbers = None if axes is None else integers_of(axes)
         if not self.skip or (axes is not None and (numbers is None or data.shape is None)):
             return self
@@ -319,7 +320,7 @@ class Squeeze(
         return Windows.whole(data.shape)
 
     def decompose(self, b: Builder, data: Value, axes: Value | None = None) -> Any:
-        """Write axes that count from the front; None where no axis is negative."""
+        """Replace negative axes by axes counted from the front; return None if no axis is negative."""
         numbers = None if axes is None else integers_of(axes)
         if numbers is None or data.shape is None or all(axis >= 0 for axis in numbers):
             return None
@@ -327,7 +328,7 @@ class Squeeze(
 
 
 def _remove_axes(shape: Shape, axes: Iterable[int], skip: bool) -> Any:
-    """Remove axes of size 1 from a shape; None where an unknown size decides whether one of them stays."""
+    """Remove axes of size 1 from a shape; return None if an unknown size decides whether an axis is kept."""
     removed = []
     for axis in axes:
         is_one = symbolic.equal(shape[axis], 1)
@@ -341,7 +342,7 @@ def _remove_axes(shape: Shape, axes: Iterable[int], skip: bool) -> Any:
 
 
 def _known_integers(x: View) -> list[int]:
-    """Return the elements of an integer input. Raises Inexact where they are unknown."""
+    """Return the elements of an integer input. Raises Inexact if they are unknown."""
     integers = integers_of(x)
     if integers is None:
         raise symbolic.Inexact("axes are not known")
@@ -358,7 +359,7 @@ class Unsqueeze(
     ),
     openvino="Unsqueeze-1(data, axes)",
 ):
-    """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, counted in the result; each is named once.
+    """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, which are distinct indices in the result.
 
     Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
     """
@@ -388,7 +389,7 @@ class Unsqueeze(
         return Windows.whole(data.shape)
 
     def decompose(self, b: Builder, data: Value, axes: Value) -> Any:
-        """Write axes that count from the front; None where no axis is negative."""
+        """Replace negative axes by axes counted from the front; return None if no axis is negative."""
         numbers = integers_of(axes)
         if numbers is None or data.shape is None or all(axis >= 0 for axis in numbers):
             return None

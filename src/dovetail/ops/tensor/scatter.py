@@ -32,19 +32,19 @@ _OPENVINO = "reduction~{none:replace,sum:add,prod:mul,max:max,min:min%s}=none"
 
 
 ScatterFunction: TypeAlias = Callable[[Any, Any, str], Any]
-"""``scatter(data, updates, reduction)``."""
+"""Function ``scatter(data, updates, reduction)`` that scatters ``updates`` into ``data`` at the operator's indices."""
 GatherFunction: TypeAlias = Callable[[Any], Any]
-"""``gather(data)``: the elements of ``data`` at the indices."""
+"""Function ``gather(data)`` that returns the elements of ``data`` at the operator's indices."""
 
 
 class ScatterOp(Op):
-    """Scatter operators change elements of their first input."""
+    """ScatterOp is the base of operators that return the first input with some elements changed."""
 
     rounds_half_once = False
 
 
 class _ReducingScatter(ScatterOp):
-    """A scatter operator whose ``reduction`` combines updates with existing elements."""
+    """_ReducingScatter is the base of scatter operators whose ``reduction`` combines updates with existing elements."""
 
     reduction: str = "replace"
 
@@ -53,7 +53,7 @@ class _ReducingScatter(ScatterOp):
             raise RuleError("attribute.value", f"reduction must be replace, add, mul, min, max or mean, got {self.reduction!r}")
 
     def scatter_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
-        """Scatter into shape values, one update after the other. Raises Inexact for a reduction."""
+        """Scatter into shape values, one update after the other. Raises Inexact unless ``reduction`` is ``replace``."""
         if self.reduction != "replace":
             raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
         result = np.array(x, dtype=object)
@@ -72,7 +72,7 @@ class _ReducingScatter(ScatterOp):
         gather: GatherFunction,
         initial: bool = True,
     ) -> tuple[Any, Any]:
-        """Return the gradients of ``x`` and ``updates``; those of min and max are shared among equal elements."""
+        """Return the gradients of ``x`` and ``updates``; for min and max equal elements share the gradient."""
         zero_updates = zeros_like(b, updates)
         untouched = g if initial and self.reduction != "replace" else scatter(g, zero_updates, "replace")
         match self.reduction:
@@ -94,9 +94,10 @@ class _ReducingScatter(ScatterOp):
     def _product_gradients(
         self, b: Builder, g: Value, x: Value, updates: Value, scatter: ScatterFunction, gather: GatherFunction, initial: bool
     ) -> tuple[Any, Any]:
-        """Return the gradients of a product: the product of the other factors.
+        """Return the gradients for the reduction ``mul``: ``g`` times the product of the other factors.
 
-        For a factor that is not 0 it is the whole product divided by the factor; for the only factor of 0 the product without it.
+        For a factor that is not 0, the product of the other factors is the full product divided by the factor. For the only
+        factor of 0, it is the product of the factors that are not 0.
         """
         zero, one = scalar_like(b, 0, x), scalar_like(b, 1, x)
         first = x if initial else scatter(x, b.Add(zeros_like(b, updates), one), "replace")
@@ -130,13 +131,13 @@ class ScatterElements(
         f"ScatterElementsUpdate-12(data, indices, updates, axis; {_OPENVINO % ',mean:mean'}, use_init_val=true)",
     ),
 ):
-    """Scatter ``updates`` into ``data``: each element goes to its own position, with ``indices`` along ``axis``.
+    """Scatter ``updates`` into ``data``: along ``axis`` to ``indices``, along the other axes to the update's position.
 
-    ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
-    from the end when negative; others outside the axis are an error. ``reduction`` combines an update with the existing element,
-    one after the other: with ``replace`` the last update of a position stays; ``mean`` is the mean of all, of integers rounded
-    down. Without ``use_init_val`` an updated position ignores its element of ``data``. Sources: ONNX Scatter 9, 11,
-    ScatterElements 11 to 18; OpenVINO ScatterElementsUpdate-3, -12.
+    ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` along the other axes.
+    Negative indices count from the end; an index outside the axis is an error. ``reduction`` combines the updates of a position,
+    one after the other, with the existing element. With ``replace`` the last update is kept; ``mean`` is the mean of the existing
+    element and all updates, for integers rounded down. Without ``use_init_val`` an updated position ignores the existing element.
+    Sources: ONNX Scatter 9, 11, ScatterElements 11 to 18; OpenVINO ScatterElementsUpdate-3, -12.
     """
 
     axis: int = 0
@@ -189,7 +190,7 @@ class ScatterElements(
         return [data_gradient, None, updates_gradient]
 
     def decompose(self, b: Builder, data: Value, indices: Value, updates: Value) -> Any:
-        """Replace ignored elements by the neutral element of the reduction; divide the sum by the count for a mean."""
+        """Replace ignored elements by the reduction's neutral element; for ``mean`` divide the sum by the number of elements."""
         if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
             return None
 
@@ -244,9 +245,9 @@ class ScatterND(
 ):
     """Scatter the slices ``updates[i]`` into ``data[indices[i]]``.
 
-    The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
-    data.shape[k:]. Coordinates and ``reduction`` as in ScatterElements. Sources: ONNX ScatterND 11 to 18; OpenVINO
-    ScatterNDUpdate-3, -15.
+    The last axis of ``indices`` holds k coordinates, for the first k axes of ``data``; ``updates`` has the shape
+    indices.shape[:-1] + data.shape[k:]. Negative coordinates and ``reduction`` are defined as in ScatterElements. Sources: ONNX
+    ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
     """
 
     def shape(self, data: View, indices: View, updates: View) -> Any:
@@ -281,9 +282,10 @@ class ScatterUpdate(
     sig="data: T, indices: I, updates: T -> output: T",
     openvino="ScatterUpdate-3(data, indices, updates, axis)",
 ):
-    """Replace the slices of ``data`` at ``indices[i]`` along ``axis`` by ``updates[..., i, ...]``; indices in [0, size - 1].
+    """Replace the slice of ``data`` at index ``indices[i]`` along ``axis`` by ``updates[..., i, ...]``.
 
-    ``updates`` has the shape data.shape[:axis] + indices.shape + data.shape[axis + 1:]. Source: OpenVINO ScatterUpdate-3.
+    Indices are in [0, size - 1]. ``updates`` has the shape data.shape[:axis] + indices.shape + data.shape[axis + 1:]. Source:
+    OpenVINO ScatterUpdate-3.
     """
 
     axis: int = 0
@@ -302,7 +304,7 @@ class ScatterUpdate(
         return self if data.shape is None else ScatterUpdate(axis_in(self.axis, len(data.shape)))
 
     def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
-        """Return two permutations: that moves ``axis`` of ``data`` to the front, and the axes of the indices in ``updates``."""
+        """Return a permutation that moves ``axis`` of ``data`` to the front, and one for the index axes of ``updates``."""
         axis = axis_in(self.axis, rank)
         data_order = [axis, *range(axis), *range(axis + 1, rank)]
         updates_order = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
@@ -331,7 +333,7 @@ class ScatterUpdate(
 def gradient_of_gather(b: Builder, g: Value, indices: Value, axis: int, size: Operand) -> Any:
     """Return the gradient of ``Gather(x, indices, axis)`` for ``x``: add the slices of ``g`` to their sources.
 
-    ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
+    ``size`` is the size of ``x`` along ``axis``, as a list of one number or a vector of one element.
     """
     count, rank = len(indices.dims), len(g.dims) - len(indices.dims) + 1
     others = [*range(axis), *range(axis + count, rank - 1 + count)]
@@ -351,8 +353,8 @@ class TensorScatter(
 ):
     """Write ``update`` into ``past_cache`` along ``axis``, from the position ``write_indices[i]`` on for batch item i.
 
-    Without ``write_indices`` all positions start at 0. Positions past the end wrap around with ``circular`` and are an error
-    otherwise. The axis is not 0, the batch axis. Source: ONNX TensorScatter 24.
+    Without ``write_indices`` all positions start at 0. With ``mode`` ``circular`` positions past the end wrap around; otherwise
+    such positions are an error. ``axis`` must not be 0, the batch axis. Source: ONNX TensorScatter 24.
     """
 
     axis: int = -2

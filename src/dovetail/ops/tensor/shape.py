@@ -30,7 +30,7 @@ class Shape(
 ):
     """Return the sizes of ``data`` from axis ``start`` to before ``end``, as a vector of ``output_type``.
 
-    ``start`` and ``end`` count from the rank when negative and are clamped to [0, rank]; without ``end`` up to the last axis.
+    Negative ``start`` and ``end`` count from the rank; both are clamped to [0, rank]. The default ``end`` is the rank.
     Sources: ONNX Shape 1 to 25; OpenVINO ShapeOf-1, -3.
     """
 
@@ -97,7 +97,7 @@ class Size(Op, sig="data: T -> size: i64", onnx="Size-1,13,19,21,23,24,25(data)"
 class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
     """Fill a tensor of the shape ``input``, a vector, with the one element of ``value``.
 
-    No size is negative; an empty shape gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
+    Sizes must not be negative; an empty ``input`` gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
     """
 
     def shape(self, input: View, value: View) -> Any:
@@ -138,10 +138,10 @@ class Range(
     """Return ``start``, ``start + delta``, ``start + 2 delta``, ... up to before ``limit``.
 
     The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
-    ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
-    f32 (``wide``). Integers that become floats are rounded first; open sizes count as they are, since only those above 2^24 are
-    rounded. An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range 11, 27;
-    OpenVINO Range-1, -4.
+    ``output_type`` is the element type of the result, by default the type of ``start``; floats of fewer than 32 bits are computed
+    in f32 (``wide``). Integer inputs of a float range are rounded first. Inference does not round symbolic sizes, because only
+    sizes above 2^24 would change. An integer range with float inputs is an error, because OpenVINO does not specify where the
+    inputs are rounded. Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
     """
 
     rounds_half_once = False
@@ -198,7 +198,7 @@ class Range(
         return [b.ReduceSum(g, [0], keepdims=False), None, steps]
 
     def decompose(self, b: Builder, start: Value, limit: Value, delta: Value) -> Any:
-        """Cast the inputs to ``output_type``; None without one."""
+        """Cast the inputs to ``output_type``; return None if ``output_type`` is absent."""
         dtype = self.output_type or start.dtype
         if all(x.dtype is dtype for x in (start, limit, delta)) and self.output_type is not None:
             return b.apply("Range", start, limit, delta, wide=self.wide)
@@ -207,15 +207,15 @@ class Range(
         return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, limit, delta)), wide=self.wide)
 
     def canonical(self, start: View, limit: View, delta: View) -> Op:
-        """Set ``output_type`` to the type of ``start`` where it is left out."""
+        """Set an absent ``output_type`` to the type of ``start``."""
         kind = dtype_in(start.type)
         return self if self.output_type is not None or kind is None else self.with_(output_type=kind)
 
 
 def _scalar(x: View) -> Any:
-    """Return the one element of an input where it is known: an integer, a dim or a float.
+    """Return the only element of an input, which is an integer, a symbolic size or a float; None if it is unknown.
 
-    A cast of an integer to f32 or f64 is that integer: only sizes above 2^24 are rounded.
+    A Cast of an integer to f32 or f64 is taken to be exact, because only sizes above 2^24 would be rounded.
     """
     node = getattr(x, "node", None)
     if node is not None and type(node.op).__name__ == "Cast" and dtype_in(x.type) in (dtypes.f32, dtypes.f64):
@@ -230,7 +230,7 @@ def _scalar(x: View) -> Any:
 
 
 def _round_to(item: int, kind: DType) -> int | float:
-    """Return an integer as a float of a type of 32 bits or more has it; itself where it is exact."""
+    """Return an integer rounded to ``kind``, or to f32 if that is wider; return an exactly representable integer unchanged."""
     number = float(np.float32(item) if kind.bits <= 32 else np.float64(item))
     return item if number == item else number
 

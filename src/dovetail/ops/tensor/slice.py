@@ -37,7 +37,7 @@ MAX_WINDOWS = 1 << 12
 
 
 class Bounds(NamedTuple):
-    """Start, stop and step of a slice along one axis; None where unknown."""
+    """Bounds holds start, stop and step of a slice along one axis; None for an unknown number."""
 
     start: Any
     stop: Any
@@ -49,11 +49,11 @@ def _is_natural(item: Size | None) -> bool | None:
 
 
 def first_index_of(size: Size, bounds: Bounds) -> Any:
-    """Return the first index of a slice: counted from the end when negative, then clamped; None where unknown."""
+    """Return the first index of a slice: a negative start counts from the end, then it is clamped; None if it is unknown."""
     start, _, step = bounds
     natural = _is_natural(start)
     if isinstance(step, int) and step > 0 and start is not None and symbolic.equal(start + size, 0) is True:
-        # -n in an axis of n elements, which may be 0 and then counts from the front.
+        # Start -n in an axis of n elements is index 0; this holds for n = 0 too, where the start 0 is not negative.
         return 0
     if natural is None or not isinstance(step, int):
         return None
@@ -68,9 +68,9 @@ def first_index_of(size: Size, bounds: Bounds) -> Any:
 
 
 def end_index_of(size: Size, bounds: Bounds) -> Any:
-    """Return the index before which a slice ends; None where unknown.
+    """Return the index before which a slice ends; None if it is unknown.
 
-    The greatest stop is the end of an axis of any size; the least stop is before its first index.
+    The greatest i64 is the end of an axis of any size; the least i64 is the position before the first index.
     """
     _, stop, step = bounds
     natural = _is_natural(stop)
@@ -86,7 +86,7 @@ def end_index_of(size: Size, bounds: Bounds) -> Any:
 
 
 def length_of_slice(size: Size, bounds: Bounds) -> Any:
-    """Return the number of elements in a slice of an axis of ``size``."""
+    """Return the number of elements in a slice of an axis of ``size`` elements; None if it is unknown."""
     first, end, step = first_index_of(size, bounds), end_index_of(size, bounds), bounds.step
     if first is None or end is None:
         return None
@@ -108,9 +108,10 @@ class Slice(
 ):
     """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
-    Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
-    [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. A 32-bit
-    bound of 2^31 - 1 (INT_MAX) is the end of the axis, one of -2^31 (INT_MIN) the position before its first element.
+    Negative bounds count from the end. With a positive step start and end are clamped to [0, size]; with a negative step start
+    is clamped to [0, size - 1] and end to [-1, size - 1]. Steps are not 0, and ``axes`` are distinct; the default ``axes`` are
+    the first axes. A 32-bit bound of 2^31 - 1 (INT_MAX) is the end of the axis, and a 32-bit bound of -2^31 (INT_MIN) is the
+    position before the first element.
     Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
     """
 
@@ -128,7 +129,7 @@ class Slice(
     def _bounds(
         self, data: View, starts: View, ends: View, axes: View | None, steps: View | None
     ) -> list[tuple[int, Bounds]] | None:
-        """Return the bounds by axis; None where the axes or their number are unknown."""
+        """Return pairs of an axis and its bounds; None if the axes or the number of axes are unknown."""
         count = _common_length({"starts": starts, "ends": ends, "axes": axes, "steps": steps})
         step = elements_of(steps) or []
         if 0 in [item for item in step if isinstance(item, int)]:
@@ -200,7 +201,7 @@ class Slice(
     def decompose(
         self, b: Builder, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
     ) -> Any:
-        """Drop steps that are all 1 and count the axes from the front; None where that changes nothing."""
+        """Drop steps that are all 1, or replace negative axes; return None if there are neither."""
         indices = integers_of(axes) if axes is not None else None
         plain = indices is None or data.shape is None or all(index >= 0 for index in indices)
         if steps is not None and set(elements_of(steps) or [None]) == {1}:
@@ -220,7 +221,7 @@ class Slice(
 
 
 def _common_length(vectors: dict[str, Any]) -> Any:
-    """Return the common length of several vectors. Raises RuleError [attribute.length] where they differ."""
+    """Return the common length of several vectors. Raises RuleError [attribute.length] if the lengths differ."""
     lengths = {name: length_of_vector(x, name) for name, x in vectors.items() if x is not None}
     known = {name: length for name, length in lengths.items() if isinstance(length, int)}
     if len(set(known.values())) > 1:
@@ -230,7 +231,7 @@ def _common_length(vectors: dict[str, Any]) -> Any:
 
 
 def _bounds_of(x: View) -> list[Any] | None:
-    """Return the bounds in a vector; the extremes of i32 become those of i64."""
+    """Return the bounds in a vector, with the extremes of i32 replaced by the extremes of i64; None if they are unknown."""
     result = elements_of(x)
     dtype = dtype_in(x.type)
     if result is None or dtype is None or dtype != "i32":
@@ -252,7 +253,7 @@ def _python_slice(size: int, bounds: Bounds) -> slice:
 
 
 def _known_begin(size: Size, bounds: Bounds) -> int | None:
-    """Return the first index of a slice of step 1 where it is the same number for all values of the symbols."""
+    """Return the first index of a slice of step 1 if it is the same number for all values of the symbols, else None."""
     if bounds.step != 1:
         return None
     first = first_index_of(size, bounds)
@@ -274,7 +275,8 @@ def _element_value(b: Builder, vector: Value | None, index: int) -> Any:
 class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-7(data, shift, axes)"):
     """Roll ``data`` by ``shift[i]`` positions towards larger indices along ``axes[i]``, cyclically.
 
-    An axis that is named several times is rolled by the sum; one shift stands for all axes. Source: OpenVINO Roll-7.
+    An axis that occurs several times in ``axes`` is rolled by the sum of its shifts; a single shift applies to all axes.
+    Source: OpenVINO Roll-7.
     """
 
     def shape(self, data: View, shift: View, axes: View) -> Any:
@@ -286,7 +288,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         return data.shape
 
     def _shifts(self, data: View, shift: View, axes: View) -> dict[int, Any] | None:
-        """Return the sum of the shifts by axis; None where unknown."""
+        """Return a dictionary from each axis to the sum of its shifts; None if axes or shifts are unknown."""
         indices, steps = integers_of(axes), elements_of(shift)
         if indices is None or steps is None:
             return None
@@ -301,7 +303,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         result = self._shifts(view_of(data), host_view_of(shift), host_view_of(axes))
         if result is None or any(isinstance(step, symbolic.Dim) for step in result.values()):
             raise symbolic.Inexact
-        # xp.roll takes int64; the remainder of a shift by the size always fits.
+        # xp.roll takes int64; the remainder of a shift modulo the size always fits.
         steps = {axis: step % data.shape[axis] for axis, step in result.items() if data.shape[axis]}
         return xp.roll(data, tuple(steps.values()), axis=tuple(steps)) if steps else data
 
@@ -317,7 +319,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
     def decompose(self, b: Builder, data: Value, shift: Value, axes: Value) -> Any:
-        """Write a Concat of the end and the beginning of each axis."""
+        """Decompose to a Concat of the end and the beginning of each axis."""
         indices = None if data.shape is None else integers_of(axes)
         if indices is None:
             raise UnsupportedError("constant.needed", "Roll needs constant axes, got computed ones")
@@ -330,7 +332,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
 
 
 def _roll_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, indices: Sequence[int]) -> Any:
-    """Roll one axis by ``step``; where that is None, by the sum of the elements of ``shift`` at ``indices``."""
+    """Roll one axis by ``step``; if ``step`` is None, by the sum of the elements of ``shift`` at ``indices``."""
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(step, int):
         step = step % size if size else 0
@@ -344,7 +346,7 @@ def _roll_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, indices
 
 
 def _sum_of_elements(b: Builder, vector: Value, indices: Sequence[int]) -> Any:
-    """Return the sum of the elements at ``indices`` as an i64 vector; a vector of one stands for all."""
+    """Return the sum of the elements at ``indices`` as an i64 vector; a single element is used for all ``indices``."""
     wide = vector if vector.dtype == "i64" else b.Cast(vector, to=dtypes.i64)
     if wide.shape == ():
         wide = b.Unsqueeze(wide, [0])
@@ -362,7 +364,7 @@ def _axis_size(b: Builder, x: Value, axis: int) -> Any:
 
 
 def _rotate(b: Builder, x: Value, axis: int, cut: Operand) -> Any:
-    """Return the elements from index ``cut`` on, followed by those before it."""
+    """Emit the elements from index ``cut`` on, followed by the elements before index ``cut``."""
     end = b.Slice(x, cut, [INT64_MAX], [axis])
     return b.Concat(end, b.Slice(x, [0], cut, [axis]), axis=axis)
 
@@ -375,7 +377,7 @@ class ReverseSequence(
 ):
     """Reverse the first ``sequence_lens[i]`` elements along ``time_axis`` for each index i of ``batch_axis``.
 
-    The other elements stay. Sources: ONNX ReverseSequence 10, 28; OpenVINO ReverseSequence-1.
+    The other elements keep their positions. Sources: ONNX ReverseSequence 10, 28; OpenVINO ReverseSequence-1.
     """
 
     batch_axis: int = 1
@@ -418,7 +420,7 @@ class ReverseSequence(
 
 
 class Run(NamedTuple):
-    """Consecutive indices of one axis: ``size`` elements from ``source``, ``step`` apart, copied to ``target`` onwards."""
+    """Run copies ``size`` elements of an axis, ``step`` apart from index ``source`` on, to consecutive indices at ``target``."""
 
     size: int
     source: int
@@ -434,7 +436,7 @@ def _runs_of_roll(size: int, shift: int) -> Iterator[Run]:
 
 
 def windows_of(pieces: Sequence[Sequence[Run]], shape: Sequence[int], target: Sequence[int]) -> Iterator[Window]:
-    """Yield a window for each combination of one run per axis. Raises UnsupportedError [op.unsupported]."""
+    """Yield a window for each combination of one run per axis. Raises UnsupportedError [op.unsupported] for too many windows."""
     count = prod(map(len, pieces))
     if count > MAX_WINDOWS:
         raise UnsupportedError("op.unsupported", f"a movement may have at most {MAX_WINDOWS} windows, got {count}")

@@ -43,9 +43,10 @@ class TopK(
 ):
     """Return the ``k`` greatest (without ``largest``: least) elements along ``axis``, and their indices.
 
-    ``sort`` orders them by ``value``, the most extreme first, or by ``index``; with ``none`` the order is unspecified (here by
-    value). With ``stable`` the first of equal elements is selected and comes first; without it the choice is unspecified (here
-    the same). A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
+    ``sort`` orders the selected elements by ``value``, the most extreme first, or by ``index``; with ``none`` the order is
+    unspecified (dovetail orders by value). With ``stable`` the first of equal elements is selected and comes first; without
+    ``stable`` the choice is unspecified (dovetail chooses as with ``stable``). A NaN is greater than any number.
+    Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
     """
 
     axis: int = -1
@@ -75,7 +76,7 @@ class TopK(
         return [shape, shape]
 
     def count(self, k: View) -> Any:
-        """Return ``k`` as a size; None where it is unknown."""
+        """Return ``k`` as a size; None if ``k`` is unknown."""
         if k.shape is not None and len(k.shape) > 1:
             raise RuleError("shape.single", f"k must have one element, got the shape {list(k.shape)}")
         if k.shape is not None and k.shape and symbolic.equal(k.shape[0], 1) is False:
@@ -109,12 +110,12 @@ class TopK(
         return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.index_element_type)
 
     def order(self, xp: Namespace, x: Array, axis: int) -> Any:
-        """Return the indices along the axis, most extreme element first, equal elements in their order."""
+        """Return the indices that sort elements along the axis: the most extreme first, equal elements by ascending index."""
         kind = arrays.element(x)
         wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widen(xp, x)
         if not self.largest:
             return xp.argsort(wide, axis=axis, stable=True)
-        # Reversing the input and the result keeps equal elements in their order.
+        # Reversing the input and the result of a stable ascending sort gives a stable descending sort.
         return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(wide, axis=axis), axis=axis, stable=True), axis=axis)
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value, k: Value) -> Any:
@@ -125,7 +126,7 @@ class TopK(
         return [b.ScatterElements(zeros_like(b, x), y[1], g[0], axis=self.axis), None]
 
     def decompose(self, b: Builder, x: Value, k: Value) -> Any:
-        """Cast indices from i64, sort indices by a second TopK, and compute narrow types in wider ones."""
+        """Lower narrow element types to wider types, index types to i64, and ``sort`` index to a second TopK."""
         wide = _WIDER.get(x.dtype.name)
         if wide is not None:
             values, indices = b.add(self, b.Cast(x, to=wide), k)
@@ -141,4 +142,4 @@ class TopK(
 
 
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
-"""A wider type for each type that TopK of older ONNX versions does not have."""
+"""Wider type for each element type that TopK of early ONNX versions does not allow."""

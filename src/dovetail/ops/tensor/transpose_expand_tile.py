@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def with_leading_ones(sizes: Sequence[Any], rank: int) -> list[Any]:
-    """Return ``sizes`` with leading 1s, ``rank`` sizes in all."""
+    """Prepend 1s to ``sizes`` so that the result has ``rank`` sizes."""
     return [1] * (rank - len(sizes)) + list(sizes)
 
 
@@ -46,7 +46,7 @@ class Transpose(
     onnx="Transpose-1,13,21,23,24,25(data; perm~natural?)",
     openvino="Transpose-1(data, perm)",
 ):
-    """Transpose ``data``: axis i of the result is axis ``perm[i]``; without ``perm``, or with an empty one, reverse the axes.
+    """Transpose ``data``: axis i of the result is axis ``perm[i]`` of ``data``; an absent or empty ``perm`` reverses the axes.
 
     ``perm`` is a permutation of 0 .. rank - 1. Sources: ONNX Transpose 1 to 25; OpenVINO Transpose-1.
     """
@@ -82,7 +82,7 @@ class Transpose(
         return Windows((Window(0, 0, sizes, 0, tuple(strides[index] for index in indices), 0, strides_of(sizes)),))
 
     def decompose(self, b: Builder, data: Value, perm: Value | None = None) -> Any:
-        """Write an explicit ``perm``; None where there is one."""
+        """Emit an explicit ``perm``; return None if ``perm`` is given."""
         if perm is not None:
             return None
         reverse = [] if data.shape is None else list(reversed(range(len(data.shape))))
@@ -116,8 +116,8 @@ class Expand(
 ):
     """Broadcast ``input`` to ``shape``, a vector, aligned at the last axis: a size of 1 is repeated.
 
-    With ``bidirectional`` sizes of 1 and missing axes in ``shape`` become those of ``input``; otherwise the result has exactly
-    ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
+    With ``bidirectional``, the result takes the sizes of ``input`` for sizes of 1 and for missing axes in ``shape``; otherwise
+    the result has exactly ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
     """
 
     bidirectional: bool = True
@@ -145,7 +145,7 @@ class Expand(
         )
 
     def canonical(self, input: View, shape: View) -> Op:
-        """Use ``bidirectional`` where the result has exactly ``shape``: both directions then agree."""
+        """Set ``bidirectional`` if the result is known to have exactly ``shape``, because both settings then agree."""
         sizes = elements_of(shape)
         if self.bidirectional or sizes is None or input.shape is None or len(sizes) < len(input.shape):
             return self
@@ -160,7 +160,7 @@ class Expand(
         return shape_of_rank(length) if wanted is None else tuple(map(self._size, wanted))
 
     def _size(self, size: Any) -> Any:
-        """Return a size from ``shape``; None where it is unknown. A run in which it is negative is an error."""
+        """Return a size of ``shape``, at least 0 because a run with a negative size is an error; None if it is unknown."""
         if isinstance(size, int) and size < 0:
             raise RuleError("shape.range", f"sizes must not be negative, got {size}")
         return size if size is None or is_size(size) else symbolic.maximum(size, 0)
@@ -204,8 +204,8 @@ class Tile(
 ):
     """Repeat ``input`` ``repeats[i]`` times along each axis i.
 
-    ``repeats`` has one number for each axis. With ``extend`` it may have more or fewer; leading 1s then complete the shorter of
-    ``repeats`` and the shape. Sources: ONNX Tile 6, 13; OpenVINO Tile-1.
+    ``repeats`` has one number for each axis. With ``extend`` the number of repeats may differ from the rank; 1s are then
+    prepended to the shorter of ``repeats`` and the shape. Sources: ONNX Tile 6, 13; OpenVINO Tile-1.
     """
 
     extend: bool = False
@@ -286,7 +286,7 @@ class Tile(
         )
 
     def decompose(self, b: Builder, input: Value, repeats: Value) -> Any:
-        """Write as many repeats as axes; None without ``extend``."""
+        """Prepend 1s so that there are as many repeats as axes; return None without ``extend``."""
         length = length_of_vector(repeats, "repeats")
         if not self.extend or input.shape is None or not isinstance(length, int):
             return None
@@ -297,7 +297,7 @@ class Tile(
 
 
 def _pad_with_ones(b: Builder, vector: Value | list[int], rank: int) -> Any:
-    """Return a vector with leading 1s, ``rank`` elements in all."""
+    """Prepend 1s to a vector so that the result has ``rank`` elements."""
     if isinstance(vector, list):
         return b.constant(np.array(with_leading_ones(vector, rank), dtype=np.int64))
     missing = rank - vector.dims[0]

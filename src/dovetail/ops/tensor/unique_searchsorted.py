@@ -27,12 +27,12 @@ class Unique(
     onnx="Unique-11,28(x; axis?, sorted=1)",
     openvino="Unique-10(x, axis?; sorted=true, index_element_type=i64, count_element_type=i64)",
 ):
-    """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
+    """Return the unique elements of ``x``, or the unique slices along ``axis``, with first indices, inverse and counts.
 
-    ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
-    are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
-    elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
-    Unique-10.
+    ``inverse_indices`` holds, for each element or slice of ``x``, the index of the equal unique element or slice. With ``sorted``
+    the result is ascending, and slices are compared element by element in row-major order; otherwise the result is in the order
+    of first occurrence. Without ``axis`` elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4.
+    Sources: ONNX Unique 11, 28; OpenVINO Unique-10.
     """
 
     sizes_depend_on_data = True
@@ -112,7 +112,7 @@ class Unique(
         return [result if self.axis is not None else b.Reshape(result, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Cast indices and counts from i64; None where they are i64."""
+        """Cast indices and counts from i64; return None if both have the type i64."""
         if self.index_element_type == "i64" and self.count_element_type == "i64":
             return None
         results = b.add(self.with_(index_element_type=dtypes.i64, count_element_type=dtypes.i64), x)
@@ -128,10 +128,10 @@ class SearchSorted(
         "SearchSorted-15(sorted_sequence, values; right_mode=false, output_type=i64)",
     ),
 ):
-    """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` before it.
+    """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` that are less than the value.
 
-    These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
-    of ``values`` except the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
+    With ``right_mode`` elements that equal the value are counted too. ``sorted_sequence`` is a vector, or has the sizes of
+    ``values`` along all axes but the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
     """
 
     right_mode: bool = False

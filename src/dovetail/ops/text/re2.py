@@ -1,7 +1,7 @@
 """Regular expressions, matched by RE2 in time linear in the text.
 
-The package ``google-re2`` provides RE2; ``pip install dovetail-graph[text]`` installs it. It is imported when the first pattern
-is compiled, since few models have one.
+The package ``google-re2`` provides RE2; ``pip install dovetail-graph[text]`` installs the package. RE2 is imported when the first
+pattern is compiled, because few models have patterns.
 Source: RE2, ``doc/syntax.txt``.
 """
 
@@ -18,16 +18,16 @@ MEMORY = 8 << 20
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise RuleError [attribute.value] for a pattern that RE2 refuses. Without RE2 a pattern is first checked when it runs."""
+    """Raise RuleError [attribute.value] for a pattern that RE2 refuses. If RE2 is not installed, nothing is checked."""
     if _import_re2() is not None:
         compile_pattern(pattern)
 
 
 @lru_cache(256)
 def compile_pattern(pattern: str, longest: bool = False) -> Any:
-    """Compile ``pattern`` for UTF-8. With ``longest`` the longest of the matches at a position wins, else the leftmost-first.
+    """Compile ``pattern`` for UTF-8; matching is leftmost-longest with ``longest``, otherwise leftmost-first.
 
-    Raises RuleError [attribute.value], UnsupportedError [extra.missing] where RE2 is not installed.
+    Raises RuleError [attribute.value], and UnsupportedError [extra.missing] if RE2 is not installed.
     """
     library = _import_re2()
     if library is None:
@@ -35,7 +35,7 @@ def compile_pattern(pattern: str, longest: bool = False) -> Any:
     options = library.Options()
     options.log_errors = False
     options.longest_match = longest
-    # No operator reads groups, and capturing thousands of them takes memory at each position of the text.
+    # No operator reads groups, and capturing thousands of groups takes memory at each position of the text.
     options.never_capture = True
     options.max_mem = MEMORY
     try:
@@ -47,14 +47,14 @@ def compile_pattern(pattern: str, longest: bool = False) -> Any:
 
 
 def full_matcher_of(pattern: str) -> Callable[[str], bool]:
-    """Return a predicate that tests whether the whole of a text matches. Raises as :func:`compile_pattern`."""
+    """Return a predicate that tests whether an entire text matches. Raises the errors of :func:`compile_pattern`."""
     match = compile_pattern(pattern).fullmatch
     return lambda text: match(text.encode(errors="surrogatepass")) is not None
 
 
 @lru_cache(1)
 def _import_re2() -> Any:
-    """Return RE2's module; None where it is not installed."""
+    """Return the module ``re2``; None if RE2 is not installed."""
     try:
         import re2
     except ImportError:

@@ -1,4 +1,4 @@
-"""Operators on string tensors: StringConcat, StringSplit, StringNormalizer, RegexFullMatch. Only numpy holds these tensors."""
+"""StringConcat, StringSplit, StringNormalizer, RegexFullMatch: operators on string tensors, which are numpy arrays only."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from dovetail.ops.text.re2 import check_pattern, full_matcher_of
 
 _CASES = ("keep", "lower", "upper")
 _LANGUAGES_WITH_OWN_CASE = ("tr", "az", "lt")
-"""Languages with case mappings of their own."""
+"""Languages whose case mappings differ from the default of Unicode."""
 
 
 def strings_of(x: Array) -> list[str]:
-    """Return the elements as strings in row-major order; bytes are UTF-8."""
+    """Return the elements as strings in row-major order; bytes are decoded as UTF-8."""
     return [item.decode() if isinstance(item, bytes) else item for item in x.reshape(-1).tolist()]
 
 
 def string_tensor_of(items: list[Any], shape: tuple[int, ...]) -> Any:
-    """Return a string tensor of ``shape``."""
+    """Return a string tensor of ``shape`` with the elements ``items`` in row-major order."""
     tensor = np.empty(len(items), dtype=object)
     tensor[:] = items
     return tensor.reshape(shape)
 
 
 class StringConcat(Op, sig="x: string, y: string -> z: string", onnx="StringConcat-20(x, y)"):
-    """StringConcat appends the strings of ``y`` to those of ``x``; shapes broadcast. Source: ONNX StringConcat 20."""
+    """StringConcat appends the strings of ``y`` to the strings of ``x``; shapes broadcast. Source: ONNX StringConcat 20."""
 
     def shape(self, x: View, y: View) -> Any:
         return broadcast(x.shape, y.shape)
@@ -48,8 +48,8 @@ class StringConcat(Op, sig="x: string, y: string -> z: string", onnx="StringConc
 class StringSplit(Op, sig="x: string -> y: string, z: i64", onnx="StringSplit-20(x; delimiter?, maxsplit?)"):
     """StringSplit splits each string at ``delimiter``, at most ``maxsplit`` times from the left.
 
-    ``y`` holds the substrings along a new last axis, padded with empty strings; ``z`` holds their numbers. Without a
-    delimiter a string is split at runs of Unicode white space, and leading and trailing white space is removed.
+    ``y`` holds the substrings along a new last axis, padded with empty strings; ``z`` holds the number of substrings of each
+    string. Without a delimiter a string is split at runs of Unicode white space, and leading and trailing white space is removed.
     Source: ONNX StringSplit 20.
     """
 
@@ -84,7 +84,7 @@ class StringNormalizer(
 ):
     """StringNormalizer removes ``stopwords`` from a vector or one-row matrix, and changes the case of the other strings.
 
-    One empty string is returned where none is left. Unless ``is_case_sensitive``, strings are compared in the case of
+    If no string is left, the result is one empty string. Unless ``is_case_sensitive``, strings are compared in the case of
     ``case_change_action``, for ``keep`` in lower case. A letter whose other case has several letters is not changed.
     Source: ONNX StringNormalizer 10.
     """
@@ -135,9 +135,9 @@ def change_case(text: str, case: str | None) -> str:
 
 
 class RegexFullMatch(Op, sig="x: string -> y: boolean", onnx="RegexFullMatch-20(x; pattern?)"):
-    """RegexFullMatch tests whether the whole of each string matches ``pattern``, a regular expression of RE2.
+    """RegexFullMatch tests whether each entire string matches ``pattern``, a regular expression of RE2.
 
-    ONNX does not define the result without a pattern: this is refused.
+    A missing ``pattern`` is refused, because ONNX does not define the result.
     Source: ONNX RegexFullMatch 20.
     """
 

@@ -24,10 +24,11 @@ class TfIdfVectorizer(
 ):
     """TfIdfVectorizer counts how often each n-gram of a pool occurs in ``x``, a vector or the rows of a matrix.
 
-    The pool is ``pool_strings`` or ``pool_int64s``, n-grams end to end; those of length n begin at ``ngram_counts[n - 1]``.
-    The i-th n-gram is counted at ``ngram_indexes[i]`` of the output. n-grams of length ``min_gram_length`` to
-    ``max_gram_length`` are searched, with 0 to ``max_skip_count`` elements skipped between adjacent items. ``mode`` tf: the
-    count; idf: the i-th of ``weights`` (1 if empty) where the n-gram occurs; tfidf: the count times the weight.
+    The pool ``pool_strings`` or ``pool_int64s`` holds n-grams one after the other; the n-grams of length n begin at
+    ``ngram_counts[n - 1]``. The i-th n-gram is counted at ``ngram_indexes[i]`` of the output. n-grams of length
+    ``min_gram_length`` to ``max_gram_length`` are searched, with 0 to ``max_skip_count`` elements skipped between adjacent
+    items. ``mode`` defines the result for an n-gram: ``tf`` the count; ``idf`` the i-th of ``weights`` (1 if empty) if the
+    n-gram occurs, else 0; ``tfidf`` the count times the i-th of ``weights``.
     Source: ONNX TfIdfVectorizer 9.
     """
 
@@ -47,7 +48,8 @@ class TfIdfVectorizer(
         if not 1 <= self.min_gram_length <= self.max_gram_length or self.max_skip_count < 0:
             raise RuleError(
                 "attribute.range",
-                f"invalid gram lengths {self.min_gram_length} to {self.max_gram_length}, max_skip_count {self.max_skip_count}",
+                f"min_gram_length must be in [1, max_gram_length ({self.max_gram_length})] and max_skip_count at least 0, got "
+                f"{self.min_gram_length} and {self.max_skip_count}",
             )
         if bool(self.pool_int64s) == bool(self.pool_strings):
             raise RuleError("attribute.conflict", "TfIdfVectorizer needs either pool_int64s or pool_strings")
@@ -61,7 +63,7 @@ class TfIdfVectorizer(
                 f"max_gram_length ({self.max_gram_length}) must not exceed the lengths of the pool ({len(self.ngram_counts)})",
             )
         if any((end - start) % length for length, start, end in self._pool_ranges()):
-            raise RuleError("attribute.length", "the last n-gram of a length is incomplete")
+            raise RuleError("attribute.length", "the pool must hold only complete n-grams of each length, got a partial n-gram")
         if len(self.ngram_indexes) != self._ngram_count() or any(index < 0 for index in self.ngram_indexes):
             raise RuleError(
                 "attribute.length", f"needs {self._ngram_count()} ngram_indexes of at least 0, got {len(self.ngram_indexes)}"
@@ -77,16 +79,16 @@ class TfIdfVectorizer(
         return len(self.pool_int64s or self.pool_strings)
 
     def _pool_ranges(self) -> list[tuple[int, int, int]]:
-        """Return for each length the range of its n-grams in the pool."""
+        """Return (n, start, end) for each length n: the n-grams of length n are pool[start:end]."""
         bounds = pairwise((*self.ngram_counts, self._pool_size()))
         return [(length, start, end) for length, (start, end) in enumerate(bounds, 1)]
 
     def _ngram_count(self, shortest: int = 1, longest: int = 2**31) -> int:
-        """Return the number of n-grams of these lengths."""
+        """Return the number of n-grams in the pool of length ``shortest`` to ``longest``."""
         return sum((end - start) // length for length, start, end in self._pool_ranges() if shortest <= length <= longest)
 
     def _ngrams(self) -> dict[tuple[Any, ...], int]:
-        """Return the number of each n-gram that is searched."""
+        """Return a dictionary from each n-gram to search to its index among the n-grams of the pool."""
         pool: tuple[Any, ...] = self.pool_int64s or self.pool_strings
         ngrams: dict[tuple[Any, ...], int] = {}
         number = 0

@@ -23,10 +23,10 @@ class Tokenizer(
 ):
     """Tokenizer splits each string of a vector or matrix into tokens along a new last axis, padded with ``pad_value``.
 
-    Tokens are the longest matches of ``tokenexp`` from the left; or the text between the matches of ``separators``, each of
-    which splits the pieces that the ones before it left; or single characters, where the only separator is empty. Patterns
-    are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters are dropped. With ``mark`` the tokens of
-    each string are preceded by U+0002 and followed by U+0003.
+    With ``tokenexp`` tokens are the longest matches of that pattern from the left. With ``separators`` tokens are the text
+    between the matches: each separator splits the text that remains after the previous separators. If the only separator is
+    empty, tokens are single characters. Patterns are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters
+    are dropped. With ``mark`` the tokens of each string are preceded by U+0002 and followed by U+0003.
     Source: onnxruntime com.microsoft Tokenizer 1.
     """
 
@@ -42,9 +42,9 @@ class Tokenizer(
         if bool(self.separators) == bool(self.tokenexp):
             raise RuleError("attribute.conflict", "Tokenizer needs either separators or tokenexp")
         if self.mincharnum < 1 or (self._splits_characters() and self.mincharnum > 1):
-            raise RuleError("attribute.range", f"mincharnum must be at least 1, for characters 1, got {self.mincharnum}")
+            raise RuleError("attribute.range", f"mincharnum must be at least 1, with an empty separator 1, got {self.mincharnum}")
         if "" in self.separators and not self._splits_characters():
-            raise RuleError("attribute.conflict", "an empty separator must be the only one")
+            raise RuleError("attribute.conflict", "an empty separator must be the only separator")
         for pattern in (self.tokenexp, *self.separators):
             if pattern:
                 check_pattern(pattern)
@@ -84,7 +84,7 @@ class Tokenizer(
 
 
 class _Pattern:
-    """An RE2 pattern that is searched in a text, the longest match from the left.
+    """_Pattern searches a text for an RE2 pattern: the leftmost, longest matches.
 
     Raises RuleError [attribute.value], UnsupportedError [extra.missing].
     """
@@ -93,7 +93,7 @@ class _Pattern:
         self.search = compile_pattern(pattern, longest=True).search
 
     def matches(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the ranges, in bytes, of the matches that are not empty."""
+        """Yield the byte ranges of the matches that are not empty."""
         usage = current()
         position = 0
         while position < len(text) and (match := self.search(text, position)) is not None:

@@ -31,13 +31,13 @@ class CTCLoss(
         "ctc_merge_repeated=true, unique=false)"
     ),
 ):
-    """CTCLoss computes the negative log-probability that ``labels`` are read from ``logits``: [batch].
+    """CTCLoss computes the negative log-probability that ``logits`` decode to ``labels``; the result is [batch].
 
-    ``logits`` are [batch, times, classes], ``labels`` [batch, times]. At each of the first ``logit_length`` [batch] times a
-    class is drawn with probabilities softmax(logits). Repeated classes are merged if ``ctc_merge_repeated``, then
-    ``blank_index`` (omitted: the last class) is dropped. Of ``labels`` the first ``label_length`` [batch] count, with
-    ``unique`` each value once, with ``preprocess_collapse_repeated`` adjacent repeats once. Labels that cannot be read have
-    an infinite loss.
+    ``logits`` are [batch, times, classes], ``labels`` [batch, times]. Decoding draws a class with probabilities softmax(logits)
+    at each of the first ``logit_length`` [batch] times. Then repeated classes are merged if ``ctc_merge_repeated``, and
+    ``blank_index`` (default: the last class) is dropped. The first ``label_length`` [batch] elements of ``labels`` are compared.
+    ``unique`` keeps only the first label of each value, and ``preprocess_collapse_repeated`` only one of adjacent equal labels.
+    Labels to which no drawn classes decode have an infinite loss.
     Source: OpenVINO CTCLoss-4.
     """
 
@@ -78,7 +78,7 @@ class CTCLoss(
     def decompose(
         self, b: Builder, logits: Value, logit_length: Value, labels: Value, label_length: Value, blank_index: Value | None = None
     ) -> Any:
-        """Write the forward algorithm: log-probabilities of all prefixes of the labels with blanks between, time by time."""
+        """Emit the forward algorithm: at each time, log-probabilities of all prefixes of the labels interleaved with blanks."""
         times, classes = logits.dims[1:]
         if not isinstance(times, int) or not isinstance(classes, int) or not times:
             raise UnsupportedError("type.unknown", "CTCLoss of times or classes known only at run time is not supported")
@@ -117,7 +117,7 @@ class CTCLoss(
         return as_type(b, b.Where(b.Greater(loss, -_LOG_ZERO / 2), infinite, loss), logits.dtype)
 
     def _preprocess_labels(self, b: Builder, labels: Value, label_length: Value, blank: Value, times: int) -> tuple[Any, Any]:
-        """Return the labels that count, [batch, times] followed by blanks, and their number."""
+        """Return the preprocessed labels, padded with blanks to [batch, times], and the number of labels in each row."""
         is_kept = b.Less(b.constant(np.arange(times).reshape(1, -1)), b.Unsqueeze(label_length, [1]))
         if self.unique:
             is_same = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
@@ -136,7 +136,7 @@ class CTCLoss(
         return symbols, b.ReduceSum(counted, [1], keepdims=False)
 
     def _allowed_transitions(self, b: Builder, symbols: Value, times: int) -> tuple[Any, Any]:
-        """Return where a path may stay, and where it may skip a blank: masks [batch or 1, 2 * times + 1]."""
+        """Return masks of states [batch or 1, 2 * times + 1]: a path may stay there; a path may skip the blank before it."""
         is_label = (np.arange(2 * times + 1) % 2 == 1).reshape(1, -1)
         if not self.ctc_merge_repeated:
             may_skip = is_label & (np.arange(2 * times + 1) > 1)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class _Loss(Op):
-    """Both losses share these attributes and the decomposition.
+    """_Loss is the base of both losses, with their attributes and their decomposition.
 
-    Log-probabilities ``x`` are [batch, classes, *positions], classes ``target`` [batch, *positions], ``weight`` [classes].
-    Where ``target`` is ``ignore_index`` the loss and its weight are 0. ``reduction``: ``none`` keeps the loss of each
-    position, ``sum`` adds them, ``mean`` divides the sum by the sum of the weights, which are 1 if omitted.
+    Log-probabilities ``x`` are [batch, classes, *positions], classes ``target`` [batch, *positions], ``weight`` [classes]. At a
+    position with ``target`` equal to ``ignore_index`` the loss and the weight are 0. ``reduction``: ``none`` keeps the loss of
+    each position, ``sum`` adds the losses, ``mean`` divides the sum by the sum of the weights, which are 1 if omitted.
     """
 
     reduction: str = "mean"
@@ -46,7 +46,7 @@ class _Loss(Op):
         return positions if self.reduction == "none" else ()
 
     def write_loss(self, b: Builder, x: Value, target: Value, weight: Value | None) -> Any:
-        """Write the loss of log-probabilities. An ignored class is replaced by class 0, and its loss by 0."""
+        """Emit the loss of log-probabilities; at an ignored position the class is replaced by 0, and the loss by 0."""
         dtype, wide = x.dtype, wide_type(x.dtype)
         is_ignored = None if self.ignore_index is None else b.Equal(target, b.constant(self.ignore_index, target.dtype))
         if is_ignored is not None:
@@ -77,9 +77,9 @@ class NegativeLogLikelihoodLoss(
 ):
     """NegativeLogLikelihoodLoss computes ``-input[i, target[i, j], j] * weight[target[i, j]]``.
 
-    ``input`` are log-probabilities [batch, classes, *positions], ``target`` is [batch, *positions]. The loss is 0 where
-    ``target`` is ``ignore_index``. ``reduction``: ``none`` keeps the loss of each position, ``sum`` adds them, ``mean``
-    divides the sum by that of the weights (1 each if omitted; 0 for an ignored class).
+    ``input`` are log-probabilities [batch, classes, *positions], ``target`` is [batch, *positions]. The loss is 0 at positions
+    with ``target`` equal to ``ignore_index``. ``reduction``: ``none`` keeps the loss of each position, ``sum`` adds the losses,
+    ``mean`` divides the sum by the sum of the weights (1 each if omitted; 0 at an ignored position).
     Source: ONNX NegativeLogLikelihoodLoss 12, 13, 22.
     """
 
@@ -97,7 +97,7 @@ class SoftmaxCrossEntropyLoss(
 ):
     """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-    The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+    The second output, if requested, is ``log(softmax(scores))``. NegativeLogLikelihoodLoss defines the attributes.
     Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
     """
 

@@ -17,10 +17,10 @@ _INPUTS = "r, t, *inputs"
 
 
 class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
-    """The optimizers share these rules.
+    """_Optimizer is the base of Momentum, Adagrad and Adam.
 
-    ``inputs`` are the tensors, then their gradients, then each kind of state from earlier steps; ``outputs`` are the new
-    tensors and states. ``r``, the learning rate, and ``t``, the number of earlier steps, have one element.
+    ``inputs`` are all tensors, then all gradients, then all states of each kind from earlier steps. ``outputs`` are all new
+    tensors, then all new states of each kind. The learning rate ``r`` and the number of earlier steps ``t`` have one element.
     """
 
     state_count: ClassVar[int] = 1
@@ -29,7 +29,7 @@ class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
 
     def validate(self) -> None:
         if self.outputs < 1 or self.outputs % (1 + self.state_count):
-            raise RuleError("node.outputs", f"outputs ({self.outputs}) must be a multiple of {1 + self.state_count} per tensor")
+            raise RuleError("node.outputs", f"number of outputs must be a multiple of {1 + self.state_count}, got {self.outputs}")
 
     def shape(self, r: View, t: View, *inputs: View) -> Any:
         for x, name in ((r, "r"), (t, "t")):
@@ -59,7 +59,7 @@ class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
         return [row[part] for part in range(1 + self.state_count) for row in results]
 
     def step(self, b: Builder, r: Value, t: Value, x: Value, g: Value, *rest: Value) -> tuple[Any, ...]:
-        """Return the new tensor and states of one tensor and its regularized gradient."""
+        """Return the new tensor and the new states for the tensor ``x``, its regularized gradient ``g`` and its states."""
         raise NotImplementedError
 
 
