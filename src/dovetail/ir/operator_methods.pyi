@@ -393,26 +393,27 @@ class OperatorMethods:
         clip_after_nms: bool = False, clip_before_nms: bool = False, decrease_label_id: bool = False, normalized: bool = False,
         input_height: int | Value = 1, input_width: int | Value = 1, objectness_score: float = 0.0,
     ) -> Value:
-        """DetectionOutput decodes prior boxes, suppresses overlapping ones per class, and lists what is left of each image.
+        """DetectionOutput decodes prior boxes, applies non-maximum suppression per class, and lists the best boxes of each image.
 
-        The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2] by image, class and falling score. After the
-        last row follows one with -1 in its first column, then zeros.
+        The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2], sorted by image, class and falling score. The
+        row after the last box has -1 in its first column; all other elements of the remaining rows are 0.
 
-        ``box_logits`` [images, numbers] are deltas of the priors, for each class its own unless ``share_location``;
-        ``class_preds`` are [images, priors * classes]. ``proposals`` [1 or images, 1 or 2, numbers] hold in row 0 the corners
-        [x1, y1, x2, y2] of the priors; without ``normalized`` five numbers, of which the last four are corners in pixels of an
-        image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas, unless
-        ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center by
-        multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
+        ``box_logits`` [images, numbers] holds four deltas per prior, or without ``share_location`` four deltas per prior and class.
+        ``class_preds`` is [images, priors * classes]. ``proposals`` is [1 or images, 1 or 2, numbers]. Row 0 of ``proposals`` holds
+        the corners [x1, y1, x2, y2] of the priors. Without ``normalized`` it holds five numbers per prior; the last four are
+        corners in pixels of an image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas,
+        unless ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center
+        by multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
         1].
 
-        Of each class but ``background_label_id`` the best ``top_k`` (-1: all) scores above ``confidence_threshold`` are
-        candidates. A box is dropped where its IoU with a better box exceeds ``nms_threshold``. With ``decrease_label_id`` a prior
-        has its best class alone, if its score is at least ``confidence_threshold``; ``top_k`` counts over all classes, and class
-        ids are one less. Of each image ``keep_top_k`` (-1: all) boxes are listed.
+        The candidates of each class other than ``background_label_id`` are the boxes with the best ``top_k`` (-1: all) scores above
+        ``confidence_threshold``. A box is dropped where its IoU with a selected box of the class exceeds ``nms_threshold``. With
+        ``decrease_label_id``, a prior is a candidate for its best class only, if the score of that class is at least
+        ``confidence_threshold``; ``top_k`` then limits the candidates of all classes together, and listed class ids are reduced by
+        1. The best ``keep_top_k`` (-1: all) boxes of each image are listed.
 
-        ``aux_class_preds`` [images, priors * 2]: a prior is background where the second number is below ``objectness_score``.
-        ``aux_box_preds`` move the priors first, before ``box_logits``.
+        ``aux_class_preds`` is [images, priors * 2]; a prior is background where its second number is below ``objectness_score``.
+        ``aux_box_preds`` are deltas that move the priors before ``box_logits`` do.
         Source: OpenVINO DetectionOutput-1, -8.
         """
 
@@ -426,14 +427,14 @@ class OperatorMethods:
     ) -> list[Value]:
         """MatrixNms lowers the score of each box by its IoU with better boxes of its class, instead of dropping boxes.
 
-        Of each class but ``background_class`` in each image the ``nms_top_k`` (-1: all) boxes with a score above
-        ``score_threshold`` are candidates. Boxes with a decayed score above ``post_threshold`` are selected, of each image the
-        best ``keep_top_k``. Score i is multiplied by the minimum over all better boxes j of ``(1 - o) / (1 - m)``, or with
-        ``decay_function`` gaussian of ``exp((m * m - o * o) * gaussian_sigma)``; o is the IoU of i and j, m the greatest IoU of j
-        with a better box.
+        The candidates of each class other than ``background_class`` in each image are the best ``nms_top_k`` (-1: all) boxes with a
+        score above ``score_threshold``. The score of box i is multiplied by the minimum of ``(1 - o) / (1 - m)`` over all better
+        boxes j; with ``decay_function`` gaussian, by the minimum of ``exp((m * m - o * o) * gaussian_sigma)``. Here o is the IoU of
+        boxes i and j, and m the greatest IoU of box j with a box better than j. The best ``keep_top_k`` (-1: all) boxes of each
+        image with a decayed score above ``post_threshold`` are selected.
 
-        Inputs, outputs and their order are those of MulticlassNms, except that classid sorts with ``sort_result_across_batch``
-        alone.
+        Inputs, outputs and the order of rows are those of MulticlassNms, except that ``sort_result_type`` classid has no effect
+        without ``sort_result_across_batch``.
         Source: OpenVINO MatrixNms-8.
         """
 
@@ -443,20 +444,21 @@ class OperatorMethods:
         nms_top_k: int | Value = -1, keep_top_k: int | Value = -1, background_class: int | Value = -1, normalized: bool = True,
         iou_threshold: float = 0.0, nms_eta: float = 1.0,
     ) -> list[Value]:
-        """MulticlassNms applies non-maximum suppression to each class but ``background_class`` of each image.
+        """MulticlassNms applies non-maximum suppression to each class of each image, ``background_class`` excepted.
 
-        Of each class the ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold`` are candidates. A box is
-        dropped where its IoU with a better box of the class reaches ``iou_threshold``. Of each image the best ``keep_top_k`` (-1:
-        all) are selected.
+        The candidates of a class are the best ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold``. A box is
+        dropped where its IoU with a selected box of the class reaches ``iou_threshold``. The best ``keep_top_k`` (-1: all)
+        remaining boxes of each image are the result.
 
-        ``boxes`` [images, boxes, 4] are corners; without ``normalized`` they are pixel indices, and a box includes its last
-        pixel. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2];
-        ``selected_indices`` [rows, 1] are the indices of these boxes counted through all images; ``selected_num`` is the number
-        of rows of each image. Rows are by image and score; with ``sort_result_type`` classid by image, class and score; with
-        ``sort_result_across_batch`` by score or class before the image.
+        ``boxes`` [images, boxes, 4] are corners; without ``normalized`` corners are pixel indices, and a box includes the pixels of
+        its last corner. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2].
+        ``selected_indices`` [rows, 1] are the indices of these boxes, counted through all images (image * boxes + box).
+        ``selected_num`` is the number of rows of each image. Rows are sorted by image and falling score; with ``sort_result_type``
+        classid, by image, class and falling score. With ``sort_result_across_batch``, rows are sorted by score or class first, then
+        by image.
 
-        Only OpenVINO runs two forms: ``nms_eta`` below 1, which lowers the IoU threshold from box to box, and ``roisnum``, which
-        gives each image boxes of its own.
+        Two forms run only in OpenVINO: ``nms_eta`` below 1, which lowers the IoU threshold after each selected box, and
+        ``roisnum``, with which each image has separate boxes.
         Source: OpenVINO MulticlassNms-8, -9.
         """
 
@@ -477,13 +479,13 @@ class OperatorMethods:
         equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
         exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
 
-        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
-        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
-        as it is above ``score_threshold``.
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard`` is true. For each
+        selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
+        selected next, as long as this score is above ``score_threshold``.
 
-        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
-        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
-        ``valid_outputs`` is the number of rows. All is computed in f32.
+        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
+        ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+        score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
         Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
@@ -502,13 +504,13 @@ class OperatorMethods:
         equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
         exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
 
-        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
-        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
-        as it is above ``score_threshold``.
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard`` is true. For each
+        selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
+        selected next, as long as this score is above ``score_threshold``.
 
-        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
-        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
-        ``valid_outputs`` is the number of rows. All is computed in f32.
+        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
+        ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+        score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
         Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
@@ -527,13 +529,13 @@ class OperatorMethods:
         equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
         exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
 
-        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
-        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
-        as it is above ``score_threshold``.
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard`` is true. For each
+        selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
+        selected next, as long as this score is above ``score_threshold``.
 
-        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
-        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
-        ``valid_outputs`` is the number of rows. All is computed in f32.
+        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
+        ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+        score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
         Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
@@ -546,11 +548,11 @@ class OperatorMethods:
     ) -> list[Value]:
         """NMSRotated applies non-maximum suppression to rotated boxes (x, y, width, height, angle), with x and y the center.
 
-        ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the x axis to the y axis, or
-        with ``clockwise`` false the other way. Of each class at most ``max_output_boxes_per_class`` boxes with a score above
-        ``score_threshold`` are selected. A box is dropped where its IoU with a better box exceeds ``iou_threshold``. Outputs are
-        rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are by batch, class and falling
-        score, or with ``sort_result_descending`` by falling score alone. All is computed in f32.
+        ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the x axis to the y axis; with
+        ``clockwise`` false, in the opposite direction. At most ``max_output_boxes_per_class`` boxes of each class with a score
+        above ``score_threshold`` are selected. A box is dropped where its IoU with a selected box exceeds ``iou_threshold``.
+        Outputs are rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are sorted by batch,
+        class and falling score; with ``sort_result_descending``, by falling score only. The computation runs in f32.
         Source: OpenVINO NMSRotated-13.
         """
 
@@ -564,16 +566,19 @@ class OperatorMethods:
     ) -> Value:
         """PriorBox places the prior boxes of a single-shot detector in each cell of a grid: [2, 4 * boxes].
 
-        Row 0 holds corners [x1, y1, x2, y2] as fractions of the image, row 1 ``variance`` for each (one number for all four; 0.1
-        if empty). ``output_size`` is the grid, ``image_size`` the image.
+        Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image, row 1 four variances for each box:
+        ``variance``, where one number counts for all four, and 0.1 is the default. ``output_size`` is [rows, columns] of the grid,
+        ``image_size`` [height, width] of the image.
 
-        The center of cell i is at ``(i + offset) * step``, or at the center of an even division of the image where ``step`` is 0.
-        Each ``fixed_size`` gives ``density`` by ``density`` shifted squares, and the same for each ratio in ``fixed_ratio``, or
-        in ``aspect_ratio``. Then each ``min_size`` gives a square, with ``max_size`` a square of the root of their product, and
-        one box for each ratio; the latter come first unless ``min_max_aspect_ratios_order``. With ``flip`` each ratio other than
-        1 is followed by its inverse. Without ``scale_all_sizes`` sizes and steps are multiples of the image's height, a step of
-        -1 is one cell, and ratios apply to the first ``min_size`` alone. ``clip`` clips all boxes to the image; those of
-        ``fixed_size`` always are.
+        The center of cell i is at ``(i + offset) * step``; where ``step`` is 0, cells divide the image evenly. Each ``fixed_size``
+        gives ``density`` by ``density`` shifted boxes for each ratio in ``fixed_ratio``; without ``fixed_ratio``, for the square
+        and each ratio in ``aspect_ratio``. Then each ``min_size`` gives a square, a square of side sqrt(min_size * max_size) if it
+        has a ``max_size``, and one box for each ratio in ``aspect_ratio``. Without ``min_max_aspect_ratios_order``, the boxes for
+        ratios precede the square for ``max_size``. With ``flip``, each ratio other than 1 is followed by its inverse.
+
+        Without ``scale_all_sizes``, ``min_size`` and ``step`` are multiples of the image's height, a ``step`` of -1 is the height
+        of a cell, and ratios apply to the first ``min_size`` only. ``clip`` clips all boxes to the image; boxes of a ``fixed_size``
+        are always clipped.
         Source: OpenVINO PriorBox-1, -8.
         """
 
@@ -582,10 +587,10 @@ class OperatorMethods:
         clip: bool = True, step: float = 0.0, step_w: float = 0.0, step_h: float = 0.0, offset: float = 0.0,
         variance: Sequence[float] = (),
     ) -> Value:
-        """PriorBoxClustered places boxes of given ``width`` and ``height`` in each cell of a grid: [2, 4 * boxes] as PriorBox.
+        """PriorBoxClustered places a box for each ``width`` and ``height`` in each cell of a grid: [2, 4 * boxes], as PriorBox.
 
-        The center of cell i is at ``(i + offset) * step``. ``step_w`` and ``step_h`` precede ``step``; where all are 0 the image
-        is divided evenly.
+        The center of cell i is at ``(i + offset) * step``. ``step_w`` and ``step_h`` take precedence over ``step``; where all three
+        are 0, cells divide the image evenly.
         Source: OpenVINO PriorBoxClustered-1.
         """
 
@@ -601,21 +606,23 @@ class OperatorMethods:
     ) -> Value:
         """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
-        0, and the first of them has -1 in its first column.
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
+        are 0; the first unused row of an image has -1 in its first column.
 
-        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
-        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
-        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
-        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
-        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
-        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
-        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
-        sizes.
+        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
+        square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
+        the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
+        deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
+        ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
-        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
-        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
-        so are the sizes to which boxes are clipped.
+        ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
+        times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
+        IoU with a selected box exceeds ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image;
+        ``normalize`` divides coordinates by the width and height of the image.
+
+        A box includes the pixels of its last corner, and anchors have integer sizes. With ``framework`` tensorflow, a box excludes
+        its last coordinate, and anchors are centred on their cell and clipped to the image first. The rows and columns of cells are
+        then swapped, as are the height and width to which boxes are clipped.
         Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
@@ -629,21 +636,23 @@ class OperatorMethods:
     ) -> list[Value]:
         """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
-        0, and the first of them has -1 in its first column.
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
+        are 0; the first unused row of an image has -1 in its first column.
 
-        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
-        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
-        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
-        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
-        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
-        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
-        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
-        sizes.
+        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
+        square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
+        the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
+        deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
+        ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
-        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
-        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
-        so are the sizes to which boxes are clipped.
+        ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
+        times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
+        IoU with a selected box exceeds ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image;
+        ``normalize`` divides coordinates by the width and height of the image.
+
+        A box includes the pixels of its last corner, and anchors have integer sizes. With ``framework`` tensorflow, a box excludes
+        its last coordinate, and anchors are centred on their cell and clipped to the image first. The rows and columns of cells are
+        then swapped, as are the height and width to which boxes are clipped.
         Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
@@ -657,21 +666,23 @@ class OperatorMethods:
     ) -> Value | list[Value]:
         """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
-        0, and the first of them has -1 in its first column.
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
+        are 0; the first unused row of an image has -1 in its first column.
 
-        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
-        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
-        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
-        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
-        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
-        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
-        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
-        sizes.
+        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
+        square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
+        the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
+        deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
+        ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
-        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
-        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
-        so are the sizes to which boxes are clipped.
+        ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
+        times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
+        IoU with a selected box exceeds ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image;
+        ``normalize`` divides coordinates by the width and height of the image.
+
+        A box includes the pixels of its last corner, and anchors have integer sizes. With ``framework`` tensorflow, a box excludes
+        its last coordinate, and anchors are centred on their cell and clipped to the image first. The rows and columns of cells are
+        then swapped, as are the height and width to which boxes are clipped.
         Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
@@ -682,15 +693,18 @@ class OperatorMethods:
         group_size: int | Value, spatial_scale: float, mode: str = 'bilinear_deformable', spatial_bins_x: int | Value = 1,
         spatial_bins_y: int | Value = 1, trans_std: float = 1.0, part_size: int | Value = 1,
     ) -> Value:
-        """DeformablePSROIPooling pools each region like PSROIPooling, from points that ``offsets`` move.
+        """DeformablePSROIPooling pools each region like PSROIPooling, at sample points that ``offsets`` move.
 
         Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
 
-        Corners are rounded, the last one moved by one, multiplied by ``spatial_scale``, and 0.5 is subtracted; a region is at
-        least 0.1 high and wide. A bin is the mean of ``spatial_bins_y`` by ``spatial_bins_x`` interpolated points, evenly spaced
-        from its corner on, of channel (c * group_size + row) * group_size + column of ``x``. Points more than half an element
-        outside do not count. ``offsets`` [regions, 2 * classes, part_size, part_size] move the bins of each class of channels,
-        along x then along y, by that multiple of the region's size and ``trans_std``.
+        Both corners are rounded, 1 is added to the last corner, both are multiplied by ``spatial_scale``, and 0.5 is subtracted. A
+        region is at least 0.1 high and wide. The bin at (row, column) of output channel c is the mean of ``spatial_bins_y`` by
+        ``spatial_bins_x`` interpolated points of channel (c * group_size + row) * group_size + column of ``x``. The points are
+        evenly spaced, the first one at the first corner of the bin. Points more than half an element outside of the image do not
+        count.
+
+        The output channels are divided into classes. ``offsets`` [regions, 2 * classes, part_size, part_size] holds for each class
+        the shift of bins along x, then along y; the unit is the region's size times ``trans_std``.
         Source: OpenVINO DeformablePSROIPooling-1.
         """
 
@@ -698,15 +712,17 @@ class OperatorMethods:
         self, x: Operand, rois: Operand, /, *, output_dim: int | Value, group_size: int | Value, spatial_scale: float,
         mode: str = 'average', spatial_bins_x: int | Value = 1, spatial_bins_y: int | Value = 1,
     ) -> Value:
-        """PSROIPooling pools each region so that every bin reads channels of its own.
+        """PSROIPooling pools each region of interest by position-sensitive bins: every bin reads different channels of ``x``.
 
         Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
 
-        ``mode`` average: corners are rounded, the last one moved by one, and multiplied by ``spatial_scale``. Each bin, widened
-        to whole elements, is the mean of channel (c * group_size + row) * group_size + column of ``x``. ``mode`` bilinear:
-        corners multiplied by ``spatial_scale`` are fractions of the image, whose outermost elements are at 0 and 1. The region is
-        cut into ``spatial_bins_y`` by ``spatial_bins_x`` parts; in each, every bin interpolates one point of channel part *
-        output_dim + c. The output is the mean over the parts.
+        With ``mode`` average, both corners are rounded, 1 is added to the last corner, and both are multiplied by
+        ``spatial_scale``. Each bin is extended to whole elements. The bin at (row, column) of output channel c is the mean of
+        channel (c * group_size + row) * group_size + column of ``x``.
+
+        With ``mode`` bilinear, corners multiplied by ``spatial_scale`` are fractions of the image, whose outermost elements are at
+        0 and 1. The region is cut into ``spatial_bins_y`` by ``spatial_bins_x`` parts. In each part, every bin of output channel c
+        interpolates one point of channel part * output_dim + c. The output is the mean over the parts.
         Source: OpenVINO PSROIPooling-1.
         """
 
@@ -720,13 +736,14 @@ class OperatorMethods:
         """RoiAlign pools each region of interest by bilinear sampling: [regions, channels, output_height, output_width].
 
         Row i of ``rois`` is [x1, y1, x2, y2] in image ``batch_indices[i]`` of ``x``. Corners are multiplied by ``spatial_scale``.
-        ``aligned_mode``: ``asymmetric`` keeps them, and a region is at least one element high and wide; ``half_pixel_for_nn``
-        subtracts 0.5; ``half_pixel`` adds 0.5 before and subtracts 0.5 after scaling.
+        The ``aligned_mode`` ``asymmetric`` adds no offset, and a region is at least one element high and wide;
+        ``half_pixel_for_nn`` subtracts 0.5 after scaling; ``half_pixel`` adds 0.5 before and subtracts 0.5 after scaling.
 
-        Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points (0: as many as the bin's size, rounded up) by
-        bilinear interpolation of four elements. A point more than one element outside counts as 0; one beyond the center of the
-        outermost element reads that element. ``mode``: ``avg`` is the mean of the points, ``max`` the maximum of the points and
-        0, ``max_product`` the maximum of the single products of element and weight. A bin without points is 0.
+        Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points by bilinear interpolation of four elements; with 0,
+        the numbers of points are the bin's height and width, rounded up. A point more than one element outside of the image counts
+        as 0. Any other point beyond the center of an outermost element reads this element. The ``mode`` ``avg`` returns the mean of
+        the points, ``max`` the maximum of the points and 0. ``max_product`` returns the maximum of the products of one element and
+        its weight. A bin without points is 0.
         Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``max_product``); OpenVINO ROIAlign-3, -9.
         """
 
@@ -737,9 +754,9 @@ class OperatorMethods:
     ) -> Value:
         """RoiAlignRotated pools rotated regions of interest: rows [center x, center y, width, height, angle] of ``rois``.
 
-        The angle is in radians, from the x axis towards the y axis if ``clockwise_mode``, else away from it. All numbers but the
-        angle are multiplied by ``spatial_scale``, and 0.5 is subtracted from the center. Everything else is as in RoiAlign with
-        mode ``avg``.
+        The angle is in radians, from the x axis towards the y axis if ``clockwise_mode``, else in the opposite direction. All
+        numbers except the angle are multiplied by ``spatial_scale``, and 0.5 is subtracted from the center. Sampling and pooling
+        are those of RoiAlign with mode ``avg``.
         Source: OpenVINO ROIAlignRotated-15.
         """
 
@@ -751,11 +768,14 @@ class OperatorMethods:
     ) -> Value:
         """RoiPool pools each region [image, x1, y1, x2, y2], a row of ``rois``, to [regions, channels, *pooled_shape].
 
-        ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, ties away from 0. The region reaches from the
-        first to the last corner, at least one element, and is cut into bins from floor(i * bin) to ceil((i + 1) * bin). The
-        maximum of each bin is taken; an empty bin is 0. ``method`` bilinear: corners are fractions of the image, whose outermost
-        elements are at 0 and 1, and are not scaled. Evenly spaced points from corner to corner, or the middle where there is one
-        point, are interpolated; points outside are 0.
+        With ``method`` max, corners are multiplied by ``spatial_scale`` and rounded, ties away from 0. The region includes the
+        elements from the first to the last corner, at least one element. Bin i spans the elements from floor(i * size) to ceil((i +
+        1) * size), where size is the region's size divided by the number of bins. The result is the maximum of each bin; an empty
+        bin is 0.
+
+        With ``method`` bilinear, corners are fractions of the image, whose outermost elements are at 0 and 1, and are not scaled.
+        The result is interpolated at evenly spaced points from corner to corner; a single point is in the middle. Points outside of
+        the image are 0.
         Sources: ONNX MaxRoiPool 1, 22; OpenVINO ROIPooling-2.
         """
 

@@ -24,7 +24,7 @@ _SHARED = (
     "input_height=1, input_width=1, objectness_score=0"
 )
 _LOWEST_SCORE = float(np.finfo(np.float32).min)
-"""Below the score of any candidate and above -inf, the score of boxes that are none."""
+"""A score below the score of any candidate and above -inf, which is the score of boxes that are not candidates."""
 CODE_TYPES = {"caffe.PriorBoxParameter.CORNER": "corner", "caffe.PriorBoxParameter.CENTER_SIZE": "center"}
 
 
@@ -36,26 +36,27 @@ class DetectionOutput(
         f"DetectionOutput-8(box_logits, class_preds, proposals, aux_class_preds?, aux_box_preds?; {_SHARED})",
     ),
 ):
-    """DetectionOutput decodes prior boxes, suppresses overlapping ones per class, and lists what is left of each image.
+    """DetectionOutput decodes prior boxes, applies non-maximum suppression per class, and lists the best boxes of each image.
 
-    The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2] by image, class and falling score. After the
-    last row follows one with -1 in its first column, then zeros.
+    The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2], sorted by image, class and falling score. The
+    row after the last box has -1 in its first column; all other elements of the remaining rows are 0.
 
-    ``box_logits`` [images, numbers] are deltas of the priors, for each class its own unless ``share_location``;
-    ``class_preds`` are [images, priors * classes]. ``proposals`` [1 or images, 1 or 2, numbers] hold in row 0 the corners
-    [x1, y1, x2, y2] of the priors; without ``normalized`` five numbers, of which the last four are corners in pixels of an
-    image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas, unless
-    ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center by
-    multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
+    ``box_logits`` [images, numbers] holds four deltas per prior, or without ``share_location`` four deltas per prior and class.
+    ``class_preds`` is [images, priors * classes]. ``proposals`` is [1 or images, 1 or 2, numbers]. Row 0 of ``proposals`` holds
+    the corners [x1, y1, x2, y2] of the priors. Without ``normalized`` it holds five numbers per prior; the last four are
+    corners in pixels of an image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas,
+    unless ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center
+    by multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
     1].
 
-    Of each class but ``background_label_id`` the best ``top_k`` (-1: all) scores above ``confidence_threshold`` are
-    candidates. A box is dropped where its IoU with a better box exceeds ``nms_threshold``. With ``decrease_label_id`` a prior
-    has its best class alone, if its score is at least ``confidence_threshold``; ``top_k`` counts over all classes, and class
-    ids are one less. Of each image ``keep_top_k`` (-1: all) boxes are listed.
+    The candidates of each class other than ``background_label_id`` are the boxes with the best ``top_k`` (-1: all) scores above
+    ``confidence_threshold``. A box is dropped where its IoU with a selected box of the class exceeds ``nms_threshold``. With
+    ``decrease_label_id``, a prior is a candidate for its best class only, if the score of that class is at least
+    ``confidence_threshold``; ``top_k`` then limits the candidates of all classes together, and listed class ids are reduced by
+    1. The best ``keep_top_k`` (-1: all) boxes of each image are listed.
 
-    ``aux_class_preds`` [images, priors * 2]: a prior is background where the second number is below ``objectness_score``.
-    ``aux_box_preds`` move the priors first, before ``box_logits``.
+    ``aux_class_preds`` is [images, priors * 2]; a prior is background where its second number is below ``objectness_score``.
+    ``aux_box_preds`` are deltas that move the priors before ``box_logits`` do.
     Source: OpenVINO DetectionOutput-1, -8.
     """
 
@@ -85,7 +86,7 @@ class DetectionOutput(
             raise RuleError("attribute.length", f"keep_top_k must be one number, got {list(self.keep_top_k)}")
 
     def sizes_of(self, box_logits: View, class_preds: View, proposals: View) -> tuple[Any, Any, Any]:
-        """Return the numbers of images, priors and classes; None where not known. Raises RuleError where inputs do not fit."""
+        """Return the numbers of images, priors and classes, None for an unknown number. Raises RuleError for invalid shapes."""
         for x, rank, name in ((box_logits, 2, "box_logits"), (class_preds, 2, "class_preds"), (proposals, 3, "proposals")):
             if x.shape is not None and len(x.shape) != rank:
                 raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
@@ -93,7 +94,9 @@ class DetectionOutput(
         numbers_per_prior = 4 if self.normalized else 5
         count = None if proposals.shape is None else proposals.shape[2]
         if isinstance(count, int) and count % numbers_per_prior:
-            raise RuleError("shape.multiple", f"numbers of proposals ({count}) must be a multiple of {numbers_per_prior}")
+            raise RuleError(
+                "shape.multiple", f"the size of axis 2 of proposals ({count}) must be a multiple of {numbers_per_prior}"
+            )
         count = count // numbers_per_prior if isinstance(count, int) else None
         score_count = None if class_preds.shape is None else class_preds.shape[1]
         classes = self.num_classes
@@ -101,7 +104,8 @@ class DetectionOutput(
             if not count or score_count % count or (classes is not None and count * classes != score_count):
                 raise RuleError(
                     "shape.multiple",
-                    f"class_preds ({score_count}) must be a multiple of the priors ({count}), and match num_classes",
+                    f"class_preds must have num_classes ({'any' if classes is None else classes}) columns for each of "
+                    f"{count} priors, got {score_count}",
                 )
             classes = score_count // count
         if isinstance(count, int) and classes is not None and box_logits.shape is not None:
@@ -122,7 +126,7 @@ class DetectionOutput(
         return (1, 1, None if images is None else self.row_count(images, count, classes), 7)
 
     def row_count(self, images: Size, count: Size | None, classes: Size | None) -> Any:
-        """Return the greatest number of rows; None where not known."""
+        """Return the maximum number of rows; None where it is unknown."""
         if self.keep_top_k[0] > 0:
             return images * self.keep_top_k[0]
         if classes is None or (self.top_k <= 0 and count is None):
@@ -140,7 +144,10 @@ class DetectionOutput(
         aux_box_preds: Value | None = None,
     ) -> Any:
         if not all(is_static(x.type) for x in (box_logits, class_preds, proposals)):
-            raise UnsupportedError("type.unknown", "DetectionOutput of sizes known only at run time is not supported")
+            raise UnsupportedError(
+                "type.unknown",
+                f"sizes of DetectionOutput must be constant, got {box_logits.type}, {class_preds.type} and {proposals.type}",
+            )
         images, count, classes = self.sizes_of(box_logits, class_preds, proposals)
         dtype = box_logits.dtype
         box_logits, class_preds, proposals = (as_type(b, x, dtypes.f32) for x in (box_logits, class_preds, proposals))
@@ -189,7 +196,7 @@ class DetectionOutput(
         return _clip_to_unit(b, y) if self.clip_before_nms else y
 
     def _apply_objectness(self, b: Builder, scores: Value, aux_class_preds: Value, images: int, count: int, classes: int) -> Any:
-        """Make a prior background where its objectness is too small."""
+        """Set the scores of priors with an objectness below ``objectness_score`` to 1 for the background class, else to 0."""
         objectness = b.Slice(b.Reshape(aux_class_preds, [images, count, 2], special_zero=False), [1], [2], [2])
         background_only = np.zeros((1, 1, classes), np.float32)
         if 0 <= self.background_label_id < classes:
@@ -197,7 +204,7 @@ class DetectionOutput(
         return b.Where(b.Less(objectness, self.objectness_score), b.constant(background_only), scores)
 
     def _candidate_scores(self, b: Builder, scores: Value, classes: int) -> Any:
-        """Return the candidates' scores, -inf for all others: [images, classes, priors]."""
+        """Return the scores of candidates, and -inf for all other boxes: [images, classes, priors]."""
         no_score = b.constant(np.float32(-np.inf))
         scores = b.Transpose(scores, [0, 2, 1])
         is_allowed = np.arange(classes).reshape(1, -1, 1) != self.background_label_id
@@ -207,7 +214,7 @@ class DetectionOutput(
         scores = b.Where(b.constant(is_allowed), scores, no_score)
         best = b.ArgMax(scores, axis=1, keepdims=True)
         is_best = b.And(b.Equal(best, b.constant(np.arange(classes).reshape(1, -1, 1))), b.constant(is_allowed))
-        # This form includes scores equal to the threshold.
+        # With decrease_label_id, a score equal to the threshold is a candidate.
         candidates = b.Where(b.And(is_best, b.GreaterEqual(scores, self.confidence_threshold)), scores, no_score)
         count = scores.dims[2]
         if not 0 <= self.top_k < count:
@@ -220,7 +227,7 @@ class DetectionOutput(
         return b.Where(b.Unsqueeze(is_top, [1]), candidates, no_score)
 
     def _suppress(self, b: Builder, boxes: Value, scores: Value, images: int, count: int, classes: int) -> Any:
-        """Return the scores of the boxes that NMS selects, -inf for all others: [images, priors * classes]."""
+        """Return the scores of the boxes that NMS selects, and -inf for all other boxes: [images, priors * classes]."""
         top_k = count if self.decrease_label_id or self.top_k < 0 else min(self.top_k, count)
         top_scores, indices = b.TopK(scores, [top_k], axis=2)
         class_boxes = boxes if boxes.dims[1] == classes else b.Expand(boxes, [images, classes, count, 4])
@@ -246,7 +253,7 @@ class DetectionOutput(
         return b.Reshape(b.Transpose(table, [0, 2, 1]), [images, count * classes], special_zero=False)
 
     def _build_table(self, b: Builder, selected: Value, boxes: Value, images: int, count: int, classes: int) -> Any:
-        """Build the rows: the best of each image sorted by class, all images together, then the end mark and zeros."""
+        """Build the output rows: the best boxes of each image sorted by class, image after image, then end mark and zeros."""
         rows = int(self.row_count(images, count, classes))
         limit = self.keep_top_k[0]
         top_k = min(count * classes, limit) if limit > 0 else count * classes

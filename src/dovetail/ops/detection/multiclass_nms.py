@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 _LOWEST_SCORE = float(np.finfo(np.float32).min)
-"""Below the score of any candidate and above -inf, the score of boxes that are none."""
+"""A score below the score of any candidate and above -inf, which is the score of boxes that are not candidates."""
 _SORTS = ("none", "score", "classid")
 _SHARED = (
     "sort_result_type=none, sort_result_across_batch=false, output_type=i64, score_threshold=0, "
@@ -28,11 +28,11 @@ _SHARED = (
 
 
 class _MulticlassNmsBase(Op):
-    """MulticlassNms and MatrixNms share these attributes and outputs.
+    """_MulticlassNmsBase is the base class of MulticlassNms and MatrixNms: their attributes and outputs.
 
     ``boxes`` are [images, boxes, 4] as corners, ``scores`` [images, classes, boxes]. ``selected_outputs`` are rows [class,
-    score, x1, y1, x2, y2], ``selected_indices`` the indices of these boxes counted through all images, ``selected_num`` the
-    number of rows of each image.
+    score, x1, y1, x2, y2]. ``selected_indices`` are the indices of these boxes, counted through all images (image * boxes +
+    box). ``selected_num`` is the number of rows of each image.
     """
 
     selects_by_score = True
@@ -75,9 +75,15 @@ class _MulticlassNmsBase(Op):
         raise symbolic.Inexact("the selected boxes")
 
     def select_candidates(self, b: Builder, boxes: Value, scores: Value, inclusive: bool) -> tuple[Any, Any, Any]:
-        """Return the candidates' scores, falling, -inf for none; their box indices; their boxes: [images, classes, k]."""
+        """Return the best k scores of each class, falling, with the indices and the coordinates of their boxes.
+
+        The shapes are [images, classes, k] and for coordinates [images, classes, k, 4]. The score of a box that is not a
+        candidate is -inf. With ``inclusive``, a score equal to ``score_threshold`` is a candidate.
+        """
         if not is_static(boxes.type) or not is_static(scores.type):
-            raise UnsupportedError("type.unknown", f"{type(self).__name__} of sizes known only at run time is not supported")
+            raise UnsupportedError(
+                "type.unknown", f"sizes of {type(self).__name__} must be constant, got {boxes.type} and {scores.type}"
+            )
         images, classes, count = static(scores.shape)
         refuse_table((classes,), 8, f"the mask of classes of a {type(self).__name__}")
         allowed = (np.arange(classes) != self.background_class).reshape(1, -1, 1)
@@ -90,7 +96,7 @@ class _MulticlassNmsBase(Op):
         return top_scores, indices, b.GatherND(all_boxes, b.Unsqueeze(indices, [3]), batch_dims=2)
 
     def build_outputs(self, b: Builder, boxes: Value, scores_kept: Value, indices: Value) -> list[Any]:
-        """Return the three outputs for scores that are -inf where a box is not selected."""
+        """Return the three outputs from ``scores_kept`` [images, classes, k], which is -inf for a box that is not selected."""
         images, classes, top_k = static(scores_kept.shape)
         count = static(boxes.shape)[1]
         all_scores = b.ScatterElements(b.Expand(b.constant(-np.inf), [images, classes, count]), indices, scores_kept, axis=2)
@@ -130,20 +136,21 @@ class MulticlassNms(
     sig="boxes: F, scores: F, roisnum?: I -> selected_outputs: F, selected_indices: I1, selected_num: I2",
     openvino=(f"MulticlassNms-8(boxes, scores; {_CLASSES})", f"MulticlassNms-9(boxes, scores, roisnum?; {_CLASSES})"),
 ):
-    """MulticlassNms applies non-maximum suppression to each class but ``background_class`` of each image.
+    """MulticlassNms applies non-maximum suppression to each class of each image, ``background_class`` excepted.
 
-    Of each class the ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold`` are candidates. A box is
-    dropped where its IoU with a better box of the class reaches ``iou_threshold``. Of each image the best ``keep_top_k`` (-1:
-    all) are selected.
+    The candidates of a class are the best ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold``. A box is
+    dropped where its IoU with a selected box of the class reaches ``iou_threshold``. The best ``keep_top_k`` (-1: all)
+    remaining boxes of each image are the result.
 
-    ``boxes`` [images, boxes, 4] are corners; without ``normalized`` they are pixel indices, and a box includes its last
-    pixel. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2];
-    ``selected_indices`` [rows, 1] are the indices of these boxes counted through all images; ``selected_num`` is the number
-    of rows of each image. Rows are by image and score; with ``sort_result_type`` classid by image, class and score; with
-    ``sort_result_across_batch`` by score or class before the image.
+    ``boxes`` [images, boxes, 4] are corners; without ``normalized`` corners are pixel indices, and a box includes the pixels of
+    its last corner. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2].
+    ``selected_indices`` [rows, 1] are the indices of these boxes, counted through all images (image * boxes + box).
+    ``selected_num`` is the number of rows of each image. Rows are sorted by image and falling score; with ``sort_result_type``
+    classid, by image, class and falling score. With ``sort_result_across_batch``, rows are sorted by score or class first, then
+    by image.
 
-    Only OpenVINO runs two forms: ``nms_eta`` below 1, which lowers the IoU threshold from box to box, and ``roisnum``, which
-    gives each image boxes of its own.
+    Two forms run only in OpenVINO: ``nms_eta`` below 1, which lowers the IoU threshold after each selected box, and
+    ``roisnum``, with which each image has separate boxes.
     Source: OpenVINO MulticlassNms-8, -9.
     """
 
@@ -180,14 +187,14 @@ class MatrixNms(
 ):
     """MatrixNms lowers the score of each box by its IoU with better boxes of its class, instead of dropping boxes.
 
-    Of each class but ``background_class`` in each image the ``nms_top_k`` (-1: all) boxes with a score above
-    ``score_threshold`` are candidates. Boxes with a decayed score above ``post_threshold`` are selected, of each image the
-    best ``keep_top_k``. Score i is multiplied by the minimum over all better boxes j of ``(1 - o) / (1 - m)``, or with
-    ``decay_function`` gaussian of ``exp((m * m - o * o) * gaussian_sigma)``; o is the IoU of i and j, m the greatest IoU of j
-    with a better box.
+    The candidates of each class other than ``background_class`` in each image are the best ``nms_top_k`` (-1: all) boxes with a
+    score above ``score_threshold``. The score of box i is multiplied by the minimum of ``(1 - o) / (1 - m)`` over all better
+    boxes j; with ``decay_function`` gaussian, by the minimum of ``exp((m * m - o * o) * gaussian_sigma)``. Here o is the IoU of
+    boxes i and j, and m the greatest IoU of box j with a box better than j. The best ``keep_top_k`` (-1: all) boxes of each
+    image with a decayed score above ``post_threshold`` are selected.
 
-    Inputs, outputs and their order are those of MulticlassNms, except that classid sorts with ``sort_result_across_batch``
-    alone.
+    Inputs, outputs and the order of rows are those of MulticlassNms, except that ``sort_result_type`` classid has no effect
+    without ``sort_result_across_batch``.
     Source: OpenVINO MatrixNms-8.
     """
 

@@ -23,9 +23,9 @@ _ENCODING = "box_encoding~{corner:false,center:true}:center_point_box=corner"
 
 
 def check_index_type(dtype: DType) -> None:
-    """Raise RuleError [attribute.value] unless indices are i32 or i64."""
+    """Raise RuleError [attribute.value] unless the type of output indices is i32 or i64."""
     if dtype not in ("i32", "i64"):
-        raise RuleError("attribute.value", f"indices must be i32 or i64, got {dtype}")
+        raise RuleError("attribute.value", f"output_type must be i32 or i64, got {dtype}")
 
 
 def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: View, *limits: View | None) -> list[Type]:
@@ -42,7 +42,7 @@ def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: V
             agree(boxes.shape[1], scores.shape[2])
     for limit in limits:
         if limit is not None and any(symbolic.equal(size, 1) is False for size in limit.shape or ()):
-            raise RuleError("shape.single", f"a limit must be one number, got {limit.type}")
+            raise RuleError("shape.single", f"limits and thresholds must have one element, got {limit.type}")
     rows: Any = (None, 3)
     return [Tensor(dtype, rows), Tensor(dtypes.f32, rows), Tensor(dtype, (1,))]
 
@@ -68,13 +68,13 @@ class NonMaxSuppression(
     equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
     exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
 
-    Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
-    all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
-    as it is above ``score_threshold``.
+    Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard`` is true. For each
+    selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
+    selected next, as long as this score is above ``score_threshold``.
 
-    ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
-    falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
-    ``valid_outputs`` is the number of rows. All is computed in f32.
+    ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
+    ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+    score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
     Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
     """
 
@@ -107,7 +107,7 @@ class NonMaxSuppression(
         return self.make_outputs(xp, *_suppress(self, _as_f32(boxes), _as_f32(scores), *numbers), boxes)
 
     def make_outputs(self, xp: Namespace, rows: Array, values: Array, like: Array) -> Any:
-        """Return the outputs for rows [batch, class, box] by batch, class and falling score, and their scores."""
+        """Return the outputs from rows [batch, class, box], sorted by batch, class and falling score, and their scores."""
         if self.sort_result_descending:
             order = np.argsort(-values, kind="stable")
             rows, values = rows[order], values[order]
@@ -124,7 +124,10 @@ class NonMaxSuppression(
         raise UnsupportedError("grad.op", "selected_scores have no gradient: gather the scores by selected_indices")
 
     def decompose(self, b: Builder, boxes: Value, scores: Value, *limits: Value | None) -> Any:
-        """Compute one f32 output for each class by itself; then sort, gather and count its rows."""
+        """Emit NonMaxSuppression with f32 inputs and one output, then sort, gather and count the rows of this output.
+
+        Soft NMS becomes a Loop. An inclusive IoU threshold becomes the next smaller exclusive threshold.
+        """
         plain = NonMaxSuppression(self.center_point_box)
         given_limits = (*limits, None, None, None, None)[:4]
         limit_types = (dtypes.i64, dtypes.f32, dtypes.f32, dtypes.f32)
@@ -155,7 +158,7 @@ class NonMaxSuppression(
         score_threshold: Value | None,
         soft_nms_sigma: Value,
     ) -> tuple[Any, Any]:
-        """Return the selected rows and their scores of soft NMS."""
+        """Emit soft NMS; return the selected rows [batch, class, box] and their scores."""
         iou = iou_matrix_of(b, boxes, self.center_point_box)
         soft_nms_sigma = b.Reshape(soft_nms_sigma, [])
         is_decaying = b.Greater(soft_nms_sigma, 0.0)
@@ -169,14 +172,15 @@ class NonMaxSuppression(
     def make_exclusive(
         self, b: Builder, max_output_boxes_per_class: Value | None, iou_threshold: Value | None
     ) -> tuple[Any, Any]:
-        """Return limits with which ``iou > threshold`` selects what ``iou >= iou_threshold`` selects.
+        """Return the box limit and IoU threshold for which ``iou > threshold`` drops the same boxes as ``iou >=
+        iou_threshold``.
 
-        At threshold 0 every box overlaps: at most one box of a class is selected.
+        With ``iou_threshold`` 0, a selected box drops all others: at most one box of a class is selected.
         """
         limit = known_value_of(iou_threshold)
         if limit is None:
             raise UnsupportedError(
-                "constant.needed", "NonMaxSuppression with an iou_threshold known only at run time is not supported"
+                "constant.needed", "iou_threshold of NonMaxSuppression must be constant where the threshold is inclusive"
             )
         if float(limit.reshape(())) > 0:
             return max_output_boxes_per_class, b.constant(np.nextafter(limit.astype(np.float32), np.float32(0)))
@@ -192,7 +196,7 @@ class NonMaxSuppression(
 
 
 def known_value_of(threshold: Value | None) -> Any:
-    """Return the elements of a threshold that follow from constants (omitted: 0); None where only run time knows them."""
+    """Return the elements of ``threshold``, 0 for an omitted threshold; None where they do not follow from constants."""
     from dovetail.ir.evaluate import constant_value
 
     return np.zeros((), np.float32) if threshold is None else constant_value(threshold)
@@ -226,7 +230,7 @@ def _suppress(
     score_threshold: Array,
     soft_nms_sigma: Array,
 ) -> tuple[Any, Any]:
-    """Return the selected rows [batch, class, box] and their remaining scores."""
+    """Return the selected rows [batch, class, box] and their scores, with soft NMS the decayed scores."""
     corners = corners_of(boxes, op.center_point_box)
     iou_threshold, score_threshold, soft_nms_sigma = (
         np.float32(iou_threshold),
@@ -258,7 +262,7 @@ def _suppress(
 
 
 def corners_of(boxes: Array, center_point_box: bool) -> Any:
-    """Return minima and maxima along both axes: [batches, 4, n]."""
+    """Return the minima and maxima of each box along both axes: [batches, 4, n]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if center_point_box:
         half = second / 2
@@ -274,7 +278,7 @@ def select_boxes(
     score_threshold: Array,
     is_inclusive: bool,
 ) -> list[int]:
-    """Return the selected boxes of one class, by falling score."""
+    """Return the indices of the selected boxes of one class, by falling score."""
     candidates = np.flatnonzero(scores > score_threshold) if score_threshold > -np.inf else np.arange(len(scores))
     candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
     selected: list[int] = []
@@ -294,7 +298,10 @@ def _select_boxes_soft(
     soft_nms_sigma: Array,
     is_inclusive: bool,
 ) -> tuple[list[int], list[Any]]:
-    """Return the selected boxes of one class and their decayed scores (soft NMS). Without ``iou_threshold`` none is dropped."""
+    """Return the indices of the selected boxes of one class and their decayed scores (soft NMS).
+
+    With ``iou_threshold`` None, no box is dropped for its IoU.
+    """
     remaining = np.where(scores > score_threshold, scores, np.float32(-np.inf))
     selected: list[int] = []
     values: list[Any] = []

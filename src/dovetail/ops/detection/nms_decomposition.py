@@ -1,4 +1,4 @@
-"""Non-maximum suppression written with other operators: IoU of all pairs, a Loop that selects boxes, the three outputs."""
+"""Decomposition of non-maximum suppression: the IoU of all pairs of boxes, a Loop that selects boxes, the three outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def iou_matrix_of(b: Builder, boxes: Value, center_point_box: bool) -> Any:
-    """Return the IoU of each pair of ``boxes`` [batches, n, 4]: [batches, n, n]; 0 where an area is 0."""
+    """Return the IoU of each pair of ``boxes`` [batches, n, 4]: [batches, n, n]; 0 for a box without area."""
     first, second = b.Slice(boxes, [0], [2], [2]), b.Slice(boxes, [2], [4], [2])
     if center_point_box:
         half = b.Multiply(second, 0.5)
@@ -42,9 +42,10 @@ def iou_of(b: Builder, intersection: Value, area: Value, other: Value) -> Any:
 
 
 def build_outputs(b: Builder, rows: Value, values: Value, sort_result_descending: bool, output_type: DType) -> list[Any]:
-    """Return the three NMS outputs from rows [batch, class, box] by batch, class and falling score.
+    """Return the three NMS outputs from rows [batch, class, box], sorted by batch, class and falling score.
 
-    These are the rows in ``output_type``, rows [batch, class, score] in f32, and the number of rows.
+    ``values`` are the scores of the rows. The outputs are the rows in ``output_type``, rows [batch, class, score] in f32, and
+    the number of rows.
     """
     if sort_result_descending:
         values, order = b.TopK(values, b.Shape(values), axis=0)
@@ -61,12 +62,12 @@ def select_boxes_in_loop(
     max_output_boxes_per_class: Value | None,
     score_threshold: Value | None,
 ) -> tuple[Any, Any]:
-    """Select boxes in a Loop: return rows [batch, class, box] by batch, class and falling score, and their scores.
+    """Select boxes in a Loop: return rows [batch, class, box], sorted by batch, class and falling score, and their scores.
 
-    Each trip selects the greatest of ``scores`` [batches, classes, n] above ``score_threshold`` (None: any) in every class,
-    at most ``max_output_boxes_per_class`` times (None: never). The other scores of the class are multiplied by the selected
-    box's row of ``decay`` [batches, n, n] (None: unchanged). A box is left out where the row of ``dropped`` says so, or where
-    its score is no longer above ``score_threshold``.
+    Each trip selects in every class the box with the greatest of ``scores`` [batches, classes, n] above ``score_threshold``
+    (None: any). ``max_output_boxes_per_class`` is the maximum number of trips (None: 0). The other scores of the class are
+    multiplied by the selected box's row of ``decay`` [batches, n, n] (None: unchanged). A box is dropped where the selected
+    box's row of ``dropped`` [batches, n, n] is true, or where its score is no longer above ``score_threshold``.
     """
     score_threshold = b.constant(-np.inf, dtypes.f32) if score_threshold is None else b.Reshape(score_threshold, [])
     max_output_boxes_per_class = (
@@ -84,7 +85,7 @@ def select_boxes_in_loop(
 
 
 def _build_body(inputs: tuple[Value, ...]) -> Graph:
-    """Build the Loop body that selects the greatest score of each class; -inf marks boxes that are selected or left out."""
+    """Build the Loop body that selects the greatest score of each class; -inf is the score of selected and dropped boxes."""
     # The names of the graph and of its inputs are written into model files: a change would change the bytes.
     b = Builder("taken")
     b.input("trip", dtypes.i64, ())

@@ -31,11 +31,11 @@ class NMSRotated(
 ):
     """NMSRotated applies non-maximum suppression to rotated boxes (x, y, width, height, angle), with x and y the center.
 
-    ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the x axis to the y axis, or
-    with ``clockwise`` false the other way. Of each class at most ``max_output_boxes_per_class`` boxes with a score above
-    ``score_threshold`` are selected. A box is dropped where its IoU with a better box exceeds ``iou_threshold``. Outputs are
-    rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are by batch, class and falling
-    score, or with ``sort_result_descending`` by falling score alone. All is computed in f32.
+    ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the x axis to the y axis; with
+    ``clockwise`` false, in the opposite direction. At most ``max_output_boxes_per_class`` boxes of each class with a score
+    above ``score_threshold`` are selected. A box is dropped where its IoU with a selected box exceeds ``iou_threshold``.
+    Outputs are rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are sorted by batch,
+    class and falling score; with ``sort_result_descending``, by falling score only. The computation runs in f32.
     Source: OpenVINO NMSRotated-13.
     """
 
@@ -88,9 +88,10 @@ class NMSRotated(
 def intersection_areas_of(b: Builder, center: Value, sizes: Value, angle: Value) -> Any:
     """Return the intersection area of each pair of rectangles, [batches, n, n].
 
-    ``center`` and ``sizes`` are [batches, n, 2], ``angle`` is [batches, n]. The first rectangle is rotated into the frame of
-    the second, whose sides are then along the axes. The area is the integral of x dy around the first rectangle, with x and y
-    clamped to the second: each side is cut where it enters and leaves, and x is linear between the cuts.
+    ``center`` and ``sizes`` are [batches, n, 2], ``angle`` is [batches, n]. The first rectangle is rotated into a frame in
+    which the sides of the second rectangle are along the axes. The area is the integral of x dy around the first rectangle,
+    with x and y clamped to the second rectangle. For the integral, each side is cut where it enters and where it leaves the
+    second rectangle; x is linear between the cuts.
     """
     half = b.Multiply(sizes, 0.5)
     width, height = (b.Squeeze(b.Slice(half, [offset], [offset + 1], [2]), [2]) for offset in (0, 1))
@@ -106,7 +107,7 @@ def intersection_areas_of(b: Builder, center: Value, sizes: Value, angle: Value)
         for coordinates in zip(offset, along, (b.Negative(across[0]), across[1]), strict=True)
     )
     area = _clipped_area_of(b, x, y, theirs[0], theirs[1])
-    # Rectangles that an axis separates have an area of 0; the sum leaves a rounding error there.
+    # Rectangles that an axis separates have an intersection area of 0, where the computed sum has a rounding error.
     reverse_offset = _rotate_into(b, distance, ours[2])
     reverse_reach = [
         b.Add(b.Multiply(theirs[0], b.Abs(first)), b.Multiply(theirs[1], b.Abs(second)))

@@ -22,9 +22,9 @@ _REST = "clip=false, flip=false, step=0, offset, variance=[], scale_all_sizes=tr
 
 
 class _Prior(NamedTuple):
-    """A prior belongs to a cell: offset of its center from the cell's, half its size, and whether it is clipped to the image.
+    """_Prior describes a prior box: the offset of its center from the cell's center, half its sides, and whether it is clipped.
 
-    The size is in units of the image's height to ``power``.
+    The unit of the half sides is the height of the image to the power ``power``.
     """
 
     x: float
@@ -36,9 +36,9 @@ class _Prior(NamedTuple):
 
 
 class _PriorBoxBase(Op):
-    """PriorBox and PriorBoxClustered share attributes and the output [2, 4 * boxes].
+    """_PriorBoxBase is the base class of PriorBox and PriorBoxClustered, whose output is [2, 4 * boxes].
 
-    Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image, row 1 four variances for each.
+    Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image, row 1 four variances for each box.
     ``output_size`` is [rows, columns] of the grid, ``image_size`` [height, width] of the image.
     """
 
@@ -55,7 +55,7 @@ class _PriorBoxBase(Op):
         raise NotImplementedError
 
     def steps_of(self, b: Builder, grid: Value, image: Value) -> tuple[Any, float]:
-        """Return the distance of cells, down and across, and the offset of their centers as a fraction of it."""
+        """Return the distance of adjacent cells [down, across], and the offset of cell centers as a fraction of the distance."""
         raise NotImplementedError
 
     def shape(self, output_size: View, image_size: View) -> Any:
@@ -112,16 +112,19 @@ class PriorBox(
 ):
     """PriorBox places the prior boxes of a single-shot detector in each cell of a grid: [2, 4 * boxes].
 
-    Row 0 holds corners [x1, y1, x2, y2] as fractions of the image, row 1 ``variance`` for each (one number for all four; 0.1
-    if empty). ``output_size`` is the grid, ``image_size`` the image.
+    Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image, row 1 four variances for each box:
+    ``variance``, where one number counts for all four, and 0.1 is the default. ``output_size`` is [rows, columns] of the grid,
+    ``image_size`` [height, width] of the image.
 
-    The center of cell i is at ``(i + offset) * step``, or at the center of an even division of the image where ``step`` is 0.
-    Each ``fixed_size`` gives ``density`` by ``density`` shifted squares, and the same for each ratio in ``fixed_ratio``, or
-    in ``aspect_ratio``. Then each ``min_size`` gives a square, with ``max_size`` a square of the root of their product, and
-    one box for each ratio; the latter come first unless ``min_max_aspect_ratios_order``. With ``flip`` each ratio other than
-    1 is followed by its inverse. Without ``scale_all_sizes`` sizes and steps are multiples of the image's height, a step of
-    -1 is one cell, and ratios apply to the first ``min_size`` alone. ``clip`` clips all boxes to the image; those of
-    ``fixed_size`` always are.
+    The center of cell i is at ``(i + offset) * step``; where ``step`` is 0, cells divide the image evenly. Each ``fixed_size``
+    gives ``density`` by ``density`` shifted boxes for each ratio in ``fixed_ratio``; without ``fixed_ratio``, for the square
+    and each ratio in ``aspect_ratio``. Then each ``min_size`` gives a square, a square of side sqrt(min_size * max_size) if it
+    has a ``max_size``, and one box for each ratio in ``aspect_ratio``. Without ``min_max_aspect_ratios_order``, the boxes for
+    ratios precede the square for ``max_size``. With ``flip``, each ratio other than 1 is followed by its inverse.
+
+    Without ``scale_all_sizes``, ``min_size`` and ``step`` are multiples of the image's height, a ``step`` of -1 is the height
+    of a cell, and ratios apply to the first ``min_size`` only. ``clip`` clips all boxes to the image; boxes of a ``fixed_size``
+    are always clipped.
     Source: OpenVINO PriorBox-1, -8.
     """
 
@@ -143,7 +146,8 @@ class PriorBox(
         super().validate()
         if self.fixed_size and len(self.density) != len(self.fixed_size):
             raise RuleError(
-                "attribute.length", f"density must match fixed_size ({len(self.fixed_size)}), got {len(self.density)}"
+                "attribute.length",
+                f"density must have one number per fixed_size ({len(self.fixed_size)}), got {len(self.density)} numbers",
             )
         if any(density < 1 for density in self.density):
             raise RuleError("attribute.range", f"densities must be at least 1, got {list(self.density)}")
@@ -154,7 +158,7 @@ class PriorBox(
             )
 
     def ratios(self) -> list[float]:
-        """Return each ratio once, without 1."""
+        """Return each ratio in ``aspect_ratio`` once, without 1; with ``flip``, also the inverse of each ratio."""
         ratios = [1.0]
         for ratio in self.aspect_ratio:
             if all(abs(ratio - other) >= 1e-6 for other in ratios):
@@ -186,7 +190,7 @@ class PriorBox(
             priors.append(_Prior(0, 0, size / 2, size / 2, False, unit))
             max_size_priors = []
             if index < len(self.max_size):
-                # The geometric mean of the two sizes; the second one is in pixels.
+                # The side is the geometric mean of min_size and max_size; max_size is in pixels.
                 half = float(np.sqrt(size * self.max_size[index])) / 2
                 max_size_priors = [_Prior(0, 0, half, half, False, unit / 2)]
             has_ratios = self.scale_all_sizes or index == len(self.min_size) - 1
@@ -207,7 +211,7 @@ class PriorBox(
 
 
 def _half_sides_of(size: float, ratio: float) -> tuple[float, float]:
-    """Return half the sides of a box of area size * size and another aspect ratio."""
+    """Return half the width and half the height of a box with the area size * size and the aspect ratio ``ratio``."""
     root = float(np.sqrt(ratio))
     return size / 2 * root, size / 2 / root
 
@@ -220,10 +224,10 @@ class PriorBoxClustered(
         "variance=[])"
     ),
 ):
-    """PriorBoxClustered places boxes of given ``width`` and ``height`` in each cell of a grid: [2, 4 * boxes] as PriorBox.
+    """PriorBoxClustered places a box for each ``width`` and ``height`` in each cell of a grid: [2, 4 * boxes], as PriorBox.
 
-    The center of cell i is at ``(i + offset) * step``. ``step_w`` and ``step_h`` precede ``step``; where all are 0 the image
-    is divided evenly.
+    The center of cell i is at ``(i + offset) * step``. ``step_w`` and ``step_h`` take precedence over ``step``; where all three
+    are 0, cells divide the image evenly.
     Source: OpenVINO PriorBoxClustered-1.
     """
 

@@ -24,7 +24,7 @@ _FRAMEWORKS = ("", "caffe", "tensorflow")
 
 
 def _check_sizes(class_probs: Shape | None, bbox_deltas: Shape | None, image_shape: Shape | None) -> None:
-    """Check the shapes of the inputs against each other: images, rows and columns are equal."""
+    """Check that ``class_probs`` and ``bbox_deltas`` have equal images, rows and columns, and the size of ``image_shape``."""
     if class_probs is not None and bbox_deltas is not None:
         for axis in (0, 2, 3):
             agree(class_probs[axis], bbox_deltas[axis])
@@ -42,21 +42,23 @@ class Proposal(
 ):
     """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-    ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
-    0, and the first of them has -1 in its first column.
+    ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
+    are 0; the first unused row of an image has -1 in its first column.
 
-    Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
-    of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
-    ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
-    center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
-    scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
-    each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
-    ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
-    sizes.
+    Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
+    square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
+    the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
+    deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
+    ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
-    A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
-    coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
-    so are the sizes to which boxes are clipped.
+    ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
+    times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
+    IoU with a selected box exceeds ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image;
+    ``normalize`` divides coordinates by the width and height of the image.
+
+    A box includes the pixels of its last corner, and anchors have integer sizes. With ``framework`` tensorflow, a box excludes
+    its last coordinate, and anchors are centred on their cell and clipped to the image first. The rows and columns of cells are
+    then swapped, as are the height and width to which boxes are clipped.
     Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
     """
 
@@ -80,7 +82,7 @@ class Proposal(
 
     def validate(self) -> None:
         if self.framework not in _FRAMEWORKS:
-            raise RuleError("attribute.value", f"framework must be caffe or tensorflow, got {self.framework!r}")
+            raise RuleError("attribute.value", f"framework must be empty, caffe or tensorflow, got {self.framework!r}")
         if min(self.pre_nms_topn, self.post_nms_topn) < 1:
             raise RuleError(
                 "attribute.range",
@@ -141,7 +143,7 @@ class Proposal(
 
     @property
     def _size_offset(self) -> np.float32:
-        """The size of a box minus the difference of its corners."""
+        """The size of a box minus the difference of the coordinates of its corners."""
         return np.float32(0 if self.framework == "tensorflow" else 1)
 
     def _make_anchors(self, rows: int, columns: int) -> Any:
@@ -170,7 +172,7 @@ class Proposal(
         return np.clip(boxes, 0, limit - self._size_offset) if self.clip_before_nms else boxes
 
     def _suppress(self, boxes: Array) -> list[int]:
-        """Return the indices that NMS selects, of boxes by falling score."""
+        """Return the indices of the boxes that NMS selects; ``boxes`` are sorted by falling score."""
         low, high = boxes[:, 0], boxes[:, 1]
         areas = np.prod(high - low + self._size_offset, axis=1)
         candidates = np.arange(len(boxes))

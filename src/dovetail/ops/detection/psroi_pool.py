@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class _PositionSensitive(Op):
-    """Attributes and output shape of ``group_size`` by ``group_size`` bins for each of ``output_dim`` channels of a region."""
+    """_PositionSensitive is the base class of PSROIPooling and DeformablePSROIPooling.
+
+    Each region has ``group_size`` by ``group_size`` bins for each of ``output_dim`` channels.
+    """
 
     output_dim: int
     group_size: int
@@ -36,7 +39,7 @@ class _PositionSensitive(Op):
             )
 
     def pooled_shape(self, x: View, rois: View, factor: int) -> Any:
-        """Return the output shape, where ``x`` has ``factor`` channels for one channel of the output."""
+        """Return the output shape; ``x`` must have ``factor`` channels for each channel of the output."""
         if x.shape is not None and len(x.shape) == 4 and symbolic.equal(x.shape[1], self.output_dim * factor) is False:
             raise RuleError("shape.disagree", f"x must have {self.output_dim} * {factor} channels, got {x.shape[1]}")
         return pooled_shape_of(x, rois, self.output_dim, self.group_size, self.group_size)
@@ -50,15 +53,17 @@ class PSROIPooling(
         "spatial_bins_x=1, spatial_bins_y=1)"
     ),
 ):
-    """PSROIPooling pools each region so that every bin reads channels of its own.
+    """PSROIPooling pools each region of interest by position-sensitive bins: every bin reads different channels of ``x``.
 
     Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
 
-    ``mode`` average: corners are rounded, the last one moved by one, and multiplied by ``spatial_scale``. Each bin, widened
-    to whole elements, is the mean of channel (c * group_size + row) * group_size + column of ``x``. ``mode`` bilinear:
-    corners multiplied by ``spatial_scale`` are fractions of the image, whose outermost elements are at 0 and 1. The region is
-    cut into ``spatial_bins_y`` by ``spatial_bins_x`` parts; in each, every bin interpolates one point of channel part *
-    output_dim + c. The output is the mean over the parts.
+    With ``mode`` average, both corners are rounded, 1 is added to the last corner, and both are multiplied by
+    ``spatial_scale``. Each bin is extended to whole elements. The bin at (row, column) of output channel c is the mean of
+    channel (c * group_size + row) * group_size + column of ``x``.
+
+    With ``mode`` bilinear, corners multiplied by ``spatial_scale`` are fractions of the image, whose outermost elements are at
+    0 and 1. The region is cut into ``spatial_bins_y`` by ``spatial_bins_x`` parts. In each part, every bin of output channel c
+    interpolates one point of channel part * output_dim + c. The output is the mean over the parts.
     Source: OpenVINO PSROIPooling-1.
     """
 
@@ -72,7 +77,8 @@ class PSROIPooling(
             raise RuleError("attribute.value", f"mode must be average or bilinear, got {self.mode!r}")
         if self.spatial_bins_x < 1 or self.spatial_bins_y < 1:
             raise RuleError(
-                "attribute.range", f"spatial bins must be at least 1 by 1, got {self.spatial_bins_y} by {self.spatial_bins_x}"
+                "attribute.range",
+                f"spatial_bins_y and spatial_bins_x must be at least 1, got {self.spatial_bins_y} and {self.spatial_bins_x}",
             )
 
     def shape(self, x: View, rois: View) -> Any:
@@ -149,25 +155,28 @@ class PSROIPooling(
 
 
 def _slice_part(b: Builder, x: Value, part: int, group: int, axis: int) -> Any:
-    """Slice the bins of one part, and move them to their own axis."""
+    """Slice the bins of one part along axis 1, and insert an axis of size 1 at ``axis``."""
     return b.Unsqueeze(b.Slice(x, [part * group], [(part + 1) * group], [1]), [axis])
 
 
 def flatten_bins(b: Builder, x: Value, channels: list[int], order: list[int]) -> Any:
-    """Split the channels of ``x``, transpose all axes to ``order``, and flatten all but the last."""
+    """Split the channel axis of ``x`` into ``channels``, transpose all axes to ``order``, and flatten all axes but the last."""
     cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), special_zero=False)
     inner = channels[order[-1] - 1]
     return b.Reshape(b.Transpose(cut, order), [-1, inner], special_zero=False)
 
 
 def bin_mask_of(b: Builder, positions: Value, length: Value) -> Any:
-    """Return the mask of the positions within the length of their bin."""
+    """Return whether each of ``positions`` [regions, bins, n] is within the length of its bin."""
     steps = b.Range(b.constant(0), b.Gather(b.Shape(positions), np.array(2), axis=0), b.constant(1))
     return b.Less(b.Cast(steps, to=length.dtype), b.Unsqueeze(length, [2]))
 
 
 def bilinear_taps(b: Builder, position: Value, size: Value) -> list[tuple[Any, Any]]:
-    """Return the two elements around a position as i64, each with its weight: 0 before the first, and from the size on."""
+    """Return the indices (i64) of the two elements around ``position``, each with its weight.
+
+    The weights are 0 for a position below 0, and for a position of at least ``size``.
+    """
     last = b.Subtract(size, 1.0)
     inside = b.And(b.GreaterEqual(position, 0.0), b.Less(position, size))
     first = b.Minimum(b.Maximum(b.Floor(position), 0.0), last)
@@ -185,15 +194,18 @@ class DeformablePSROIPooling(
         "trans_std=1.0, part_size=1)"
     ),
 ):
-    """DeformablePSROIPooling pools each region like PSROIPooling, from points that ``offsets`` move.
+    """DeformablePSROIPooling pools each region like PSROIPooling, at sample points that ``offsets`` move.
 
     Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
 
-    Corners are rounded, the last one moved by one, multiplied by ``spatial_scale``, and 0.5 is subtracted; a region is at
-    least 0.1 high and wide. A bin is the mean of ``spatial_bins_y`` by ``spatial_bins_x`` interpolated points, evenly spaced
-    from its corner on, of channel (c * group_size + row) * group_size + column of ``x``. Points more than half an element
-    outside do not count. ``offsets`` [regions, 2 * classes, part_size, part_size] move the bins of each class of channels,
-    along x then along y, by that multiple of the region's size and ``trans_std``.
+    Both corners are rounded, 1 is added to the last corner, both are multiplied by ``spatial_scale``, and 0.5 is subtracted. A
+    region is at least 0.1 high and wide. The bin at (row, column) of output channel c is the mean of ``spatial_bins_y`` by
+    ``spatial_bins_x`` interpolated points of channel (c * group_size + row) * group_size + column of ``x``. The points are
+    evenly spaced, the first one at the first corner of the bin. Points more than half an element outside of the image do not
+    count.
+
+    The output channels are divided into classes. ``offsets`` [regions, 2 * classes, part_size, part_size] holds for each class
+    the shift of bins along x, then along y; the unit is the region's size times ``trans_std``.
     Source: OpenVINO DeformablePSROIPooling-1.
     """
 
@@ -210,7 +222,8 @@ class DeformablePSROIPooling(
         if self.spatial_bins_x < 1 or self.spatial_bins_y < 1 or self.part_size < 1:
             raise RuleError(
                 "attribute.range",
-                f"spatial bins, part_size must be at least 1: {self.spatial_bins_y}, {self.spatial_bins_x}, {self.part_size}",
+                f"spatial_bins_y, spatial_bins_x and part_size must be at least 1, got {self.spatial_bins_y}, "
+                f"{self.spatial_bins_x} and {self.part_size}",
             )
 
     def shape(self, x: View, rois: View, offsets: View | None = None) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MODES = ("avg", "max", "max_product")
 _ALIGNED_OFFSETS = {"asymmetric": (0.0, 0.0), "half_pixel_for_nn": (0.0, -0.5), "half_pixel": (0.5, -0.5)}
-"""Offsets added to a corner before and after scaling."""
+"""Offsets added to the coordinates of corners before and after scaling, by ``aligned_mode``."""
 _IN_ONNX = "mode~{avg:avg,max:max_product}=avg"
 _SHARED_ONNX = "output_height=1, output_width=1, sampling_ratio=0, spatial_scale=1.0"
 _SHARED_IR = "pooled_h:output_height, pooled_w:output_width, sampling_ratio, spatial_scale"
@@ -30,11 +30,11 @@ _IN_IR = f"{_SHARED_IR}, mode~{{avg:avg,max:max}}"
 
 
 class _RoiAlignBase(Op):
-    """Sample and pool ``output_height`` by ``output_width`` bins for each region and channel.
+    """_RoiAlignBase samples and pools ``output_height`` by ``output_width`` bins for each region and channel.
 
-    Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points (0: as many as the bin's size, rounded up) by
-    bilinear interpolation. A point more than one element outside counts as 0; one beyond the center of the outermost element
-    reads that element.
+    Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points by bilinear interpolation; with 0, the numbers of
+    points are the bin's height and width, rounded up. A point more than one element outside of the image counts as 0. Any other
+    point beyond the center of an outermost element reads this element.
     """
 
     output_height: int = 1
@@ -45,7 +45,8 @@ class _RoiAlignBase(Op):
     def validate(self) -> None:
         if self.output_height < 1 or self.output_width < 1:
             raise RuleError(
-                "attribute.range", f"output size must be at least 1 by 1, got {self.output_height} by {self.output_width}"
+                "attribute.range",
+                f"output_height and output_width must be at least 1, got {self.output_height} and {self.output_width}",
             )
         if self.sampling_ratio < 0:
             raise RuleError("attribute.range", f"sampling_ratio must not be negative, got {self.sampling_ratio}")
@@ -81,13 +82,17 @@ class _RoiAlignBase(Op):
 
 
 class _SampleGrid:
-    """Sample points of one axis: positions [regions, bins, samples], samples per bin [regions, 1], mask (None: all count)."""
+    """_SampleGrid holds the sample points of one axis.
+
+    ``positions`` is [regions, bins, samples], ``number`` the samples per bin [regions, 1]. ``inside`` is the mask of the
+    samples that count, None where all samples count.
+    """
 
     def __init__(self, positions: Value, number: Value, inside: Value | None) -> None:
         self.positions, self.number, self.inside = positions, number, inside
 
     def unsqueeze(self, b: Builder, axes: list[int]) -> tuple[Any, Any]:
-        """Return positions and mask with additional axes."""
+        """Return the positions and the mask with additional axes."""
         return b.Unsqueeze(self.positions, axes), None if self.inside is None else b.Unsqueeze(self.inside, axes)
 
 
@@ -107,13 +112,14 @@ class RoiAlign(
     """RoiAlign pools each region of interest by bilinear sampling: [regions, channels, output_height, output_width].
 
     Row i of ``rois`` is [x1, y1, x2, y2] in image ``batch_indices[i]`` of ``x``. Corners are multiplied by ``spatial_scale``.
-    ``aligned_mode``: ``asymmetric`` keeps them, and a region is at least one element high and wide; ``half_pixel_for_nn``
-    subtracts 0.5; ``half_pixel`` adds 0.5 before and subtracts 0.5 after scaling.
+    The ``aligned_mode`` ``asymmetric`` adds no offset, and a region is at least one element high and wide;
+    ``half_pixel_for_nn`` subtracts 0.5 after scaling; ``half_pixel`` adds 0.5 before and subtracts 0.5 after scaling.
 
-    Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points (0: as many as the bin's size, rounded up) by
-    bilinear interpolation of four elements. A point more than one element outside counts as 0; one beyond the center of the
-    outermost element reads that element. ``mode``: ``avg`` is the mean of the points, ``max`` the maximum of the points and
-    0, ``max_product`` the maximum of the single products of element and weight. A bin without points is 0.
+    Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points by bilinear interpolation of four elements; with 0,
+    the numbers of points are the bin's height and width, rounded up. A point more than one element outside of the image counts
+    as 0. Any other point beyond the center of an outermost element reads this element. The ``mode`` ``avg`` returns the mean of
+    the points, ``max`` the maximum of the points and 0. ``max_product`` returns the maximum of the products of one element and
+    its weight. A bin without points is 0.
     Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``max_product``); OpenVINO ROIAlign-3, -9.
     """
 
@@ -124,7 +130,10 @@ class RoiAlign(
         super().validate()
         for word, known in ((self.mode, MODES), (self.aligned_mode, tuple(_ALIGNED_OFFSETS))):
             if word not in known:
-                raise RuleError("attribute.value", f"mode must be one of {', '.join(known)}, got {word!r}")
+                raise RuleError(
+                    "attribute.value",
+                    f"{'mode' if known is MODES else 'aligned_mode'} must be one of {', '.join(known)}, got {word!r}",
+                )
 
     def shape(self, x: View, rois: View, batch_indices: View) -> Any:
         return self.pooled_shape_of(x, rois, batch_indices, 4)
@@ -150,9 +159,9 @@ class RoiAlignRotated(
 ):
     """RoiAlignRotated pools rotated regions of interest: rows [center x, center y, width, height, angle] of ``rois``.
 
-    The angle is in radians, from the x axis towards the y axis if ``clockwise_mode``, else away from it. All numbers but the
-    angle are multiplied by ``spatial_scale``, and 0.5 is subtracted from the center. Everything else is as in RoiAlign with
-    mode ``avg``.
+    The angle is in radians, from the x axis towards the y axis if ``clockwise_mode``, else in the opposite direction. All
+    numbers except the angle are multiplied by ``spatial_scale``, and 0.5 is subtracted from the center. Sampling and pooling
+    are those of RoiAlign with mode ``avg``.
     Source: OpenVINO ROIAlignRotated-15.
     """
 
@@ -188,7 +197,7 @@ def _pool_samples(
     grids: tuple[_SampleGrid, _SampleGrid],
     mode: str,
 ) -> Any:
-    """Read at ``positions`` along rows and columns, and pool the samples: [regions, channels, rows, columns].
+    """Read ``x`` at ``positions`` along rows and columns, and pool the samples: [regions, channels, rows, columns].
 
     Positions broadcast to [regions, rows, samples, columns, samples]; the result has the type of ``x``.
     """
@@ -209,7 +218,7 @@ def _pool_samples(
             index = b.Add(b.Multiply(line, _size_of(b, x, 3)), b.Cast(column, to=dtypes.i64))
             weight = b.Unsqueeze(b.Where(inside, b.Multiply(height, width), 0.0), [5])
             product = b.Multiply(as_type(b, b.Gather(flat, index, axis=0), wide), weight)
-            # Accumulated one by one: each product is as large as the whole gathered tensor.
+            # Products are accumulated one at a time: each is as large as all sample points of all regions.
             total = product if total is None else (b.Maximum if mode == "max_product" else b.Add)(total, product)
     assert total is not None
     number = b.Unsqueeze(b.Multiply(grids[0].number, grids[1].number), [2, 3])
@@ -230,7 +239,7 @@ def _and_optional(b: Builder, first: Value | None, second: Value | None) -> Any:
 
 
 def _bilinear_taps(b: Builder, position: Value, size: Value) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Return whether a position is inside, and the two elements around it, each with its weight."""
+    """Return whether ``position`` is inside of the image, and the indices of the two elements around it with their weights."""
     last = b.Subtract(size, 1.0)
     is_inside = b.And(b.GreaterEqual(position, -1.0), b.LessEqual(position, size))
     position = b.Minimum(b.Maximum(position, 0.0), last)

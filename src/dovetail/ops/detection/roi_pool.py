@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pooled_shape_of(x: View, rois: View, channels: Size | None, height: int, width: int) -> Any:
-    """Return the output shape for regions [image, x1, y1, x2, y2]."""
+    """Return the output shape for ``rois`` with rows [image, x1, y1, x2, y2]. Raises RuleError for invalid input shapes."""
     for view, rank, name in ((x, 4, "x"), (rois, 2, "rois")):
         if view.shape is not None and len(view.shape) != rank:
             raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(view.shape)}")
@@ -49,11 +49,14 @@ class RoiPool(
 ):
     """RoiPool pools each region [image, x1, y1, x2, y2], a row of ``rois``, to [regions, channels, *pooled_shape].
 
-    ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, ties away from 0. The region reaches from the
-    first to the last corner, at least one element, and is cut into bins from floor(i * bin) to ceil((i + 1) * bin). The
-    maximum of each bin is taken; an empty bin is 0. ``method`` bilinear: corners are fractions of the image, whose outermost
-    elements are at 0 and 1, and are not scaled. Evenly spaced points from corner to corner, or the middle where there is one
-    point, are interpolated; points outside are 0.
+    With ``method`` max, corners are multiplied by ``spatial_scale`` and rounded, ties away from 0. The region includes the
+    elements from the first to the last corner, at least one element. Bin i spans the elements from floor(i * size) to ceil((i +
+    1) * size), where size is the region's size divided by the number of bins. The result is the maximum of each bin; an empty
+    bin is 0.
+
+    With ``method`` bilinear, corners are fractions of the image, whose outermost elements are at 0 and 1, and are not scaled.
+    The result is interpolated at evenly spaced points from corner to corner; a single point is in the middle. Points outside of
+    the image are 0.
     Sources: ONNX MaxRoiPool 1, 22; OpenVINO ROIPooling-2.
     """
 
@@ -78,7 +81,7 @@ class RoiPool(
         return as_type(b, b.Transpose(pool(b, x, boxes, image, flat), [0, 3, 1, 2]), x.dtype)
 
     def _max_pool(self, b: Builder, x: Value, boxes: Value, image: Value, flat: Value) -> Any:
-        """Take the maximum of each bin. All bins are gathered at the size of the largest, the last element repeated."""
+        """Return the maximum of each bin. Every bin is gathered with the length of the longest bin; its last element repeats."""
         positions, is_empty_of_axis = [], []
         for axis, count in enumerate(self.pooled_shape):
             first, last = (
@@ -121,9 +124,9 @@ class RoiPool(
 
 
 def bin_positions_of(b: Builder, begin: Value, end: Value, size: Value) -> tuple[Any, Any]:
-    """Return the positions from ``begin`` up to before ``end``, [regions, bins], along a new axis as i64; and the empty bins.
+    """Return the positions in [begin, end) of each bin along a new last axis as i64, and a mask of the empty bins.
 
-    The last position is repeated up to the length of the longest bin.
+    ``begin`` and ``end`` are [regions, bins]. The last position of a bin is repeated up to the length of the longest bin.
     """
     length = b.Subtract(end, begin)
     one = b.constant(np.ones((1, length.dims[1]), length.dtype.numpy), length.dtype)
@@ -135,7 +138,10 @@ def bin_positions_of(b: Builder, begin: Value, end: Value, size: Value) -> tuple
 
 
 def bilinear_taps(b: Builder, position: Value, last: Value) -> list[tuple[Any, Any]]:
-    """Return the two elements around a position as i64, each with its weight: 0 before the first and after the last element."""
+    """Return the indices (i64) of the two elements around ``position``, each with its weight.
+
+    The weights are 0 for a position below 0 or above ``last``, the index of the last element.
+    """
     inside = b.And(b.GreaterEqual(position, 0.0), b.LessEqual(position, last))
     clamped = b.Minimum(b.Maximum(position, 0.0), last)
     first = b.Floor(clamped)
