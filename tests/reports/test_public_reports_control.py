@@ -156,7 +156,7 @@ def test_11_nested_bodies_that_use_one_name(tmp_path: Path) -> None:
     )
     feeds = {"x": np.float32([-1]), "a": np.float32([1.5]), "n": np.array(4), "yes": np.array(True)}
     assert_every_way(proto, feeds, run_onnxruntime(proto, feeds), tmp_path, tolerance=1e-6, opsets=(21,))
-    with pytest.raises(dovetail.FormatError, match="hides the outer value"):
+    with pytest.raises(dovetail.FormatError, match="must not have the name of a value in an outer graph"):
         dovetail.load(proto, strict=True)
 
 

@@ -341,10 +341,10 @@ def test_a_refused_conversion_names_every_node(tmp_path: Path, ran: Any) -> None
     assert found.code == 4 and found.out == ""
     assert found.err == (
         "UnsupportedError: 2 nodes that openvino cannot express\n"
-        "[op.unknown] Mystery-1 of onnx has no known equal in openvino\n"
+        "[op.unknown] Mystery-1 of onnx has no known equivalent in openvino\n"
         "  in first = Foreign(far.away.Mystery-1)(f32[n, 4])\n"
         f"  at {path}\n"
-        "[op.unknown] Puzzle-1 of onnx has no known equal in openvino\n"
+        "[op.unknown] Puzzle-1 of onnx has no known equivalent in openvino\n"
         "  in second = Foreign(far.away.Puzzle-1)(?[...])\n"
         f"  at {path}\n"
     )

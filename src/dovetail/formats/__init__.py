@@ -1,4 +1,4 @@
-"""Load and save: the format of a path, and reading and writing models in it."""
+"""Load and save models in the format that the suffix of a path names."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def read(
     weights: str | PathLike[str] | bytes | None = None,
     deviations: Deviations | None = None,
 ) -> ForeignModel:
-    """Read a source without importing it. Without ``deviations`` to collect them in, every deviation is an error."""
+    """Read a source as a foreign model, without importing it. Without ``deviations`` every deviation is an error."""
     if source.format == "onnx":
         from dovetail.formats.onnx import codec
 
         if weights is not None:
             raise FormatError(
-                "argument.conflict", "an ONNX model takes no weights file: the model names its own", file=source.file
+                "argument.conflict", "weights must be None for ONNX: an ONNX model names its weights file", file=source.file
             )
         return codec.read(source.content, file=source.file, deviations=deviations)
     from dovetail.formats import roundtrip_metadata
@@ -45,7 +45,7 @@ def read(
 
 
 def import_foreign(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
-    """Import a foreign model as a graph. Without ``deviations`` to collect them in, every deviation is an error."""
+    """Import a foreign model as a graph. Without ``deviations`` every deviation is an error."""
     if foreign.format == "onnx":
         from dovetail.formats.onnx.read import import_onnx
 
@@ -65,26 +65,26 @@ def load(
     limits: Limits | None = None,
     map: str = "auto",
 ) -> Model:
-    """Load a model, and infer its types and shapes: ``.onnx``, or ``.xml`` with its ``.bin`` (or ``weights``).
+    """Load a model and infer its types and shapes: ``.onnx``, or ``.xml`` with its ``.bin`` (or ``weights``).
 
-    ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. Bytes have no folder: their tensors are inside
-    (ONNX) or in ``weights`` (IR), which may be bytes or a binary file object too.
+    ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. A source of bytes has no folder: the tensors of an
+    ONNX model must be inside, and those of an IR in ``weights``, which may be bytes or a binary file object too.
+    An ONNX initializer that is also an input is an optional input, which a run takes by name. ``freeze_defaults`` makes all
+    optional inputs constants.
 
-    An initializer of ONNX that is an input too is an optional input, which a run takes by name; ``freeze_defaults`` makes all of
-    them constants.
-
-    Deviations from the format that every reader which accepts them reads alike (docs/formats.md) become ``model.warnings``.
-    They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
-    and time that the file may cost (docs/security.md); the model keeps them. ``map`` chooses whether the weights file is
-    memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in place while the model is
-    in use: compiling and saving then raise [file.changed], and a run that reads beyond the new end of the file ends the process.
+    A deviation departs from the format in a way that all accepting readers interpret alike (docs/formats.md). Deviations become
+    ``model.warnings`` and are logged to the logger "dovetail", once for each code; with ``strict`` deviations are errors.
+    ``limits`` bounds the memory and time that loading may use (docs/security.md), and becomes ``model.limits``. ``map`` chooses
+    whether the weights file is memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in
+    place while the model is in use. After such a change, compiling and saving raise [file.changed], and a run that reads beyond
+    the new end of the file ends the process.
 
     Raises FormatError (the file violates its format: [data.*], [file.*], [format.*], [graph.*], [initializer.input], [ir.*],
     [metadata.*], [name.*], [nchwc.block], [opset.*], [path.*], [proto.*], [text.*], [value.*]; MissingFileError [file.missing],
-    also a FileNotFoundError, where there is none), UnsupportedError (dovetail cannot represent it exactly: [extra.missing],
+    also a FileNotFoundError, for a missing file), UnsupportedError (dovetail cannot represent the model exactly: [extra.missing],
     [limits.*], [op.*], [training.*]), RuleError (the model violates an operator's rule, as in :func:`infer`), EngineError
-    [run.memory], [run.time], [argument.*]; each with every independent fault in ``diagnostics``. OSError where the file cannot be
-    opened.
+    [run.memory], [run.time], [argument.*]. Each error has every independent fault in ``diagnostics``. Raises OSError if the file
+    cannot be opened.
 
     Source: the specifications of ONNX and of OpenVINO IR 10 and 11.
 
@@ -123,7 +123,9 @@ def _load(
             from dovetail.formats.text import codec
 
             if weights is not None:
-                raise FormatError("argument.conflict", "a text takes no weights file: it names its own", file=source.file)
+                raise FormatError(
+                    "argument.conflict", "weights must be None: a .dt model names its weights file", file=source.file
+                )
             model = codec.load(source.content, source.file, deviations)
             if freeze_defaults:
                 from dovetail.formats.default_inputs import freeze_defaults as freeze
@@ -141,7 +143,10 @@ def _load(
 
 
 def _drop_inferred_texts(graph: Graph) -> None:
-    """Drop the shapes that a file has as text, also of subgraphs: another tool may have changed the graph since."""
+    """Drop the inferred shapes that a file stores as text, also in subgraphs: the text may be out of date.
+
+    Another tool may have changed the graph after dovetail wrote the shapes.
+    """
     for value in graph.values():
         value.metadata.pop(INFERRED, None)
     for node in graph.nodes:
@@ -150,10 +155,10 @@ def _drop_inferred_texts(graph: Graph) -> None:
 
 
 def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
-    """Load a model, and report on its file.
+    """Load a model, and return the model (None if loading fails), the faults of its file, and other warnings.
 
-    Returns the model if it loads, the faults of the file, deviations included, and the other warnings. A declared type of an
-    ONNX file that inference contradicts is a fault, as in onnx's checker; OpenVINO does not read the types of ports.
+    Deviations count as faults. A declared type in an ONNX file that inference contradicts is a fault, as in onnx's checker;
+    in IR it is a warning, because OpenVINO does not read the types of ports.
     """
     deviations = Deviations()
     try:
@@ -166,7 +171,7 @@ def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None,
 
 
 def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
-    """Return the deviations and the errors of preserved nodes."""
+    """Return the diagnostics of all deviations and of all errors of preserved nodes."""
     return [item for error in (*deviations.errors, *deviations.faults) for item in error.diagnostics]
 
 
@@ -187,18 +192,17 @@ def save(
 ) -> None:
     """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
-    Without ``opset`` an ONNX model keeps its own opset; any other model gets opset 21. ``path`` may
-    be a binary object, which takes ONNX, or two of them, which take the XML and the weights of IR; ``format`` ("onnx", "xml")
-    says so too, with ``weights`` as the second object. ``weights``: the file for weights in the folder of ``path``;
-    ``"safetensors"`` is one of that format with the name of the model.
+    Without ``opset`` an ONNX model keeps its opset; any other model gets opset 21. ``path`` may be a binary file object for
+    ONNX, or a pair of binary file objects for the XML and the weights of IR. ``format`` is "onnx" or "xml" for a file object;
+    with "xml" ``weights`` is the second file object. ``weights`` otherwise names the weights file in the folder of ``path``;
+    ``"safetensors"`` selects a safetensors file with the stem of ``path``.
 
-    For ONNX alone: ``external`` writes tensors of ``threshold`` bytes (1024) or more into one separate file, by default from
-    2 GB on. ``types=False`` leaves out the types that inference finds again, and attributes with their default values.
-
-    Files are replaced as a whole or not at all.
+    Options of ONNX only: ``external`` writes tensors of at least ``threshold`` bytes (1024) into a separate file, by default if
+    the model exceeds 2 GB. ``types=False`` omits types that inference can recompute, and attributes with their default values.
+    All files are replaced, or none.
 
     Raises UnsupportedError with all nodes that the target cannot express ([op.*], [constant.*], [opset.*], [type.*],
-    [quantize.*], [grad.*]), [write.mismatch] where the file would not mean the same as the model; FormatError [argument.*],
+    [quantize.*], [grad.*]), and [write.mismatch] if the file would not be equivalent to the model; FormatError [argument.*],
     [data.*], [dtype.*], [file.*], [format.*], [graph.*], [initializer.input], [metadata.*], [name.*], [nchwc.block], [path.*],
     [proto.*], [ir.*], [text.*], [training.*], [value.*]; and the errors of :func:`infer`.
 
@@ -211,11 +215,13 @@ def save(
     """
     if isinstance(path, tuple):
         if len(path) != 2 or weights is not None:
-            raise FormatError("argument.conflict", "IR takes two binary objects: save(model, (xml, weights))")
+            raise FormatError("argument.conflict", "IR needs two binary file objects: save(model, (xml, weights))")
         path, weights = path
         format = format or "xml"
     if format not in (None, "onnx", "xml") or (format is not None and isinstance(path, str | PathLike)):
-        raise FormatError("argument.conflict", f"format is 'onnx' or 'xml', for binary objects alone, got {format!r}")
+        raise FormatError(
+            "argument.conflict", f"format must be 'onnx' or 'xml', and needs a binary file object as path, got {format!r}"
+        )
     options = {"weights": weights, "external": external, "threshold": threshold, "types": types}
     options = {option: value for option, value in options.items() if value is not None}
     check_mapped_files(model.graph, model.file)
@@ -229,7 +235,7 @@ def _save(
 ) -> None:
     if options.get("weights") == "safetensors":
         if not isinstance(path, str | PathLike):
-            raise FormatError("argument.conflict", "a weights file needs a path to write to")
+            raise FormatError("argument.conflict", "weights='safetensors' needs a path, got a binary file object")
         options["weights"] = os.path.splitext(os.fspath(path))[0] + ".safetensors"
         file_pair.refuse_foreign(options["weights"], os.fspath(path))
     is_ir = format == "xml"
@@ -239,9 +245,9 @@ def _save(
         save_onnx(model, path, opset=opset, **options)
         return
     if opset is not None:
-        raise FormatError("argument.conflict", "only ONNX takes an opset", file=str(path))
+        raise FormatError("argument.conflict", "opset must be None for any format but ONNX", file=str(path))
     if options.keys() - {"weights"}:
-        raise FormatError("argument.conflict", f"only ONNX takes {min(options.keys() - {'weights'})}", file=str(path))
+        raise FormatError("argument.conflict", f"{min(options.keys() - {'weights'})} is only for ONNX", file=str(path))
     if isinstance(path, str | PathLike) and format_of(path) == "text":
         from dovetail.formats.text import codec
 
@@ -253,10 +259,10 @@ def _save(
 
 
 def reload(model: Model, format: str, opset: int | None = None) -> Model:
-    """Return the model that loading the saved ``model`` gives: in memory, with the same weights.
+    """Return the model that results from saving ``model`` and loading it again; in memory, with shared weights.
 
-    ``format``: "onnx", at ``opset`` or the model's own, or "openvino". Raises UnsupportedError with all nodes that the format
-    cannot express.
+    ``format``: "onnx", at ``opset`` or else the model's opset, or "openvino". Raises UnsupportedError with all nodes that the
+    format cannot express.
     """
     with pause_gc(), counting(model.limits):
         if format == "onnx":

@@ -1,4 +1,4 @@
-"""Declared types of a file against inferred types: the declaration fills in what inference leaves open."""
+"""Merge declared types of a file into inferred types: a declaration fills in dimensions that inference leaves open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, forget_eleme
 
 
 def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file: str | None) -> Diagnostic | None:
-    """Merge the declared type into ``value``. Returns the warning [type.declared] where the two contradict each other."""
+    """Merge the declared type into ``value``; return the warning [type.declared] if it contradicts the inferred type."""
     inferred = value.type
     if declared is None or declared == inferred:
         return None
@@ -32,14 +32,20 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
 
 
 def declared_warning(name: str, declared: Type | None, inferred: Type, file: str | None) -> Diagnostic:
-    """Return the warning [type.declared] for a declared type that the inferred one contradicts."""
-    return Diagnostic("type.declared", f"{name} is declared {declared}, and is {inferred}", name, file, severity="warning")
+    """Return the warning [type.declared] for a declared type that contradicts the inferred type."""
+    return Diagnostic(
+        "type.declared",
+        f"the declared type of {name} is {declared}, inferred is {inferred}",
+        name,
+        file,
+        severity="warning",
+    )
 
 
 def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
-    """Fill the unknown parts of the inferred type from the declared one, and tell whether the two contradict each other.
+    """Return the inferred type with its unknown parts filled from the declared type, and whether the two types conflict.
 
-    ``free_sizes`` are sizes that the caller of the model chooses; a declared number does not fix them.
+    ``free_sizes`` are sizes that the caller of the model chooses; a declared number does not replace a free size.
     """
     dtype = inferred.dtype or declared.dtype
     is_contradicted = inferred.dtype is not None and declared.dtype is not None and inferred.dtype is not declared.dtype
@@ -61,7 +67,7 @@ def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size
 
 
 def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
-    """Return the unnamed sizes of ``type`` that are sizes of graph inputs."""
+    """Return the unnamed sizes of ``type`` that are also sizes of graph inputs."""
     unnamed = [size for size in type.shape or () if is_unnamed(size)]
     if not unnamed:
         return set()
@@ -70,7 +76,7 @@ def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
 
 
 def _has_other_rank(value: Value, rank: int) -> bool:
-    """Tell whether ``value`` usually has another rank: for other sizes, or from a branch of an If."""
+    """Return whether the rank of ``value`` usually differs from ``rank``: at other sizes, or in a branch of an If."""
     if value.node is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Optional inputs as constants, for engines and formats that have none."""
+"""Replace optional inputs by constants, for engines and formats without optional inputs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from dovetail.ops.default_inputs import default_inputs, freeze_in_graph
 
 
 def freeze_defaults(model: Model, data: Mapping[str, Any] | None = None) -> Model:
-    """Return ``model`` with every DefaultInput as a Constant, of ``data`` by name or else of its default.
+    """Return ``model`` with every DefaultInput replaced by a Constant: its array in ``data`` by name, or its default.
 
-    Nodes that were preserved because they need constants are imported anew. Raises the errors of :func:`dovetail.infer`.
+    Nodes that the import preserved because an input was not constant are imported again. Raises the errors of
+    :func:`dovetail.infer`.
     """
     if not default_inputs(model.graph):
         return model
@@ -27,13 +28,13 @@ def freeze_defaults(model: Model, data: Mapping[str, Any] | None = None) -> Mode
         infer_graph(new.graph, file=new.file)
         if next(preserved_faults(new.graph), None) is None or new.format != "onnx":
             return new
-        # Deferred: a model without optional inputs needs no converters of ONNX.
+        # Deferred for start-up time: a model without optional inputs does not need the ONNX converters.
         from dovetail.formats.onnx.write import reload
 
         try:
             loaded = reload(new)
         except DovetailError:
-            # The model has been edited to what its opset cannot express.
+            # The model was edited, and its opset cannot express the new nodes.
             return new
         loaded.limits, loaded.file = new.limits, new.file
         return loaded

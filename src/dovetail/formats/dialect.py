@@ -1,4 +1,4 @@
-"""A format with its converters: the functions that import, legalize and export the operators that no op mapping covers."""
+"""A format and its converters: functions that import, legalize and export operators without an op mapping."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY, Op
 
 ImportResult = Value | list[Value] | Op | tuple[Op, list[Value | None]] | None
-"""A foreign node as core values that the builder wrote; or as one core operator, on the node's own inputs or on the given ones;
-or None: the op mappings import it."""
+"""The result of importing a foreign node; None leaves the import of the node to the op mappings.
+
+A Value or a list holds the node's outputs, which the builder created. An Op replaces the node and reads the node's inputs. A
+pair of an Op and inputs replaces the node by the operator on these inputs.
+"""
 Importer = Callable[[ImportContext], ImportResult]
 Legalization = Callable[[Builder, Node], RewriteResult]
 Exporter = Callable[[ExportContext, Node], list[ForeignNode]]
@@ -25,13 +28,14 @@ Supports = Callable[[Op, int], bool]
 
 @dataclass
 class Dialect(FormatTraits):
-    """A format and its converters, by operator.
+    """Dialect is a format with the converters of its operators.
 
-    ``importers``: foreign operators (domain, kind, version) that are several core operators, or need more than an op mapping.
-    ``legalizations``: core operators, by name, that are rewritten into operators which the format has. ``fallbacks``: core
-    operators that are rewritten only where the target version cannot express them. ``exporters``: core operators that no op
-    mapping can export; ``supports`` tells of an exporter whether a version of the foreign operator can express an operator;
-    ``domains``: the domain of an exporter's foreign operator where it is not the default one.
+    - ``importers``: import foreign operators (domain, kind, version) that no op mapping can import.
+    - ``legalizations``: rewrite core operators, by name, into operators that the format has.
+    - ``fallbacks``: rewrite core operators, by name, only where the target version cannot express them.
+    - ``exporters``: export core operators, by name, that no op mapping can export.
+    - ``supports``: returns for an exporter whether a version of the foreign operator can express the core operator.
+    - ``domains``: the domain of an exporter's foreign operator, if it is not the default domain.
     """
 
     importers: dict[tuple[str, str, int], Importer] = field(default_factory=dict)
@@ -42,7 +46,7 @@ class Dialect(FormatTraits):
     domains: dict[str, str] = field(default_factory=dict)
 
     def importer(self, kind: str, *versions: int, domain: str = "") -> Callable[[Importer], Importer]:
-        """Register the importer of a foreign operator in these versions."""
+        """Register the importer of a foreign operator for ``versions``."""
 
         def register(function: Importer) -> Importer:
             for version in versions:
@@ -52,7 +56,7 @@ class Dialect(FormatTraits):
         return register
 
     def legalize(self, *names: str) -> Callable[[Legalization], Legalization]:
-        """Register the rewrite of core operators, or of all classes of a family, into operators that the format has."""
+        """Register the rewrite of core operators, or of whole operator families, into operators that the format has."""
 
         def register(function: Legalization) -> Legalization:
             self.legalizations.update(dict.fromkeys(names, function))
@@ -61,12 +65,12 @@ class Dialect(FormatTraits):
         return register
 
     def legalization_of(self, kind: type[Op]) -> Legalization | None:
-        """Return the legalization of an operator, else of its family."""
+        """Return the legalization of an operator class, or else that of its family; None if neither has one."""
         families = (each.__name__ for each in kind.__mro__ if each is kind or each.__name__ not in REGISTRY)
         return next((self.legalizations[name] for name in families if name in self.legalizations), None)
 
     def fallback(self, *names: str) -> Callable[[Legalization], Legalization]:
-        """Register the rewrite of core operators for targets whose version of the operator cannot express them."""
+        """Register the rewrite of core operators for targets whose version of the foreign operator cannot express them."""
 
         def register(function: Legalization) -> Legalization:
             self.fallbacks.update(dict.fromkeys(names, function))
@@ -79,7 +83,7 @@ class Dialect(FormatTraits):
     ) -> Callable[[Exporter], Exporter]:
         """Register the exporter of core operators.
 
-        ``supports(op, version)`` is called for operators with a fallback, and for those in a ``domain`` of their own.
+        ``supports(op, version)`` is called for operators with a fallback, and for operators with a ``domain``.
         """
 
         def register(function: Exporter) -> Exporter:

@@ -1,4 +1,4 @@
-"""Blockers of exports: the nodes that each format and opset cannot express, found without writing a file."""
+"""Export blockers: the nodes that each format and opset cannot express, determined without writing a file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import counting, within_memory
 
 OLDEST = 7
-"""The oldest opset that is tried: older runtimes are rare, and their operators differ in broadcasting."""
+"""The oldest opset that is tried: runtimes of older opsets are rare, and older operators broadcast differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTarget:
-    """A format and its opset (None: OpenVINO IR), with the faults of an export; none where the model can be written.
+    """ExportTarget is a format and opset (None: OpenVINO IR) with the faults of an export.
 
-    ``skipped``: the reason where the export was not tried.
+    ``faults`` is empty if the model can be exported. ``skipped`` is the reason why the export was not tried, or empty.
     """
 
     format: str
@@ -33,9 +33,9 @@ class ExportTarget:
 
 
 def export_blockers(model: Model, seconds: float = 15.0) -> list[ExportTarget]:
-    """Try the export to IR and to each opset of ONNX. After ``seconds`` further opsets are skipped.
+    """Try the export to IR and to each opset of ONNX. After ``seconds`` the remaining opsets are skipped.
 
-    A fault names the node of the model. The order is that of the opsets, the newest first.
+    A fault names the node of the model. The result lists IR first, then the opsets in descending order.
     """
     from dovetail.formats.onnx.schemas import newest_opset
 

@@ -1,4 +1,4 @@
-"""The state of exporting one model: keys of values, constants, foreign nodes; exporters of converter modules get it."""
+"""ExportContext, the state of exporting one model: keys of values, constants and foreign nodes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from dovetail.ir.types import INT64_MAX, Tensor, Type, forget_element_sizes
 
 
 class NodeExporter(Protocol):
-    """The exporter of the graphs around a node, as an :class:`ExportContext` calls it."""
+    """NodeExporter is the interface through which :class:`ExportContext` exports subgraphs."""
 
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
         """Export a graph; see :meth:`ExportContext.export_graph`."""
 
 
 class ExportContext:
-    """The state of exporting one model.
+    """ExportContext is the state of exporting one model; exporters of converter modules receive it.
 
-    ``keys``: the key of each value, by its id. ``typed``: the values and constants by their keys. ``foreign``: the graph that is
-    being written.
+    ``keys``: the key of each value, by the value's ``id``. ``typed``: the values and constants by their keys. ``foreign``: the
+    foreign graph under construction.
     """
 
     def __init__(self, format: FormatTraits, selector: MappingSelector, writer: NodeExporter) -> None:
@@ -58,7 +58,7 @@ class ExportContext:
     # Nodes
 
     def export_by_mapping(self, node: Node) -> ForeignNode:
-        """Export a node by the op mapping that fits. Raises UnsupportedError [op.unsayable]."""
+        """Export a node by the first op mapping that can express the operator. Raises UnsupportedError [op.unsayable]."""
         try:
             selected = self.selector.select(node)
         except NoFit as reason:
@@ -86,7 +86,7 @@ class ExportContext:
             if field is not None:
                 value = export_value(param, op.__dict__[param.name], mapping)
                 if value == () and param.is_optional and field.default == ():
-                    # An empty list that means the same as an absent one.
+                    # An empty list is equivalent to an absent attribute.
                     continue
             else:
                 x = xs.get(param.name)
@@ -105,7 +105,7 @@ class ExportContext:
     def add_node(
         self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
     ) -> ForeignNode:
-        """Create the foreign node for ``node``, and declare its outputs.
+        """Create the foreign node for ``node``, and declare the outputs of ``node``.
 
         Raises UnsupportedError [op.unsayable] for too few inputs.
         """
@@ -123,7 +123,7 @@ class ExportContext:
         )
 
     def version(self, kind: str, domain: str = "") -> int:
-        """Return the version of a foreign operator in the target. Raises UnsupportedError [op.unsayable] where there is none."""
+        """Return a foreign operator's version in the target. Raises UnsupportedError [op.unsayable] if the target has none."""
         version = self.version_of(domain, kind)
         if version is None:
             raise UnsupportedError("op.unsayable", f"the target opset has no {kind}")
@@ -132,11 +132,14 @@ class ExportContext:
     # Subgraphs
 
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
-        """Export a graph. ``outer_keys``: the keys of its inputs after the own ones, which stand for outer values."""
+        """Export a graph. Its first ``own_input_count`` inputs (None: all) are declared as inputs of the foreign graph.
+
+        ``outer_keys``: the keys of the other inputs, which stand for values of outer graphs, by the ``id`` of the input.
+        """
         return self._writer.export_graph(graph, outer_keys, own_input_count)
 
     def export_subgraph(self, graph: Graph, captures: Sequence[Value | None] | None = None) -> ForeignGraph:
-        """Export a subgraph: closed as it is, or with ``captures`` as the outer values that its inputs stand for."""
+        """Export a subgraph. ``captures``: the outer values that its inputs stand for; None: its inputs stay inputs."""
         if captures is None:
             return self.export_graph(graph, {})
         outer_keys = {id(inner): self.keys[id(x)] for inner, x in zip(graph.inputs, captures, strict=True) if x is not None}
@@ -148,7 +151,7 @@ class ExportContext:
         return None if value is None else self.keys[id(value)]
 
     def claim_key(self, name: str) -> str:
-        """Return a key that is unique in the whole model: ``name``, or the name with a number."""
+        """Return a key that is unique in the whole model: ``name``, or ``name`` with a numeric suffix."""
         key, count = name, self._key_counts.get(name, 1)
         while key in self._taken_keys:
             count += 1
@@ -158,7 +161,7 @@ class ExportContext:
         return key
 
     def claim_apart(self) -> Callable[[str], str]:
-        """Return a function that renames the keys of subgraphs which values of the graphs around them have taken.
+        """Return a function that maps a key of a subgraph to a key that no value of an enclosing graph has.
 
         Two subgraphs may use the same key.
         """
@@ -166,7 +169,7 @@ class ExportContext:
         return lambda key: self.claim_key(key) if key in taken else key
 
     def declare(self, value: Value) -> ForeignValue:
-        """Give ``value`` a key, and declare it in the graph that is being written."""
+        """Give ``value`` a key, and declare the value in the foreign graph under construction."""
         key = self.claim_key(value.name)
         self.keys[id(value)] = key
         self.typed[key] = value
@@ -176,7 +179,7 @@ class ExportContext:
 
     def describe(self, value: Value) -> ForeignValue:
         """Return the foreign declaration of a value that has a key."""
-        # A value that its own format left without names, or names after its layer, keeps that.
+        # A value that has no names in its format, or is named after its layer, stays without names.
         names = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
         metadata = dict(value.metadata)
         declared = metadata.pop("declared", None)
@@ -184,7 +187,7 @@ class ExportContext:
         return ForeignValue(self.keys[id(value)], declarable_type(type), names, value.doc, metadata)
 
     def add_attribute_constant(self, node: Node, name: str, value: object, param: ParamMapping | None = None) -> str | None:
-        """Add a constant for an attribute value, and return its key; None for None."""
+        """Add a constant for an attribute value, and return the key of the constant; None for an attribute value of None."""
         if value is None:
             return None
         if isinstance(value, float):
@@ -196,7 +199,7 @@ class ExportContext:
         return self.add_constant(node, ForeignTensor(dtypes.dtype(data.dtype), data, ""), name)
 
     def add_constant(self, node: Node, tensor: ForeignTensor, name: str = "value") -> str:
-        """Add a constant that is named after ``node``, and return its key."""
+        """Add a constant named after ``node``, and return the key of the constant."""
         key = self.claim_key(f"{node.label}/{name}")
         self.foreign.constants[key] = replace(tensor, name=key)
         item = ForeignValue(key, Tensor(tensor.dtype, tensor.data.shape), (), "", {"name": key})
@@ -205,7 +208,7 @@ class ExportContext:
 
 
 def copy_captured_outputs(graph: Graph) -> None:
-    """Let each output of a subgraph be produced in it, once: an input, or a repeated output, gets an Identity."""
+    """Insert an Identity for each subgraph output that is an input of the subgraph or repeats another output."""
     b = Builder(graph=graph)
     produced: set[int] = {id(value) for value in graph.inputs}
     for index, value in enumerate(graph.outputs):
@@ -215,19 +218,19 @@ def copy_captured_outputs(graph: Graph) -> None:
 
 
 def declarable_type(type: Type) -> Type:
-    """Return ``type`` without a shape of more than 2**63 - 1 elements, which readers refuse."""
+    """Return ``type``, without its shape if the shape has more than 2**63 - 1 elements, which readers refuse."""
     if not isinstance(type, Tensor) or type.shape is None or 0 in type.shape:
         return type
     return type if prod(size for size in type.shape if isinstance(size, int)) <= INT64_MAX else Tensor(type.dtype, None)
 
 
 def _operator_text(op: Op) -> str:
-    """Return the operator with its attributes; the name of an operator of export only (``_Name``) has no underscore."""
+    """Return an operator with its attributes as text; the underscore of export-only operators (``_Name``) is removed."""
     return str(op).lstrip("_")
 
 
 def _float_dtype(node: Node) -> dtypes.DType:
-    """Return the element type of float constants among the inputs: that of the first input if it is a float type, else f32."""
+    """Return the element type for float constants of ``node``: that of its first input if it is a float type, else f32."""
     type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     dtype = getattr(type, "dtype", None)
     return dtype if dtype is not None and dtype.is_float else dtypes.f32

@@ -1,4 +1,4 @@
-"""The errors of an export: each names the node of the model, also where the node has been rewritten."""
+"""The errors of an export; each error names the node of the model, even if a pass has rewritten the node."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from dovetail.ir.op import Op
 
 
 class Origin(NamedTuple):
-    """The node of the model that a node was written for.
+    """Origin is the node of the model from which a legalized node results.
 
-    ``op`` is None for a foreign node that was imported as several nodes: there the message names the one that cannot be exported.
+    ``op`` is None for a foreign node that was imported as several nodes; the error message then names the node that cannot be
+    exported.
     """
 
     label: str
@@ -32,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class ExportErrors:
-    """The errors of one export, at most one per node of the model."""
+    """ExportErrors collects the errors of one export, at most one error per node of the model."""
 
     def __init__(self, file: str | None) -> None:
         self.file = file
@@ -41,11 +42,11 @@ class ExportErrors:
         self._last_at: dict[str, Node] = {}
 
     def add_graph(self, nodes: Iterable[Node]) -> None:
-        """Enter the nodes of a graph before they are rewritten."""
+        """Record the nodes of a graph before legalization rewrites them."""
         self._last_at.update((node.location, node) for node in nodes if node.location)
 
     def set_origin(self, nodes: Iterable[Node], origin: Origin) -> None:
-        """Enter the nodes that a rewrite wrote for ``origin``."""
+        """Record ``origin`` as the origin of nodes that a rewrite created."""
         self._origins.update(dict.fromkeys(nodes, origin))
 
     def origin_of(self, node: Node) -> Origin:
@@ -56,16 +57,16 @@ class ExportErrors:
         return origin
 
     def has(self, origin: Origin) -> bool:
-        """Tell whether the node of the model has an error."""
+        """Return whether an error of the node ``origin`` is recorded."""
         return origin.key in self._errors
 
     def add(self, origin: Origin, error: DovetailError) -> None:
-        """Note that a node cannot be exported, unless it has an error; the message names the node of the model."""
+        """Record that a node cannot be exported, unless an earlier error of ``origin`` exists; the error names ``origin``."""
         error.node, error.op = origin.label, origin.text
         self._errors.setdefault(origin.key, error.at(file=self.file))
 
     def add_input(self, name: str, error: DovetailError) -> None:
-        """Note that the graph input ``name`` cannot be exported."""
+        """Record that the graph input ``name`` cannot be exported."""
         self._errors.setdefault((name, ""), error)
 
     def list(self) -> list[DovetailError]:

@@ -1,6 +1,6 @@
-"""Export of a graph as a foreign model: the graph is legalized, then each node becomes one or more foreign nodes.
+"""Export a graph as a foreign model: the graph is legalized, then each node becomes one or more foreign nodes.
 
-All nodes that the target cannot express exactly are reported in one error.
+One error reports all nodes that the target cannot express exactly.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dovetail.ops.constant import Constant, DefaultInput, Foreign
 def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_identities: bool = False) -> ForeignModel:
     """Export ``model`` in ``dialect``. Raises UnsupportedError with all nodes that cannot be exported.
 
-    ``drop_identities``: an Identity is not written, and its readers read its input. One that separates an input of the model from
-    an output, or two outputs, is written: such formats have one list of names for one value.
+    ``drop_identities``: readers of an Identity read its input instead, and the Identity is not exported. An Identity is kept if
+    it separates two outputs of the model, or an input from an output: such formats have one list of names per value.
     """
     errors = ExportErrors(model.file)
     graph = copy_graph(model.graph)
@@ -42,7 +42,10 @@ def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_
 
 
 class GraphExporter:
-    """Exports the legalized graphs of one model. ``states``: names of inputs and outputs that the format has no ports for."""
+    """GraphExporter exports the legalized graphs of one model.
+
+    ``states``: the names of inputs and outputs that belong to states; the format has no ports for them.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class GraphExporter:
         self._merged_names: dict[str, dict[str, None]] = {}
         self._states = states
         self._depth = 0
-        # The keys of the model's inputs, and of the outputs that have been exported.
+        # The keys of the model's inputs, and of the model's outputs that have been exported so far.
         self._border_keys: set[str] = set()
 
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
@@ -78,13 +81,13 @@ class GraphExporter:
             self._border_keys = {item.key for value, item in pairs if value.name not in self._states}
         outputs = {id(value) for value in graph.outputs}
         borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
-        # An import places constants first too: the export of a file that is read back has the order of the file.
+        # Constants come first, as in an import: a file that is read back is then exported in the same order.
         for node in sorted(graph.nodes, key=lambda node: not isinstance(node.op, Constant | DefaultInput)):
             self._export_or_report(node, outputs)
             if borders:
                 self._border_keys.update(context.keys[id(y)] for y in node.outputs if id(y) in borders and id(y) in context.keys)
         self._depth -= 1
-        # After the nodes that read the inputs: their errors say more.
+        # Inputs are checked after the nodes that read them, because the errors of nodes are more specific.
         for value in own_inputs:
             self._check_input(value)
         for key, names in self._merged_names.items():
@@ -103,11 +106,11 @@ class GraphExporter:
             if not self.errors.has(origin):
                 self._export_node(node, outputs)
         except (DovetailError, Unknown, symbolic.Inexact) as error:
-            # The graph is valid: where a rule is violated, it is the target that lacks the type.
+            # The graph is valid, so that a RuleError means that the target operator does not support the type.
             self.errors.add(origin, error if isinstance(error, UnsupportedError) else _unsupported_error_of(node, error))
         if self.errors.has(origin):
             for y in node.outputs:
-                # Nodes that read it may have errors too.
+                # Readers of the output are exported nevertheless, to report their errors too.
                 context.typed.setdefault(context.keys.setdefault(id(y), y.name), y)
 
     def _export_node(self, node: Node, outputs: set[int]) -> None:
@@ -132,12 +135,12 @@ class GraphExporter:
             foreign_nodes = [context.export_by_mapping(node)]
         context.foreign.nodes.extend(foreign_nodes)
         last = foreign_nodes[-1]
-        # A core input that is a foreign attribute is no input of the foreign node.
+        # A core input that became a foreign attribute is not an input of the foreign node.
         inputs = [None if key is None else context.typed.get(key) for key in last.inputs]
         self.dialect.check_types(last, inputs, node.outputs)
 
     def _separates_borders(self, node: Node, outputs: set[int]) -> bool:
-        """Tell whether an output of the model would otherwise be the value of an input, or of an earlier output."""
+        """Return whether an Identity separates an output of the model from an input or from an earlier output."""
         x, y = node.inputs[0], node.outputs[0]
         return (
             self._depth == 1
@@ -147,14 +150,14 @@ class GraphExporter:
         )
 
     def _export_default(self, value: Value, op: DefaultInput) -> None:
-        """Export an optional input as a constant that is listed as one whose caller may override it."""
+        """Export an optional input as a constant, and list the constant among those that a caller may override."""
         foreign = self.context.foreign
         item = self.context.declare(value)
         foreign.constants[item.key] = ForeignTensor(op.dtype, op.default, value.name)
         foreign.metadata["defaults"] = [*foreign.metadata.get("defaults", ()), item.key]
 
     def _drop_identity(self, node: Node) -> None:
-        """Give the output of an Identity the key of its input; the value has the names of both."""
+        """Give the output of an Identity the key of its input, and merge the names of the two values."""
         x, y = node.inputs[0], node.outputs[0]
         assert x is not None
         keys = self.context.keys
@@ -164,20 +167,20 @@ class GraphExporter:
             self._merged_names.setdefault(item.key, dict.fromkeys(item.names)).update(dict.fromkeys((y.name, *y.names)))
 
     def _export_foreign(self, node: Node, op: Foreign) -> ForeignNode:
-        """Export a preserved node of an unknown operator to its own format."""
+        """Export a preserved node of an unknown operator to the format that the node was imported from."""
         context = self.context
         if op.format != self.dialect.name:
             if op.fault is not None:
                 raise op.refusal
             reason = self.dialect.unsupported_reasons.get(op.kind)
-            message = f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}"
+            message = f"{op.kind}-{op.version} of {op.format} has no known equivalent in {self.dialect.name}"
             raise UnsupportedError("op.unknown", f"{message}: {reason}" if reason else message)
         target_version = context.version_of(op.domain, op.kind)
         if self.dialect.has_opsets and target_version != op.version and (target_version or not op.domain):
             if op.fault is not None:
                 raise op.refusal
             target = f"has {op.kind}-{target_version}" if target_version else f"has no {op.kind}"
-            raise UnsupportedError("opset.version", f"{op.kind}-{op.version} is not known, and the target {target}")
+            raise UnsupportedError("opset.version", f"{op.kind}-{op.version} is unknown to dovetail, and the target {target}")
         keys = [context.key(x) for x in node.inputs]
         own_count = len(keys) - len(op.captures)
         attributes = dict(op.attributes)
@@ -192,11 +195,11 @@ class GraphExporter:
         )  # fmt: skip
 
     def _check_input(self, value: Value) -> None:
-        """Report a graph input whose type the format does not have."""
+        """Report a graph input whose type the format does not support."""
         try:
             self.dialect.check_types(ForeignNode("", 1, [], []), [], [value])
             if declarable_type(value.type) is not value.type:
-                raise RuleError("type.dims", f"the input has more than 2**63 - 1 elements: {value.type}")
+                raise RuleError("type.dims", f"the input must have at most 2**63 - 1 elements, got {value.type}")
         except RuleError as error:
             refusal = UnsupportedError(error.code, error.message, node=value.name, file=self.errors.file)
             self.errors.add_input(value.name, refusal)
@@ -204,13 +207,13 @@ class GraphExporter:
     def _output(self, value: Value) -> ForeignValue:
         names = self.context.describe(value).names
         if value.name in names:
-            # Values of other names may share its key: its own name is the primary one.
+            # Several values may share one key; the name of the output becomes the primary name.
             names = (value.name, *(name for name in names if name != value.name))
         key = self.context.keys[id(value)]
         return ForeignValue(key, declarable_type(value.type), names, value.doc, dict(value.metadata))
 
     def _remove_folded_constants(self, graph: Graph) -> None:
-        """Remove constants that all their readers have as attributes. Constants that the model itself left unread stay."""
+        """Remove constants that became attributes of all their readers. Constants without readers in the model stay."""
         foreign, keys = self.context.foreign, self.context.keys
         read = {key for node in foreign.nodes for key in node.inputs} | {keys[id(value)] for value in graph.outputs}
         for node in graph.nodes:
@@ -228,11 +231,11 @@ def _unsupported_error_of(node: Node, error: DovetailError | Unknown | symbolic.
         return UnsupportedError(error.code, error.message)
     if isinstance(error, DovetailError):
         return error
-    return UnsupportedError("type.unknown", f"the export of {type(node.op).__name__} depends on types that are not known")
+    return UnsupportedError("type.unknown", f"the export of {type(node.op).__name__} needs types that inference leaves unknown")
 
 
 def strip_metadata(graph: Graph) -> None:
-    """Remove the metadata of the format that the graph was imported from; inferred texts stay."""
+    """Remove the metadata of the format that the graph was imported from; metadata of inferred shapes stays."""
     graph.metadata = {}
     for value in graph.values():
         value.metadata = {name: item for name, item in value.metadata.items() if name == INFERRED}

@@ -1,8 +1,8 @@
-"""A fixpoint of export and import: saving a saved model again gives the same bytes.
+"""A fixpoint of export and import: a model that was saved, loaded and saved again has the same bytes.
 
-An import names unnamed values, folds constants, and puts constants first; an export names new values. Both are stable after one
-or two rounds in most models, and after one round for each new constant where their names depend on each other. Weights are
-neither copied nor hashed: they are passed by reference.
+An import names unnamed values, folds constants and moves constants to the front; an export names new values. Most models are
+stable after one or two rounds. If the names of new constants depend on each other, each new constant needs one more round.
+Weights are passed by reference, neither copied nor hashed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dovetail.storage.weights_file import Label
 Bytes: TypeAlias = NDArray[np.uint8]
 
 ROUNDS = 32
-"""The most rounds of export and import. A model that is not stable then is written as it was at first."""
+"""The maximum number of rounds. A model that is not stable after them is written as first exported."""
 _ALIGNMENT = 8
 
 
 class Weights:
-    """The content of a weights file that is not written: a range of it is the array that was stored there."""
+    """Weights is the content of a weights file in memory: a slice of a byte range returns the array stored there."""
 
     def __init__(self) -> None:
         self.parts: dict[int, Bytes] = {}
         self.size = 0
 
     def store(self, data: Bytes, label: Label) -> int:
-        """Store ``data``, and return its offset."""
+        """Store ``data``, and return the offset of ``data``."""
         offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
         if data.size:
             self.parts[offset] = data
@@ -45,14 +45,14 @@ class Weights:
         return self.parts[start][: stop - start] if stop > start else np.empty(0, np.uint8)
 
     def equals(self, other: Weights) -> bool:
-        """Tell whether the contents are the same bytes at the same offsets."""
+        """Return whether both contents have equal bytes at equal offsets."""
         if self.parts.keys() != other.parts.keys():
             return False
         return all(_are_equal(data, other.parts[offset]) for offset, data in self.parts.items())
 
 
 class Snapshot(NamedTuple):
-    """The bytes of a model file, and its weights."""
+    """Snapshot is the bytes of a model file together with its weights."""
 
     data: bytes
     weights: Weights
@@ -67,9 +67,9 @@ def find_fixpoint(
     import_snapshot: Callable[[Snapshot], Model],
     export: Callable[[Model], ForeignModel],
 ) -> tuple[ForeignModel, Model | None]:
-    """Import and export ``foreign`` until it no longer changes; return the result, and the model that was read back from it.
+    """Import and export ``foreign`` until its snapshot no longer changes; return the stable foreign model and its import.
 
-    Where that fails, ``foreign`` itself is returned, and no model.
+    Without a fixpoint, returns ``foreign`` and None.
     """
     first = foreign
     try:
@@ -82,18 +82,18 @@ def find_fixpoint(
             if after.equals(before):
                 return (foreign, model) if _has_same_names(first, foreign) else (first, None)
             if after.data in seen:
-                # The rounds would repeat.
+                # The snapshot equals an earlier one: the rounds are periodic and have no fixpoint.
                 break
             seen.add(after.data)
             foreign, before = again, after
     except DovetailError:
-        # The caller writes the model as it is, or refuses it.
+        # The caller writes the first foreign model, or refuses the model.
         pass
     return first, None
 
 
 def _has_same_names(first: ForeignModel, second: ForeignModel) -> bool:
-    """Tell whether inputs and outputs have the same names."""
+    """Return whether the inputs and outputs of two models have equal primary names."""
     ours, theirs = (
         [[value.names[:1] for value in side] for side in (model.graph.inputs, model.graph.outputs)] for model in (first, second)
     )

@@ -1,7 +1,8 @@
-"""Format-neutral model of a file: codecs read into it and write from it; import and export convert it from and to a Graph.
+"""Foreign models: the format-neutral content of a file, between the codecs and the import and export of graphs.
 
-Values have keys that are unique in their graph (ONNX: the name; IR: ``layer:port``). Attribute values have the types of the
-format: typed Python values for ONNX, the strings of the XML for IR. This module knows no operators.
+A codec reads a file into a ForeignModel and writes a ForeignModel to a file. Values have keys that are unique in their graph
+(ONNX: the name; IR: ``layer:port``). Attribute values have the types of the format: typed Python values for ONNX, the strings of
+the XML for IR. This module knows no operators.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from dovetail.ir.types import Type
 
 @dataclass(slots=True)
 class ForeignTensor:
-    """A constant. ``data`` has one numpy element per element (see dtypes); it is a read-only view of the file where possible."""
+    """ForeignTensor is a constant of a file.
+
+    ``data`` has one numpy element per tensor element (see dtypes), and is a read-only view of the file where possible.
+    """
 
     dtype: DType
     data: Any
@@ -24,7 +28,10 @@ class ForeignTensor:
 
 @dataclass(slots=True)
 class ForeignValue:
-    """One value of a file: its key, its names (the primary one first; may be empty), its declared type, its documentation."""
+    """ForeignValue is one value of a file: key, names, declared type, documentation and metadata.
+
+    ``names`` may be empty; the primary name is the first.
+    """
 
     key: str
     type: Type | None = None
@@ -34,17 +41,18 @@ class ForeignValue:
 
     @property
     def name(self) -> str:
-        """Return the primary name, or else the name of the value's layer, or the key."""
+        """The primary name of the value; without names, the name of the value's layer or else the key."""
         return self.names[0] if self.names else str(self.metadata.get("name", self.key))
 
 
 @dataclass(slots=True)
 class ForeignNode:
-    """One node or layer. ``version`` is the operator's own (ONNX since_version, IR opset number that introduced it).
+    """ForeignNode is one ONNX node or one IR layer.
 
-    ``inputs`` and ``outputs`` are value keys; None stands for an absent optional one. ``place`` is the position in the file
-    ("node 12", "layer 17"). A subgraph attribute is a ForeignGraph, a tensor attribute a ForeignTensor, a type attribute a
-    Type.
+    ``version`` is the version of the operator: ONNX since_version, or the number of the IR opset that introduced the operator.
+    ``inputs`` and ``outputs`` are value keys; None stands for an absent optional input or output. ``place`` is the position in
+    the file ("node 12", "layer 17"). A subgraph attribute is a ForeignGraph, a tensor attribute a ForeignTensor, a type attribute
+    a Type.
     """
 
     kind: str
@@ -60,18 +68,18 @@ class ForeignNode:
 
     @property
     def label(self) -> str:
-        """Return the node in messages: its name, or else its position in the file, or its kind."""
+        """The text that identifies the node in messages: its name, or else its position in the file, or else its kind."""
         return self.name or self.place or self.kind
 
     @property
     def operator(self) -> str:
-        """Return the operator in messages: ``domain.Kind-version``."""
+        """The text that identifies the operator in messages: ``domain.Kind-version``."""
         return f"{self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
 
 
 @dataclass(slots=True)
 class ForeignGraph:
-    """A graph whose nodes are topologically sorted. Codecs sort them, and refuse cycles."""
+    """ForeignGraph is a graph of a file with topologically sorted nodes; codecs sort the nodes and refuse cycles."""
 
     name: str = ""
     inputs: list[ForeignValue] = field(default_factory=list)
@@ -85,7 +93,10 @@ class ForeignGraph:
 
 @dataclass(slots=True)
 class ForeignModel:
-    """A whole file. ``versions``: ONNX opset imports by domain, or {"ir": 11}. ``metadata`` is preserved and written back."""
+    """ForeignModel is the content of a model file.
+
+    ``versions``: ONNX opset imports by domain, or {"ir": 11}. ``metadata`` is preserved and written back.
+    """
 
     format: str
     graph: ForeignGraph

@@ -1,4 +1,4 @@
-"""The facts about a format that import and export need: its op mappings, its versions and how it encodes attribute values."""
+"""Traits of a format for import and export: its op mappings, operator versions and encoding of attribute values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.op_mapping import OpMapping
 
 VersionOf = Callable[[str, str], int | None]
-"""The version of an operator (domain, kind) in the target; None where the target has no such operator."""
+"""A function that returns the version of an operator (domain, kind) in the target; None if the target lacks the operator."""
 TypeCheck = Callable[[ForeignNode, Sequence[Value | None], Sequence[Value]], None]
 Deviate = Callable[[DovetailError], None]
 Normalize = Callable[[ForeignNode, Deviate], ForeignNode]
@@ -22,16 +22,19 @@ Normalize = Callable[[ForeignNode, Deviate], ForeignNode]
 
 @dataclass
 class FormatTraits:
-    """The facts about one format.
+    """FormatTraits describes one format to import and export.
 
-    ``mapping_lines``: the op mappings of an operator class. ``check_types`` raises RuleError where the version of a foreign
-    operator does not take the types of a node. ``has_opsets``: one opset fixes the version of every operator in a file.
-    ``subgraphs_capture``: subgraphs read values of the graphs around them. ``is_text``: attribute values are strings,
-    numbers too. ``encode_attribute`` converts a core attribute value to a foreign one.
-    ``unsupported_reasons``: why the format has no equal of an operator, core or foreign, by its name. ``input_arity`` of
-    (domain, kind, version): the number of inputs that do not repeat, and the least number of inputs, absent ones included.
-    ``first_version``: the oldest version of an operator (domain, kind). ``normalize`` removes from a node what every reader
-    ignores, and reports it as a deviation.
+    - ``mapping_lines``: returns the op mappings of an operator class.
+    - ``check_types``: raises RuleError if the version of a foreign operator does not support the types of a node.
+    - ``has_opsets``: the opset of a file fixes the version of every operator in the file.
+    - ``subgraphs_capture``: subgraphs can read values of enclosing graphs.
+    - ``is_text``: all attribute values, including numbers, are strings.
+    - ``encode_attribute``: converts a core attribute value to a foreign attribute value.
+    - ``unsupported_reasons``: the reason why the format has no equivalent of an operator, by core or foreign name.
+    - ``input_arity``: returns, for (domain, kind, version), the number of non-repeated inputs and the minimum number of inputs;
+      both include absent inputs.
+    - ``first_version``: returns the oldest version of an operator (domain, kind).
+    - ``normalize``: removes the parts of a node that every reader ignores, and reports each as a deviation.
     """
 
     name: str
@@ -49,7 +52,7 @@ class FormatTraits:
     _export_mappings: dict[type[Op], tuple[OpMapping, ...]] = field(default_factory=dict)
 
     def import_mappings(self) -> dict[tuple[str, str, int], tuple[OpMapping, ...]]:
-        """Return the mappings that import each foreign operator (domain, kind, version), in the order in which to try them."""
+        """Return the mappings that can import each foreign operator (domain, kind, version), in the order of attempts."""
         mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] = {}
         for cls in operators.REGISTRY.values():
             for line in self.mapping_lines(cls):
@@ -57,9 +60,10 @@ class FormatTraits:
         return mappings
 
     def mappings_for(self, node: ForeignNode) -> tuple[OpMapping, ...]:
-        """Return the mappings that may import ``node``; none for an unknown operator or version.
+        """Return the mappings that can import ``node``; an empty tuple for an unknown operator or version.
 
-        Only the mappings of that operator are parsed, and only the modules of its classes imported: a model has few operators.
+        Only the mappings of the node's operator are parsed, and only the modules of their operator classes are imported: a model
+        has few different operators.
         """
         key = (node.domain, node.kind)
         by_version = self._import_mappings.get(key)
@@ -74,7 +78,7 @@ class FormatTraits:
         return by_version.get(node.version, ())
 
     def export_mappings(self, op: type[Op]) -> tuple[OpMapping, ...]:
-        """Return the mappings that may export an operator of class ``op``, the preferred one first."""
+        """Return the mappings that can export an operator of class ``op``, the preferred mapping first."""
         mappings = self._export_mappings.get(op)
         if mappings is None:
             mappings = tuple(op_mapping.parse(op, line) for line in reversed(self.mapping_lines(op)))

@@ -1,4 +1,4 @@
-"""The constants that an import creates, and the file's constants that it turns into attributes."""
+"""Constants during an import: new constants are created, and constants of the file become attributes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 
 MAX_SHARED_ELEMENTS = 64
-"""Larger constants are not compared with the existing ones."""
+"""The maximum number of elements of a constant that nodes share; larger constants are not compared."""
 
 FOLDED = "folded"
-"""Metadata of a constant that was also read as an attribute, or folded, when the model was imported."""
+"""The metadata key of a constant that has readers, but also became an attribute or was folded during the import."""
 
 
 class ImportedConstants:
-    """The constants of one graph during its import."""
+    """ImportedConstants manages the constants of one graph during its import."""
 
     def __init__(self, b: Builder) -> None:
         self._b = b
         self._shared: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
 
     def add(self, data: ArrayLike, dtype: DType) -> Value:
-        """Add a constant that is not in the file. Nodes share small constants of equal type and value."""
+        """Add a constant that is not in the file. Small constants of equal type, shape and elements are shared."""
         array = np.asarray(data, dtype=dtype.numpy)
         if array.size > MAX_SHARED_ELEMENTS or array.dtype.hasobject:
             return self._b.constant(array, dtype)
@@ -34,7 +34,7 @@ class ImportedConstants:
         return self._shared[key]
 
     def mark_folded_constant(self, x: Value) -> None:
-        """Note that ``x`` was read as an attribute: the constant itself, or the constants that it is computed from."""
+        """Record that ``x`` became an attribute; mark ``x`` and all values that it is computed from as folded."""
         pending = [x]
         while pending:
             value = pending.pop()
@@ -45,9 +45,9 @@ class ImportedConstants:
                 pending += [operand for operand in value.node.inputs if operand is not None]
 
     def remove_folded_constants(self) -> None:
-        """Remove constants that were folded into attributes or other constants, and that no node reads.
+        """Remove constants that were folded into attributes or other constants and have no other reader.
 
-        The others have the metadata FOLDED: replacing such a constant would change only some of its readers.
+        Folded constants with other readers get the metadata FOLDED: replacing such a constant changes only some of its uses.
         """
         graph = self._b.graph
         outputs = {id(value) for value in graph.outputs}

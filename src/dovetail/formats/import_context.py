@@ -1,4 +1,4 @@
-"""The view that importers of converter modules have of one foreign node."""
+"""ImportContext, through which importers of converter modules read one foreign node."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dovetail.ir.types import UNKNOWN
 
 
 class NodeImporter(Protocol):
-    """The importer of the graph around a node, as an :class:`ImportContext` calls it."""
+    """NodeImporter is the interface through which :class:`ImportContext` applies op mappings and imports subgraphs."""
 
     def apply_mappings(self, node: ForeignNode, inputs: list[Value | None]) -> Reading:
-        """Import ``node`` by the first op mapping that fits."""
+        """Import ``node`` by the first op mapping that accepts the node."""
 
     def import_subgraph(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
         """Import a subgraph; see :meth:`ImportContext.import_subgraph`."""
 
 
 class ImportContext:
-    """A foreign node, its inputs as values, and the Builder ``b`` that writes in its place."""
+    """ImportContext holds a foreign node, its inputs as values, and the Builder ``b`` that creates the replacing nodes."""
 
     def __init__(self, scope: ImportScope, node: ForeignNode, inputs: list[Value | None], reader: NodeImporter) -> None:
         self.b: Builder = scope.b
@@ -55,14 +55,14 @@ class ImportContext:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def input_of_rank(self, index: int, rank: int) -> Value:
-        """Return a required input of this rank. Raises RuleError [shape.rank], and Unknown for an unknown rank."""
+        """Return a required input of rank ``rank``. Raises RuleError [shape.rank], and Unknown for an unknown rank."""
         x = self.input(index)
         if len(x.dims) != rank:
             raise RuleError("shape.rank", f"{self.node.kind}: input {index} must have rank {rank}, got rank {len(x.dims)}")
         return x
 
     def constant_input(self, index: int, annotation: str, default: object = REQUIRED, conversion: str = "") -> Any:
-        """Return an input that must be a constant, as an attribute value."""
+        """Return a constant input converted to an attribute value. Raises UnsupportedError [constant.needed] otherwise."""
         x = self.optional_input(index)
         if x is None:
             if default is REQUIRED:
@@ -76,7 +76,7 @@ class ImportContext:
         )
 
     def attribute_or_input(self, index: int, annotation: str) -> Any:
-        """Return a required input as an attribute value where it is constant; otherwise the input itself."""
+        """Return a required input: as an attribute value if it is constant, otherwise as a Value."""
         x = self.input(index)
         try:
             return self.constant_input(index, annotation)
@@ -90,7 +90,7 @@ class ImportContext:
     # Attributes
 
     def attribute(self, name: str, annotation: str, default: object = REQUIRED) -> Any:
-        """Return a foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
+        """Return a foreign attribute, coerced to ``annotation``. Raises FormatError [attribute.missing], [attribute.value]."""
         self._read.add(name)
         if name not in self.node.attributes:
             if default is REQUIRED:
@@ -98,7 +98,7 @@ class ImportContext:
             return default
         raw = self.node.attributes[name]
         if not self.scope.is_text and (number := op_mapping.as_floats(annotation, raw)) is not None:
-            self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} must be of the type float, got {raw!r}"))
+            self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} must be of type float, got {raw!r}"))
             raw = number
         if (annotation == "Graph") != isinstance(raw, ForeignGraph):
             expected, actual = ("a graph", "a value") if annotation == "Graph" else ("a value", "a graph")
@@ -112,32 +112,32 @@ class ImportContext:
             raise FormatError("attribute.value", f"{self.node.kind}: {name} must be {expected}, got {raw!r}") from None
 
     def ignore(self, *names: str) -> None:
-        """Accept attributes that the specification calls ignored."""
+        """Accept attributes that the specification says readers ignore."""
         self._read.update(names)
 
     def refuse_unread_attributes(self) -> None:
-        """Raise UnsupportedError [attribute.unknown] where the node has an attribute that was not read."""
+        """Raise UnsupportedError [attribute.unknown] if the node has an attribute that the importer has not read."""
         extra = [name for name in self.node.attributes if name not in self._read]
         if extra:
             raise UnsupportedError(
-                "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
+                "attribute.unknown", f"the attribute {', '.join(map(repr, extra))} of {self.node.kind} is unknown to dovetail"
             )
 
     def warn(self, code: str, message: str | None) -> None:
-        """Add a warning to those of the model; a message of None says that there is nothing to report."""
+        """Add a warning to the model's warnings; do nothing if ``message`` is None."""
         if message is not None:
             self.scope.warnings.append(Diagnostic(code, message, self.node.label, self.scope.file, severity="warning"))
 
     def deviate(self, error: DovetailError) -> None:
-        """Report a deviation; raise it where none are collected."""
+        """Report a deviation of the node; raise ``error`` if the import does not collect deviations."""
         if self.scope.deviations is None:
             raise error
         self.scope.deviate(error, self.node)
 
     def as_scalars(self, *indices: int) -> list[Value | None] | None:
-        """Return the inputs with those at ``indices`` reshaped to scalars, a deviation; None where all are scalars.
+        """Return the inputs, with one-element vectors at ``indices`` reshaped to scalars; None if there are no such vectors.
 
-        The specification wants scalars, and runtimes take vectors of one element too.
+        The specification requires scalars, but runtimes accept vectors of one element: each reshaped vector is a deviation.
         """
         xs = list(self.inputs)
         for index in indices:
@@ -151,12 +151,12 @@ class ImportContext:
     # Other nodes and graphs
 
     def apply_mapping(self, *inputs: Value | None, **attributes: object) -> Reading:
-        """Import the node by its op mappings, with these inputs and attributes in place of its own."""
+        """Import the node by its op mappings, with ``inputs`` and ``attributes`` instead of those of the node."""
         self._read.update(self.node.attributes)
         return self._reader.apply_mappings(replace(self.node, attributes=attributes), list(inputs))
 
     def add_operator(self, kind: str, version: int, inputs: list[Value | None], attributes: dict[str, Any]) -> Value:
-        """Add the first output of an operator of the format's own domain, by its op mappings."""
+        """Add an operator of the format's default domain by its op mappings, and return its first output."""
         self._read.update(attributes)
         keys: list[str | None] = [None if x is None else x.name for x in inputs]
         node = replace(
@@ -166,29 +166,31 @@ class ImportContext:
         return self.b.add(op, *xs)[0]
 
     def select_attributes(self, *names: str) -> dict[str, Any]:
-        """Return the foreign attributes among ``names``, as they are."""
+        """Return the foreign attributes among ``names`` without conversion; absent attributes are left out."""
         return {name: self.node.attributes[name] for name in names if name in self.node.attributes}
 
     def import_subgraph(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
         """Import a closed subgraph.
 
-        The outer values that it reads are appended to ``captures``, and become graph inputs after the subgraph's own.
+        The outer values that the subgraph reads are appended to ``captures``. They become graph inputs after the inputs of the
+        subgraph.
         """
         return self._reader.import_subgraph(graph, captures)
 
     @property
     def error_count(self) -> int:
-        """Return the number of errors that the import has collected."""
+        """The number of errors that the import has collected."""
         return len(self.scope.errors)
 
     def discard_errors(self, count: int) -> None:
-        """Keep only the first ``count`` errors: the others are of a subgraph that never runs."""
+        """Keep only the first ``count`` errors; later errors belong to a subgraph that never runs."""
         del self.scope.errors[count:]
 
     def inline_subgraph(self, body: Graph, inputs: list[Value], error_count: int) -> list[Value]:
-        """Write the nodes of a subgraph in place of the node, and return the subgraph's outputs.
+        """Inline a subgraph in place of the node, and return the subgraph's outputs.
 
-        Where more than ``error_count`` errors have been collected the subgraph is faulty, and its outputs have unknown types.
+        ``error_count``: the number of errors before the subgraph's import. More errors mean a faulty subgraph, which is not
+        inlined; its outputs then have unknown types.
         """
         if self.error_count > error_count:
             return [Value(self.b.graph.claim("unknown"), UNKNOWN) for _ in body.outputs]

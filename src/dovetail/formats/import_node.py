@@ -1,4 +1,4 @@
-"""Import of one foreign node by an op mapping: its inputs and attributes become those of a core operator."""
+"""Import one foreign node by an op mapping: the node's inputs and attributes become those of a core operator."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ Deviate = Callable[[DovetailError], None]
 
 
 def apply_mapping(scope: ImportScope, mapping: OpMapping, node: ForeignNode, xs: list[Value | None], deviate: Deviate) -> Reading:
-    """Map a node to its core operator and the operator's inputs. ``deviate`` receives the deviations of the node.
+    """Map a foreign node to a core operator and the operator's inputs. ``deviate`` receives the deviations of the node.
 
-    Raises FormatError where the node does not fit the mapping.
+    Raises FormatError if the mapping does not accept the node.
     """
     max_count = len(mapping.inputs)
     if len(node.inputs) > max_count >= len(xs) and not any(param.is_repeated for param in mapping.inputs):
         deviate(
             RuleError(
-                "node.inputs", f"{node.kind} takes at most {max_count} inputs, got {len(node.inputs)}, the last ones absent"
+                "node.inputs",
+                f"{node.kind} must have at most {max_count} inputs, got {len(node.inputs)} (absent inputs included)",
             )
         )
     attributes, inputs, runtime_attributes = _read_inputs(scope.constants, mapping, xs)
@@ -72,7 +73,7 @@ def apply_mapping(scope: ImportScope, mapping: OpMapping, node: ForeignNode, xs:
 
 
 def _convert_case(mapping: OpMapping, param: ParamMapping, attributes: Attributes, deviate: Deviate) -> Attributes:
-    """Convert the word of a table to the case of the specification: OpenVINO reads any case."""
+    """Convert an enumeration value to the case of the specification, as a deviation: OpenVINO accepts any case."""
     raw = attributes.get(param.foreign_names[0])
     word = op_mapping.other_case(param, raw) if param.conversion == "table" and isinstance(raw, str) else None
     if word is None:
@@ -82,25 +83,25 @@ def _convert_case(mapping: OpMapping, param: ParamMapping, attributes: Attribute
 
 
 def _convert_integers(mapping: OpMapping, param: ParamMapping, attributes: Attributes, deviate: Deviate) -> Attributes:
-    """Convert integers to floats where the parameter is of floats."""
+    """Convert an integer attribute to floats, as a deviation, if the core attribute has floats."""
     field = op_mapping.field_of(mapping.op, param.name)
     raw = attributes.get(param.foreign_names[0])
     number = None if field is None or param.conversion == "table" else op_mapping.as_floats(field.annotation, raw)
     if number is None:
         return attributes
-    deviate(FormatError("attribute.value", f"{mapping.kind}: {param.foreign_names[0]} must be of the type float, got {raw!r}"))
+    deviate(FormatError("attribute.value", f"{mapping.kind}: {param.foreign_names[0]} must be of type float, got {raw!r}"))
     return {**attributes, param.foreign_names[0]: number}
 
 
 def _read_inputs(
     constants: ImportedConstants, mapping: OpMapping, xs: list[Value | None]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Value]]:
-    """Map foreign inputs to core attributes, core inputs, and attributes that are computed at run time."""
+    """Map foreign inputs to core attributes, core inputs, and core attributes that are computed at run time."""
     attributes: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
     runtime_attributes: dict[str, Value] = {}
     if len(xs) > len(mapping.inputs) and not any(param.is_repeated for param in mapping.inputs):
-        raise FormatError("node.inputs", f"{mapping.kind} takes at most {len(mapping.inputs)} inputs, got {len(xs)}")
+        raise FormatError("node.inputs", f"{mapping.kind} must have at most {len(mapping.inputs)} inputs, got {len(xs)}")
     for index, param in enumerate(mapping.inputs):
         if param.is_repeated:
             inputs[param.name] = xs[index:]
@@ -132,7 +133,7 @@ def _read_inputs(
 
 
 def _add_constant_input(constants: ImportedConstants, mapping: OpMapping, name: str, raw: Any, xs: list[Value | None]) -> Value:
-    """Add a constant for a foreign attribute that is a core input. Raises FormatError [attribute.value]."""
+    """Add a constant for a foreign attribute that corresponds to a core input. Raises FormatError [attribute.value]."""
     if isinstance(raw, ForeignTensor):
         return constants.add(raw.data, raw.dtype)
     try:
@@ -160,7 +161,10 @@ def _parse_tensor(mapping: OpMapping, name: str, raw: object, xs: list[Value | N
 
 
 def _input_dtype(mapping: OpMapping, variable: str, xs: list[Value | None]) -> DType:
-    """Return the element type of an input: its type in the signature, or that of another input of the same type variable."""
+    """Return the element type of an input whose type in the signature is ``variable``, a type or a type variable.
+
+    A type variable is resolved by another input of the same variable; by default it is i64 (I, Z, T) or f32.
+    """
     exact = dtypes._BY_NAME.get(variable)
     if exact is not None:
         return exact
@@ -171,9 +175,9 @@ def _input_dtype(mapping: OpMapping, variable: str, xs: list[Value | None]) -> D
 
 
 def constant_of(x: Value, label: str) -> Array:
-    """Return the elements of an input that must be known at import; ``label`` names it in messages.
+    """Return the elements of an input that must be constant at import; ``label`` names the input in messages.
 
-    Raises UnsupportedError [constant.needed] where they are not constant.
+    Raises UnsupportedError [constant.needed] if the input is not constant.
     """
     data = x.constant
     if data is not None:
@@ -187,5 +191,5 @@ def constant_of(x: Value, label: str) -> Array:
             return array.astype(np.int64)
     folded = constant_value(x)
     if folded is None:
-        raise UnsupportedError("constant.needed", f"{label} must be a constant, and is computed at run time")
+        raise UnsupportedError("constant.needed", f"{label} must be a constant, got a value computed at run time")
     return folded

@@ -1,4 +1,4 @@
-"""The state of importing one graph: values by key, constants, variables, errors; a subgraph's scope has an outer scope."""
+"""ImportScope, the state of importing one graph: values by key, constants, variables and errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from dovetail.storage.deviations import Deviations
 
 
 class ImportScope:
-    """The state of importing one graph.
+    """ImportScope is the state of importing one graph; the scope of a subgraph has an outer scope.
 
     ``values``: the imported values by their keys. ``captures``: the values of outer scopes that the graph reads, in the order of
-    the graph inputs that stand for them. ``errors`` are those of the structure, ``faults`` those of preserved nodes.
-    ``is_text``: attribute values are strings. Without ``deviations`` to collect them in,
-    every deviation is an error.
+    the graph inputs that stand for them. ``errors``: the errors of the graph's structure. ``faults``: the errors of preserved
+    nodes. ``is_text``: attribute values are strings. Without ``deviations`` every deviation is an error.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class ImportScope:
         self.b = Builder(graph=self.graph, fold=True, strict=False)
         self.values: dict[str, Value] = {}
         self.captures: list[Value] = []
-        # The nodes that read an output are inferred from its declared type too, which is merged where the output is produced.
+        # The declared type of an output is merged as soon as the output is produced, so that inference of its readers uses it.
         self.declared_outputs = {item.key: item for item in reversed(foreign.outputs)}
         self.merged_outputs: set[str] = set()
         self.constants = ImportedConstants(self.b)
@@ -50,7 +49,7 @@ class ImportScope:
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
     def lookup(self, key: str) -> Value | None:
-        """Return the value of ``key``; a value of an outer scope is captured by a new graph input."""
+        """Return the value of ``key``, or None; a value of an outer scope is captured as a new graph input."""
         value = self.values.get(key)
         if value is None and self.outer is not None:
             captured = self.outer.lookup(key)
@@ -63,18 +62,18 @@ class ImportScope:
         return value
 
     def name_of(self, key: str | None) -> str:
-        """Return the name of a value in the file; empty for an absent output."""
+        """Return the name that the file gives to the value of ``key``; an empty string for an absent output."""
         if key is None:
             return ""
         item = self.foreign.values.get(key)
         return key if item is None else item.name
 
     def describe(self, value: Value, item: ForeignValue) -> None:
-        """Copy names, documentation and metadata from the file."""
+        """Copy names, documentation and metadata of a value from the file."""
         value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
 
     def apply_declared_type(self, value: Value, item: ForeignValue) -> None:
-        """Merge the type that the file declares into the inferred one; report where they contradict each other.
+        """Merge the type that the file declares into the inferred type of ``value``, and report contradictions.
 
         OpenVINO infers the types of IR anew, whatever the file says.
         """
@@ -83,7 +82,7 @@ class ImportScope:
             self.report_declaration(warning)
 
     def report_declaration(self, warning: Diagnostic) -> None:
-        """Report a declared type that the inferred one contradicts: a deviation in ONNX."""
+        """Report a declared type that contradicts the inferred type: a deviation in ONNX, a warning in IR."""
         if self.deviations is None or self.is_text:
             self.warnings.append(warning)
         else:

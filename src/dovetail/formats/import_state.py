@@ -1,4 +1,4 @@
-"""Variables of a file (OpenVINO ReadValue and Assign) as inputs and outputs of the imported graph."""
+"""Import the variables of a file (OpenVINO ReadValue and Assign) as inputs and outputs of the graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.types import Type
 
 @dataclass(slots=True)
 class _Variable:
-    """One variable: the graph input that is its value, its initial value, the value that is assigned."""
+    """_Variable is one variable: the graph input for its current value, its initial value, and its assigned value."""
 
     input: Value | None = None
     initial: Value | None = None
@@ -22,7 +22,7 @@ class _Variable:
 
 
 class ImportedVariables:
-    """The variables of one graph during its import. ``is_subgraph``: variables are refused."""
+    """ImportedVariables collects the variables of one graph during its import. ``is_subgraph``: variables are refused."""
 
     def __init__(self, graph: Graph, *, is_subgraph: bool) -> None:
         self._graph = graph
@@ -36,30 +36,30 @@ class ImportedVariables:
         """
         variable = self._variable(name)
         if variable.input is not None:
-            raise FormatError("state.variable", f"the variable {name!r} is read twice")
+            raise FormatError("state.variable", f"the variable {name!r} must be read by one ReadValue, got two")
         variable.input = Value(self._graph.claim(name), type)
         variable.initial = initial
         self._graph.inputs.append(variable.input)
         return variable.input
 
     def assign(self, name: str, value: Value) -> None:
-        """Note the value that is assigned to a variable. Raises as :meth:`read`."""
+        """Record the value that is assigned to a variable. Raises the errors of :meth:`read`."""
         variable = self._variable(name)
         if variable.assigned is not None:
-            raise FormatError("state.variable", f"the variable {name!r} is assigned twice")
+            raise FormatError("state.variable", f"the variable {name!r} must be assigned once, got two Assign nodes")
         variable.assigned = value
 
     def _variable(self, name: str) -> _Variable:
         if self._is_subgraph:
-            raise UnsupportedError("state.variable", f"the variable {name!r} is read or assigned in a subgraph")
+            raise UnsupportedError("state.variable", f"the variable {name!r} must be in the main graph, got a subgraph")
         return self._variables.setdefault(name, _Variable())
 
     def add_states(self, b: Builder, file: str | None) -> list[State]:
-        """Add the outputs for all variables, and return the states. Raises FormatError [state.variable]."""
+        """Add graph outputs for all variables, and return their states. Raises FormatError [state.variable]."""
         states = []
         for name, variable in self._variables.items():
             if variable.input is None:
-                raise FormatError("state.variable", f"the variable {name!r} is assigned and never read", file=file)
+                raise FormatError("state.variable", f"the variable {name!r} must be read, not only assigned", file=file)
             output = self._add_output(b, variable.assigned or variable.input, f"{variable.input.name}/next")
             initial = None if variable.initial is None else self._add_output(b, variable.initial, f"{variable.input.name}/first")
             states.append(State(name, variable.input.name, output, initial))
@@ -67,7 +67,7 @@ class ImportedVariables:
 
     def _add_output(self, b: Builder, value: Value, name: str) -> str:
         outputs = self._graph.outputs
-        # A model that dovetail wrote has a value of this name already.
+        # In a file that dovetail wrote, the value already has the name of the output.
         has_name = value.name == name and value.node is not None and all(value is not output for output in outputs)
         output: Value = value if has_name else b.apply("Identity", value)
         rename(self._graph, output, name)

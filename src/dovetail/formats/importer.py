@@ -1,4 +1,4 @@
-"""Import of a foreign model as a graph: each foreign node becomes core operators of the same meaning, with inferred types."""
+"""Import a foreign model as a graph: each foreign node becomes equivalent core operators with inferred types."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from dovetail.storage.deviations import Deviations
 def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
     """Import ``foreign`` with every type inferred.
 
-    ``deviations`` collects departures from the format that every reader which accepts the file reads alike. It also collects the
-    errors of nodes that break a rule of their operator, or that dovetail does not support exactly: such a node is preserved as
-    Foreign with its error as ``fault``. Without ``deviations`` both are errors. Raises the first error, with all others of the
-    same pass in its ``diagnostics``.
+    ``deviations`` collects departures from the format that all readers which accept the file interpret alike. Its ``faults``
+    collects the errors of nodes that break a rule of their operator, or that dovetail does not support exactly. Such a node is
+    preserved as a Foreign operator, whose ``fault`` is the error. Without ``deviations``, all deviations and faults are errors.
+    Raises the first error, with all errors of the same pass in its ``diagnostics``.
     """
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
     scope = importer.scope
@@ -50,14 +50,14 @@ def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations
 
 
 def _fault_warnings(graph: Graph, node_faults: list[DovetailError], file: str | None) -> list[Diagnostic]:
-    """Return warnings for preserved nodes and for faulty subgraphs: the errors belong to the runs that execute them."""
+    """Return warnings for preserved nodes and for faulty subgraphs; only a run that executes one raises its error."""
     subgraph_faults = [fault for node in graph.nodes for fault in faults(node.op)]
     items = [item for fault in (*node_faults, *subgraph_faults) for item in fault.diagnostics]
     return list(dict.fromkeys(replace(item, file=item.file or file, severity="warning") for item in items))
 
 
 class GraphImporter:
-    """The importer of one graph; a subgraph has an importer whose scope's ``outer`` is the scope of this one."""
+    """GraphImporter imports one graph. A subgraph is imported by another GraphImporter, whose scope has an ``outer`` scope."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class GraphImporter:
         return graph
 
     def apply_mappings(self, node: ForeignNode, inputs: list[Value | None]) -> Reading:
-        """Import by the first op mapping that fits; where none fits, raise the error of the first one."""
+        """Import ``node`` by the first op mapping that accepts it; if none does, raise the error of the first mapping."""
         first_error: DovetailError | None = None
         for mapping in self.dialect.mappings_for(node):
             deviations: list[DovetailError] = []
@@ -119,7 +119,7 @@ class GraphImporter:
                 first_error = first_error or error
                 continue
             if deviations and self.scope.deviations is None:
-                # Without deviations to collect them in, the mapping does not fit.
+                # If the import does not collect deviations, a mapping with deviations does not accept the node.
                 first_error = first_error or deviations[0]
                 continue
             for deviation in deviations:
@@ -131,19 +131,21 @@ class GraphImporter:
     # One node
 
     def _preserve_or_report(self, node: ForeignNode, error: DovetailError) -> None:
-        """Preserve a node that could not be imported; report the error where it is one of the structure."""
+        """Report an error of the file's structure; for any other error, preserve the node and record its fault."""
         if _is_structural(error):
             _report_error(self.scope, node, error)
         elif error.code == "constant.needed" and (name := self._default_of(node)) is not None:
-            # The file is sound: a run and a conversion to IR use the default as a constant.
-            message = f"{error.message.partition(', and is')[0]}, and depends on the optional input {name!r}"
-            self._add_faulty_node(node, UnsupportedError(DEFAULT_NEEDED, f"{message}; freeze_defaults makes it one"), self._mark)
+            # The node is no fault of the file: a run and a conversion to IR use the default as a constant.
+            message = f"{error.message.partition(', got')[0]}, but depends on the optional input {name!r}"
+            self._add_faulty_node(
+                node, UnsupportedError(DEFAULT_NEEDED, f"{message}; load the model with freeze_defaults"), self._mark
+            )
         else:
             self._add_faulty_node(node, error, self._mark)
             self.scope.faults.append(error)
 
     def _default_of(self, node: ForeignNode) -> str | None:
-        """Return the name of an optional input that the node's inputs are computed from."""
+        """Return the name of an optional input from which an input of ``node`` is computed; None if there is none."""
         pending, seen = [x for x in self._inputs_of(node) if x is not None], set()
         while pending:
             x = pending.pop()
@@ -170,7 +172,7 @@ class GraphImporter:
             self._add_node(node, op, inputs, xs)
 
     def _inputs_of(self, node: ForeignNode) -> list[Value | None]:
-        """Return the inputs of a node, without absent ones after the last. Raises FormatError [graph.dangling]."""
+        """Return the inputs of a node, without trailing absent inputs. Raises FormatError [graph.dangling]."""
         xs: list[Value | None] = []
         for key in node.inputs:
             value = None if key is None else self.scope.values.get(key) or self.scope.lookup(key)
@@ -182,7 +184,7 @@ class GraphImporter:
         return xs
 
     def _read_as_one(self, node: ForeignNode, xs: list[Value | None]) -> Reading | None:
-        """Return the core operator and the inputs of a node; None where it is several operators, or unknown."""
+        """Return the core operator and the inputs of a node; None if the node is unknown or becomes several operators."""
         importer = self.dialect.importers.get((node.domain, node.kind, node.version))
         result = None if importer is None else importer(ImportContext(self.scope, node, xs, self))
         if isinstance(result, Op):
@@ -192,7 +194,10 @@ class GraphImporter:
         return self.apply_mappings(node, xs) if self.dialect.mappings_for(node) else None
 
     def _run_importer(self, node: ForeignNode, xs: list[Value | None]) -> bool:
-        """Import a node by the importer of its operator; False where it has none, or leaves the node to the op mappings."""
+        """Import a node by the registered importer of its operator, and return True.
+
+        Returns False if the operator has no importer, or the importer leaves the node to the op mappings.
+        """
         importer = self.dialect.importers.get((node.domain, node.kind, node.version))
         if importer is None:
             return False
@@ -201,14 +206,16 @@ class GraphImporter:
         try:
             result = importer(context)
         except DovetailError as error:
-            # The error names the foreign node, not the core node that was being added.
+            # The error must name the foreign node, not the core node that the importer was adding.
             error.node = node.label
             if not self._may_never_run(node, error):
                 raise
             self._add_faulty_node(node, error, mark)
             return True
         except (Unknown, symbolic.Inexact):
-            raise UnsupportedError("type.unknown", f"the import of {node.operator} depends on types that are not known") from None
+            raise UnsupportedError(
+                "type.unknown", f"the import of {node.operator} needs types that inference leaves unknown"
+            ) from None
         if result is None:
             return False
         context.refuse_unread_attributes()
@@ -224,13 +231,13 @@ class GraphImporter:
             self._adopt(node, xs, [result] if isinstance(result, Value) else list(result or ()), mark)
 
     def _add_node(self, node: ForeignNode, op: Op, inputs: list[Value | None], xs: list[Value | None]) -> None:
-        """Add the one core node that a foreign node is."""
+        """Add the single core node into which a foreign node is imported."""
         scope, graph = self.scope, self.graph
         count = self._output_count(node, op)
         names = [scope.name_of(key) for key in node.outputs[:count]]
         first_name = names[0] if names else ""
         if "outputs" in op.fields_by_name and output_count(op) != count:
-            # Before anything is allocated for each of them.
+            # Checked before inference, which allocates memory for each output.
             raise _output_count_error(node, output_count(op), count)
         values: Sequence[object] = [None] * count
         try:
@@ -255,7 +262,7 @@ class GraphImporter:
         self._set_outputs(node, xs, outputs)
 
     def _adopt(self, node: ForeignNode, xs: list[Value | None], results: list[Value], mark: int) -> None:
-        """Give the results of several core nodes the names of the foreign outputs; an older value gets an Identity."""
+        """Give the results of an importer the names of the foreign outputs; an existing value is passed through an Identity."""
         scope, graph = self.scope, self.graph
         if len(results) < len(node.outputs):
             raise _output_count_error(node, len(results), len(node.outputs))
@@ -277,7 +284,7 @@ class GraphImporter:
         self._set_outputs(node, xs, outputs)
 
     def _set_outputs(self, node: ForeignNode, xs: list[Value | None], outputs: list[Value]) -> None:
-        """Enter the outputs into the scope, with their declarations; check their types against the operator's version."""
+        """Enter the outputs of ``node`` into the scope, and check all types against the version of the operator."""
         self._declare_outputs(node, outputs)
         self.dialect.check_types(node, xs, outputs)
 
@@ -298,18 +305,21 @@ class GraphImporter:
                 scope.merged_outputs.add(key)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
-        """Return the number of outputs. Absent ones after the operator's last output are a deviation, and not counted."""
+        """Return the number of outputs of ``node``; absent outputs beyond the outputs of ``op`` are a deviation, not counted."""
         count, max_count = len(node.outputs), output_count(op)
         if max_count < count and not any(node.outputs[max_count:]) and not any(field.name == "outputs" for field in op.fields):
-            message = f"{node.kind} has {max_count} outputs, got {count}, the last ones absent"
+            message = f"{node.kind} must have at most {max_count} outputs, got {count} (absent outputs included)"
             self.scope.deviate(RuleError("node.outputs", message), node)
             return max_count
         return count
 
-    # Nodes without a meaning here
+    # Nodes that no core operator expresses
 
     def _as_foreign(self, node: ForeignNode, xs: list[Value | None]) -> Reading:
-        """Preserve a node. The outer values that its subgraphs read are inputs after those that the file lists."""
+        """Return a Foreign operator that preserves ``node``, and its inputs.
+
+        The outer values that subgraphs of ``node`` read follow the inputs that the file lists.
+        """
         attributes = tuple(node.attributes.items())
         captures = tuple(captured_keys(node.attributes)) if self.dialect.subgraphs_capture else ()
         op = REGISTRY["Foreign"](self.dialect.name, node.domain, node.kind, node.version, attributes, len(node.outputs), captures)
@@ -319,19 +329,19 @@ class GraphImporter:
         return op, [*xs, *absent, *self._inputs_of(replace(node, inputs=list(captures)))]
 
     def _may_never_run(self, node: ForeignNode, error: DovetailError) -> bool:
-        """Tell whether a node that violates a rule about sizes is preserved: it is, where it is in a subgraph."""
+        """Return whether ``error`` is deferred to run time: a rule about sizes is violated in a subgraph that may never run."""
         is_about_sizes = isinstance(error, RuleError) and error.code.partition(".")[0] not in ("type", "node")
         has_subgraphs = any(isinstance(value, ForeignGraph) for value in node.attributes.values())
         return self.scope.outer is not None and is_about_sizes and not has_subgraphs
 
     def _set_fault(self, node: ForeignNode, error: DovetailError) -> list[Type]:
-        """Mark the graph as faulty: running it raises ``error``. Returns unknown types for the outputs of the node."""
+        """Mark the graph as faulty, so that running the graph raises ``error``; return unknown types for the node's outputs."""
         error.at(node=node.label, file=self.scope.file)
         self.graph.fault = self.graph.fault or error.with_traceback(None)
         return [UNKNOWN] * len(node.outputs)
 
     def _add_faulty_node(self, node: ForeignNode, error: DovetailError, mark: int) -> None:
-        """Replace the nodes that were added since ``mark`` by the foreign node, which raises ``error`` when it runs."""
+        """Replace the nodes added after index ``mark`` by a Foreign node, whose execution raises ``error``."""
         graph = self.graph
         error.at(node=node.label, file=self.scope.file)
         if self.scope.outer is not None:
@@ -352,18 +362,18 @@ class GraphImporter:
 
 
 def _is_structural(error: DovetailError) -> bool:
-    """Tell whether an error is one of the file's structure, or of what the file may cost, and not of one operator."""
+    """Return whether an error concerns the file's structure or exceeds a limit, instead of concerning one operator."""
     subject = error.code.partition(".")[0]
     is_of_file = isinstance(error, FormatError) and subject in ("graph", "opset", "state", "data", "file")
     return is_of_file or isinstance(error, EngineError) or error.code == "inference.steps"
 
 
 def _output_count_error(node: ForeignNode, produced: int, expected: int) -> RuleError:
-    return RuleError("node.outputs", f"{node.kind} must have {produced} outputs here, got {expected}")
+    return RuleError("node.outputs", f"{node.kind} must have {produced} outputs with these attributes and inputs, got {expected}")
 
 
 def _report_error(scope: ImportScope, node: ForeignNode, error: DovetailError) -> None:
-    """Collect an error. The outputs of the node get unknown types, so that only independent errors follow."""
+    """Collect an error. The outputs of the node get their declared or unknown types, so that only independent errors follow."""
     scope.errors.append(error.at(node=node.label, file=scope.file))
     for key in node.outputs:
         if key is not None and key not in scope.values:
@@ -403,7 +413,7 @@ def _import_constants(scope: ImportScope) -> None:
 
 
 def _import_default(scope: ImportScope, key: str, tensor: ForeignTensor, item: ForeignValue) -> None:
-    """Import a constant that the caller may override."""
+    """Import a constant that a caller may override as a DefaultInput."""
     type = Tensor(tensor.dtype, tensor.data.shape)
     declared = item.type if isinstance(item.type, Tensor) and item.type.dtype is tensor.dtype else None
     if declared is not None and not is_shape_of(declared.shape, type.shape):
@@ -434,7 +444,7 @@ def _import_outputs(scope: ImportScope) -> None:
             type = value.type
             scope.apply_declared_type(value, item)
             if value.node is None:
-                # The nodes that read a graph input were inferred from its own declaration.
+                # Readers of a graph input were inferred from the declaration of the input, not of the output.
                 value.type = type
         value.doc = value.doc or item.doc
         value.metadata.update(item.metadata)
@@ -443,5 +453,5 @@ def _import_outputs(scope: ImportScope) -> None:
 
 
 def _is_renamed_input(scope: ImportScope, value: Value, item: ForeignValue) -> bool:
-    """Tell whether a graph input is an output under another name, which needs a node of its own."""
+    """Return whether an output is a graph input under another name, which needs an Identity."""
     return value.node is None and item.names[0] != value.name and scope.values.get(item.key) is value

@@ -1,4 +1,4 @@
-"""Legalization: rewrites a graph, before export, into operators that the target format has."""
+"""Legalization rewrites a graph before export into operators that the target format has."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from dovetail.ir.types import Unknown
 from dovetail.ops.runtime_attributes import as_attributes
 
 MAX_ROUNDS = 8
-"""Rewrites may need rewriting in turn; more rounds than the longest chain of rewrites are not needed."""
+"""The maximum number of rewriting rounds, at least the longest chain of rewrites whose results need rewriting again."""
 
 COPY_LIMIT = 1024
-"""Bytes of a constant with several readers that a rewrite may store once more in another order. A larger one is moved at run
-time, and runtimes fold that when they load the file."""
+"""The maximum size in bytes of a shared constant that a rewrite may duplicate in another layout.
+
+A larger constant is transposed at run time; runtimes fold the Transpose when they load the file.
+"""
 
 
 class Legalizer:
-    """Legalizes the graphs of one model for one target."""
+    """Legalizer legalizes the graphs of one model for one target."""
 
     def __init__(self, dialect: Dialect, selector: MappingSelector, errors: ExportErrors) -> None:
         self.dialect = dialect
@@ -35,15 +37,15 @@ class Legalizer:
         self._new_names: dict[Value, str] = {}
 
     def legalize(self, graph: Graph) -> None:
-        """Rewrite every operator that the target does not have, in subgraphs too.
+        """Rewrite every operator that the target does not have, also in subgraphs.
 
-        Operators for which there is no rewrite stay, and the export reports them.
+        Operators without a rewrite stay; the export reports them.
         """
         self.errors.add_graph(graph.nodes)
         for _ in range(MAX_ROUNDS):
             if not rewrite(graph, self._rewrite_node, fold=True, copy_limit=COPY_LIMIT):
                 break
-        # Also nodes that the model itself left unread: they compute nothing.
+        # This removes nodes without readers in the model, too.
         remove_dead(graph)
         self._renumber(graph)
         for node in graph.nodes:
@@ -51,11 +53,14 @@ class Legalizer:
                 self.legalize(body)
 
     def _renumber(self, graph: Graph) -> None:
-        """Give new values the first free names: their current ones avoid names that have been removed since."""
+        """Rename the values that rewrites created to the first free names.
+
+        Their current names still avoid the names of values that were removed later.
+        """
         values = [(y, self._new_names[y]) for node in graph.nodes for y in node.outputs if self._new_names.get(y) == y.name]
         for y, _ in values:
             graph.release(y.name)
-        # No name becomes free meanwhile: the search for a stem goes on where the last one ended.
+        # No name becomes free during the loop, so that the search for a stem continues at the last number.
         counts: dict[str, int] = {}
         for y, name in values:
             stem, _, number = name.rpartition("_")
@@ -76,7 +81,7 @@ class Legalizer:
             result = self._rewritten(b, node)
             check_replacement(node, result)
         except (Unknown, symbolic.Inexact):
-            # A rewrite that needs unknown types leaves the node as it is.
+            # A rewrite that needs unknown types leaves the node unchanged.
             return None
         except DovetailError as error:
             self.errors.add(origin, error)
@@ -93,7 +98,7 @@ class Legalizer:
         return result
 
     def _rewritten(self, b: Builder, node: Node) -> RewriteResult:
-        """Apply the format's legalization; where the target cannot express the operator, its fallback or decomposition."""
+        """Apply the format's legalization; if the target cannot express the operator, apply its fallback or decomposition."""
         plain: RewriteResult = as_attributes(b, node)
         if plain is not None:
             return plain
@@ -109,7 +114,7 @@ class Legalizer:
         return result
 
     def _is_supported(self, node: Node) -> bool:
-        """Tell whether the target can express the operator of ``node`` as it is."""
+        """Return whether the target can express the operator of ``node`` without a rewrite."""
         kind = type(node.op).__name__
         if kind in ("Constant", "DefaultInput", "Foreign"):
             return True
@@ -122,6 +127,6 @@ class Legalizer:
         try:
             selected = self._selector.select(node)
         except (NoFit, RuleError):
-            # A form that would fit may break the operator's own rules.
+            # Setting attributes to fit a mapping may break a rule of the operator.
             return False
         return self._selector.supports_types(node, selected)

@@ -1,4 +1,4 @@
-"""Loops without sliced inputs and concatenated outputs, for a format that has none."""
+"""Rewrite loops with sliced inputs and concatenated outputs, for formats whose loops lack them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dovetail.ops.control_flow.loop import Loop
 
 
 def slice_inside_body(b: Builder, node: Node) -> list[Value]:
-    """Rewrite a loop so that its body slices whole inputs, and outputs are stacked along a new first axis.
+    """Rewrite a loop so that its body slices its inputs, and its scan outputs are stacked along a new first axis.
 
-    After the loop the stacked parts are moved and concatenated along their own axis.
+    After the loop, the stacked parts of each output are transposed and concatenated along the axis of the scan output.
     """
     op: Any = node.op
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
@@ -42,7 +42,7 @@ def slice_inside_body(b: Builder, node: Node) -> list[Value]:
 
 
 def has_unit_parts(op: Any) -> bool:
-    """Tell whether all parts that are concatenated have size 1 along the axis."""
+    """Return whether the parts of all scan outputs have size 1 along their concatenation axis."""
     parts = op.body.outputs[1 + op.carried :]
     return all(
         value.shape is not None and len(value.shape) > axis and value.shape[axis] == 1
@@ -51,7 +51,7 @@ def has_unit_parts(op: Any) -> bool:
 
 
 def _slice_input(b: Builder, index: int, axis: int, size: int, is_reversed: bool, x: Any) -> None:
-    """Let the body read the whole input, and slice it."""
+    """Replace the sliced body input ``index`` by an input for the full tensor and a Slice in the body."""
     body = b.graph
     old = body.inputs[index]
     full_input = Value(body.claim(f"{old.name}_whole"), x.type)
@@ -69,7 +69,7 @@ def _slice_input(b: Builder, index: int, axis: int, size: int, is_reversed: bool
 
 
 def _concat_parts(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:
-    """Concatenate parts along their own axis that are stacked along a new first axis."""
+    """Concatenate the parts that ``y`` stacks along its first axis, along the axis of ``entry``."""
     axis, is_reversed = entry
     if is_reversed:
         y = b.apply("Slice", y, [-1], [-(2**63)], [0], [-1])

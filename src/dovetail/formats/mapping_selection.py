@@ -1,4 +1,4 @@
-"""Selection of the op mapping that exports a core operator, and of the form of the operator that fits it."""
+"""Select the op mapping that exports a core operator, and the equivalent form of the operator that the mapping can express."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dovetail.ir.op_mapping import OpMapping, ParamMapping
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 RewriteResult = Value | Sequence[Value | None] | None
-"""The new values of a node's outputs; None where a rewrite leaves the node as it is."""
+"""The values that replace a node's outputs; None if a rewrite leaves the node unchanged."""
 
 Arguments = dict[str, Any]
 """Inputs by their names in the signature: a Value, None, or a list for a repeated input."""
 
 
 class NoFit(Exception):
-    """A mapping cannot express a node; the text is the reason."""
+    """NoFit reports that an op mapping cannot express a node; the message is the reason."""
 
 
 class SelectedMapping(NamedTuple):
-    """A mapping, the operator in the form that fits it, and the version to write."""
+    """SelectedMapping is an op mapping, the form of the operator that it can express, and the version of the foreign operator."""
 
     mapping: OpMapping
     op: Op
@@ -37,7 +37,7 @@ class SelectedMapping(NamedTuple):
 
 
 class MappingSelector:
-    """Selects op mappings for one target: a format whose ``version_of`` gives the version of each operator."""
+    """MappingSelector selects op mappings for one target: a format, and a version of each foreign operator."""
 
     def __init__(self, format: FormatTraits, version_of: VersionOf) -> None:
         self.format = format
@@ -45,10 +45,11 @@ class MappingSelector:
         self._selected: dict[Node, tuple[list[object], SelectedMapping]] = {}
 
     def select(self, node: Node) -> SelectedMapping:
-        """Return the mapping to use. Raises NoFit.
+        """Return the mapping that exports ``node``. Raises NoFit.
 
-        The operator is tried as it is, in its canonical form, and without the attributes that a mapping lacks or fixes. The last
-        selection for a node holds as long as its operator, inputs and types are the same objects.
+        Three forms of the operator are tried: the original, the canonical form, and the canonical form with the attributes that a
+        mapping lacks or fixes at the mapping's values. Selections are cached; a cached selection is valid as long as operator,
+        inputs and types of the node are the same objects.
         """
         types = (value.type for value in (*node.inputs, *node.outputs) if value is not None)
         state: list[object] = [node.op, *node.inputs, *types]
@@ -63,14 +64,18 @@ class MappingSelector:
         inner, runtime_names = (node.op.op, node.op.names) if isinstance(node.op, RuntimeAttributes) else (node.op, ())
         mappings = self.format.export_mappings(type(inner))
         if not mappings:
-            raise NoFit(self.format.unsupported_reasons.get(type(inner).__name__, "it has no such operator that dovetail knows"))
+            raise NoFit(
+                self.format.unsupported_reasons.get(
+                    type(inner).__name__, "the format has no equivalent operator that dovetail knows"
+                )
+            )
         canonical = inner if runtime_names else inner.canonical(*node.inputs)
         first: SelectedMapping | None = None
         for form in ("original",) if runtime_names else ("original", "canonical", "reduced"):
             for mapping in mappings:
                 version = self.version_of(mapping.domain, mapping.kind)
                 if version not in mapping.versions:
-                    state = f"{mapping.kind}-{version} is unknown" if version else f"the target has no {mapping.kind}"
+                    state = f"{mapping.kind}-{version} is unknown to dovetail" if version else f"the target has no {mapping.kind}"
                     reason = reason or NoFit(state)
                     continue
                 op = inner if form == "original" else canonical if form == "canonical" else reduce_to(canonical, mapping, node)
@@ -90,7 +95,7 @@ class MappingSelector:
         raise reason
 
     def supports_types(self, node: Node, selected: SelectedMapping) -> bool:
-        """Tell whether the foreign operator takes the types of ``node``."""
+        """Return whether the foreign operator supports the types of ``node``."""
         mapping = selected.mapping
         foreign = ForeignNode(mapping.kind, selected.version, [], [], domain=mapping.domain)
         try:
@@ -101,11 +106,11 @@ class MappingSelector:
 
 
 def _check_fit(node: Node, op: Op, mapping: OpMapping) -> None:
-    """Raise NoFit where ``mapping`` cannot express ``op`` with the inputs of ``node``."""
+    """Raise NoFit if ``mapping`` cannot express ``op`` with the inputs of ``node``."""
     for name, texts in mapping.fixed:
         field = op_mapping.field_of(mapping.op, name)
         if field is not None and op.__dict__[name] not in [op_mapping.fixed_value(field, text) for text in texts]:
-            raise NoFit(f"{mapping.kind} means {name}={texts[0]}")
+            raise NoFit(f"{mapping.kind} implies {name}={texts[0]}")
     for field in op.fields:
         if field.name != "outputs" and not mapping.has_param(field.name) and op.__dict__[field.name] != field.default:
             raise NoFit(f"{mapping.kind} has no {field.name}={op.__dict__[field.name]!r}")
@@ -156,16 +161,16 @@ def _check_attributes(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
         else:
             data = constant_or_none(inputs[param.name])
             if data is None:
-                raise NoFit(f"{mapping.kind} needs {param.name!r} to be constant")
+                raise NoFit(f"{mapping.kind} needs a constant {param.name!r}")
             export_value(param, as_attribute(data, op, param.name), mapping)
 
 
 def _check_runtime_attributes(names: Sequence[str], inputs: Arguments, mapping: OpMapping) -> None:
-    """Raise NoFit where ``mapping`` takes an attribute that is computed at run time as an attribute only."""
+    """Raise NoFit if an attribute in ``names``, which is computed at run time, is not an input of the foreign operator."""
     params = {param.name: param for param in mapping.inputs}
     for name in names:
         if name not in params:
-            raise NoFit(f"{mapping.kind} needs {name!r} to be constant")
+            raise NoFit(f"{mapping.kind} needs a constant {name!r}")
         try:
             op_mapping.check_rank(params[name], inputs[name].shape)
         except FormatError as error:
@@ -173,7 +178,7 @@ def _check_runtime_attributes(names: Sequence[str], inputs: Arguments, mapping: 
 
 
 def export_value(param: ParamMapping, value: object, mapping: OpMapping) -> Any:
-    """Convert a core attribute value to the foreign one. Raises NoFit where the foreign operator has no such value."""
+    """Convert a core attribute value to a foreign attribute value. Raises NoFit if the foreign operator lacks the value."""
     if value is None:
         if not param.is_optional:
             raise NoFit(f"{mapping.kind} needs {param.name!r}")
@@ -185,7 +190,10 @@ def export_value(param: ParamMapping, value: object, mapping: OpMapping) -> Any:
 
 
 def reduce_to(canonical: Op, mapping: OpMapping, node: Node) -> Op:
-    """Set the attributes that ``mapping`` fixes, and reset those that it lacks, where the meaning for these inputs stays."""
+    """Return ``canonical`` with the attributes that ``mapping`` fixes or lacks set to the mapping's values.
+
+    Returns ``canonical`` unchanged if the changed operator would not be equivalent for the inputs of ``node``.
+    """
     changes = {
         field.name: field.default
         for field in canonical.fields
@@ -200,7 +208,7 @@ def reduce_to(canonical: Op, mapping: OpMapping, node: Node) -> Op:
 
 
 def _foreign_inputs(mapping: OpMapping, node: Node) -> list[Value | None]:
-    """Return the inputs in the foreign order; None for a core attribute among them."""
+    """Return the inputs of ``node`` in the order of the foreign operator; None for each input that is a core attribute."""
     inputs = arguments(node.op, node.inputs)
     xs: list[Value | None] = []
     for param in mapping.inputs:
@@ -210,7 +218,7 @@ def _foreign_inputs(mapping: OpMapping, node: Node) -> list[Value | None]:
 
 
 def arguments(op: Op, xs: Sequence[Value | None]) -> Arguments:
-    """Return the inputs by the names of the signature; a list for a repeated one."""
+    """Return the inputs of ``op`` by their names in the signature; a list for a repeated input."""
     inputs: Arguments = {}
     position = 0
     for port in op.signature.inputs:
@@ -224,7 +232,7 @@ def arguments(op: Op, xs: Sequence[Value | None]) -> Arguments:
 
 
 def constant_or_none(x: Value) -> Array | None:
-    """Return the elements of a constant; None for a value that is computed at run time."""
+    """Return the elements of ``x`` if it is constant; None if it is computed at run time."""
     try:
         return constant_of(x, "")
     except UnsupportedError:
@@ -232,6 +240,9 @@ def constant_or_none(x: Value) -> Array | None:
 
 
 def as_attribute(data: Array, op: Op, name: str) -> Any:
-    """Return a constant input as an attribute value: a list where shape rules read the input, otherwise one number."""
+    """Return a constant input as an attribute value: a tuple of numbers if shape rules read the input, otherwise one number.
+
+    A constant of several elements is always a tuple.
+    """
     is_list = next(port.host for port in op.signature.inputs if port.name == name)
     return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())

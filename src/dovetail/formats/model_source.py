@@ -1,4 +1,4 @@
-"""Sources that a model is loaded from: a path, bytes, a binary file object, or an ``onnx.ModelProto``."""
+"""Sources of models for ``load``: a path, bytes, a binary file object, or an ``onnx.ModelProto``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 
 
 class Serializable(Protocol):
-    """A protobuf message; ``load`` takes an ``onnx.ModelProto``."""
+    """Serializable is a protobuf message, such as an ``onnx.ModelProto``."""
 
     def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
 
@@ -24,9 +24,9 @@ Source: TypeAlias = str | PathLike[str] | bytes | bytearray | memoryview | Binar
 
 
 class ModelSource(NamedTuple):
-    """A source whose format is known.
+    """ModelSource is a source of a model together with its format.
 
-    ``content``: the path to open, or the bytes. ``file``: the path for messages and external data; None where bytes have none.
+    ``content``: the path to open, or the bytes. ``file``: the path for messages and external data; None for bytes without a path.
     """
 
     content: str | bytes
@@ -38,15 +38,17 @@ def format_of(path: str | PathLike[str]) -> str:
     """Return the format that a path's suffix names. Raises UnsupportedError [format.unknown]."""
     format = SUFFIXES.get(Path(path).suffix.lower())
     if format is None:
-        raise UnsupportedError("format.unknown", f"{Path(path).name}: a model's file name must end in {' or '.join(SUFFIXES)}")
+        raise UnsupportedError(
+            "format.unknown", f"the name of a model file must end in {' or '.join(SUFFIXES)}, got {Path(path).name!r}"
+        )
     return format
 
 
 def resolve_source(source: Source) -> ModelSource:
-    """Return ``source`` with its format: by the suffix of a path, else by the first bytes (``<`` is IR, ``dovetail`` text).
+    """Return ``source`` with its format, from the suffix of a path or else from the first bytes.
 
-    Raises MissingFileError [file.missing]; UnsupportedError [format.unknown]; FormatError [argument.type] for other objects and
-    for text streams.
+    Bytes that begin with ``<`` are IR, with ``dovetail`` the text form, any others ONNX. Raises MissingFileError [file.missing],
+    UnsupportedError [format.unknown], and FormatError [argument.type] for other objects and for text streams.
     """
     if isinstance(source, str | PathLike):
         path = os.fspath(source)
@@ -75,5 +77,5 @@ def bytes_of(source: object) -> bytes:
                 return content
             raise FormatError("argument.type", f"{method}() of the source must return bytes, got {type(content).__name__}")
     raise FormatError(
-        "argument.type", f"a model is loaded from a path, bytes, a binary file or an onnx.ModelProto, got {type(source).__name__}"
+        "argument.type", f"source must be a path, bytes, a binary file object or an onnx.ModelProto, got {type(source).__name__}"
     )

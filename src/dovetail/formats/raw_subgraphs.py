@@ -1,7 +1,7 @@
-"""Subgraphs of operators that have no meaning here: they stay in the form of their file, as attributes of a Foreign.
+"""Subgraphs of unknown operators, which stay ForeignGraphs and are attributes of a Foreign operator.
 
-Such a subgraph reads values of the graphs around it by their keys. Import makes these values inputs of the node; export renames
-the keys to those that the values have by then.
+Such a subgraph reads values of enclosing graphs by their keys. The import makes these values inputs of the Foreign node. The
+export renames the keys in the subgraph to the keys that the values have in the exported model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignNode
 
 
 def captured_keys(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the keys of outer values that the subgraphs among ``attributes`` read, each once, in order."""
+    """Return the keys of outer values that the subgraphs in ``attributes`` read, each key once, in order of first use."""
     keys: dict[str, None] = {}
     for value in attributes.values():
         for graph in graphs_in(value):
@@ -23,9 +23,9 @@ def captured_keys(attributes: Mapping[str, Any]) -> list[str]:
 
 
 def rename_captures(value: object, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
-    """Return an attribute value with its subgraphs' outer keys replaced by ``names``.
+    """Return an attribute value in whose subgraphs the keys of outer values are replaced as ``names`` maps them.
 
-    ``claim`` returns a unique key for each key that a subgraph defines itself.
+    ``claim`` returns the new key for each key that a subgraph defines.
     """
     if isinstance(value, ForeignGraph):
         return _rename(value, names, claim)
@@ -35,7 +35,7 @@ def rename_captures(value: object, names: Mapping[str, str], claim: Callable[[st
 
 
 def graphs_in(value: object) -> Iterator[ForeignGraph]:
-    """Yield the subgraphs of an attribute value: itself, or the items of a list."""
+    """Yield the subgraphs of an attribute value, which may be a subgraph or a list with subgraphs."""
     for item in value if isinstance(value, list | tuple) else (value,):
         if isinstance(item, ForeignGraph):
             yield item

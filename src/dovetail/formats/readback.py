@@ -1,4 +1,4 @@
-"""Verification of an export: the foreign model is imported again, in memory, and its types are compared with the model's."""
+"""Verify an export: the foreign model is imported again in memory, and its types are compared with those of the model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from dovetail.ops.constant import preserved_faults
 
 
 def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_back: Model | None = None) -> None:
-    """Import ``foreign``, the export of ``model``: no rule may be violated, and no output or declared type may contradict.
+    """Check ``foreign``, the export of ``model``: its import must violate no rule and have the output types of ``model``.
 
-    Constants are shared, not read. Nodes that ``model`` itself preserves, and operators that the importer does not support, are
-    not verified. ``read_back``: a model that was imported from the bytes of ``foreign``. Where it has no warnings and every
-    value, its types are compared, and nothing is imported. Raises UnsupportedError [write.mismatch] with every fault.
+    The inferred types must also agree with the types that ``foreign`` declares. Constants are shared, not read. Nodes that
+    ``model`` preserves, and operators that the importer does not support, are not verified. ``read_back``: a model imported from
+    the bytes of ``foreign``. If ``read_back`` has no warnings and has every value, only its types are compared, without another
+    import. Raises UnsupportedError [write.mismatch] with every fault.
     """
-    # In ONNX, states are outputs; in IR they are variables.
+    # States are outputs in ONNX, and variables in IR.
     outputs = model.outputs if foreign.format == "onnx" else own_outputs(model)
     if read_back is not None and not read_back.warnings:
         read_outputs = read_back.outputs if foreign.format == "onnx" else own_outputs(read_back)
@@ -50,19 +51,22 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_b
 
 
 def check_replacement(node: Node, replacement: Value | Seq[Value | None] | None) -> None:
-    """Compare the types of a replacement with those of the node. Raises UnsupportedError [write.mismatch]."""
+    """Compare the types of a node's replacement with those of its outputs. Raises UnsupportedError [write.mismatch]."""
     values = [replacement] if isinstance(replacement, Value) or replacement is None else replacement
     for old, new in zip(node.outputs, values, strict=False):
         if new is not None and contradicts(old.type, new.type):
-            raise _mismatch(None, None, f"{old.name} is {old.type}, and would be {new.type}")
+            raise _mismatch(None, None, f"{old.name} must be {old.type}, got {new.type}")
 
 
 def _mismatch(file: str | None, node: str | None, text: str) -> UnsupportedError:
-    return UnsupportedError("write.mismatch", f"the file would not mean the same as the model: {text}", node=node, file=file)
+    return UnsupportedError("write.mismatch", f"the file would not be equivalent to the model: {text}", node=node, file=file)
 
 
 def _types_by_key(foreign: ForeignGraph, read_back: Model) -> dict[str, Type]:
-    """Return the types in ``read_back`` of the values of ``foreign`` that it has. A constant may be an attribute there."""
+    """Return, by key, the types in ``read_back`` of values of ``foreign``, found by name; constants have their exact types.
+
+    A value that ``read_back`` lacks is missing in the result; a constant may have become an attribute there.
+    """
     values = read_back.values
     types: dict[str, Type] = {key: values[item.name].type for key, item in foreign.values.items() if item.name in values}
     types.update((key, Tensor(tensor.dtype, tensor.data.shape)) for key, tensor in foreign.constants.items())
@@ -72,9 +76,9 @@ def _types_by_key(foreign: ForeignGraph, read_back: Model) -> dict[str, Type]:
 def _contradictions(
     outputs: Seq[Value], foreign: ForeignModel, read_outputs: Seq[Value], read_types: Mapping[str, Type]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name and the message of each output, and of each declared value, whose type in the file contradicts."""
+    """Yield name and message of each output and declared value whose expected type contradicts its type in the file."""
     if len(outputs) != len(read_outputs):
-        yield "outputs", f"the model has {len(outputs)} outputs, and the file would have {len(read_outputs)}"
+        yield "outputs", f"the file must have {len(outputs)} outputs, got {len(read_outputs)}"
         return
     types = [(y.name, y.type, imported.type) for y, imported in zip(outputs, read_outputs, strict=True)]
     for key, item in foreign.graph.values.items():
@@ -82,11 +86,11 @@ def _contradictions(
             types.append((key, item.type, read_types[key]))
     for name, expected, actual in types:
         if contradicts(expected, actual):
-            yield name, f"{name} is {expected}, and would be {actual}"
+            yield name, f"{name} must be {expected}, got {actual}"
 
 
 def contradicts(first: Type, second: Type) -> bool:
-    """Tell whether two types certainly differ: in element type, in rank, or in a size of numbers and named symbols."""
+    """Return whether two types certainly differ: in element type, in rank, or in a size without unnamed symbols."""
     if first is second or first == second:
         return False
     if isinstance(first, Sequence) and isinstance(second, Sequence):
@@ -107,6 +111,6 @@ def _differ(a: Size | None, b: Size | None) -> bool:
         return False
     if isinstance(a, int) and isinstance(b, int):
         return a != b
-    # Unnamed symbols are created anew by each import, and may have the same name without being the same size.
+    # Each import creates new unnamed symbols; two of them may have equal names and different sizes.
     is_named = not any(is_unnamed(symbol) for size in (a, b) for symbol in symbolic.symbols(size))
     return is_named and symbolic.equal(a, b) is False

@@ -1,8 +1,8 @@
-"""Metadata of one format that the other lacks: stored as text on export, and restored on the way back.
+"""Round-trip metadata: metadata that the target format lacks is stored as a JSON record, and restored on the way back.
 
-In IR the record is in the model's ``rt_info`` under ``dovetail/onnx``; in ONNX in the metadata property ``dovetail.openvino``.
-Both are JSON, and other readers ignore them. Only what cannot contradict the graph is restored: names of symbols,
-documentation, versions, metadata.
+In IR the record is in the model's ``rt_info`` under ``dovetail/onnx``; in ONNX it is the metadata property
+``dovetail.openvino``. Other readers ignore the records. Only information that cannot contradict the graph is restored: names of
+symbols, documentation, versions, metadata.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PROPERTY = "dovetail.openvino"
 
 
 def encode_onnx(model: Model) -> str:
-    """Encode the ONNX metadata of a model that IR lacks."""
+    """Encode the ONNX metadata of a model for which IR has no field, as JSON."""
     is_ir = model.format == "openvino"
     onnx_metadata = model.metadata.get("onnx", {}) if model.format != "onnx" else model.metadata
-    # A model that came through IR has the metadata of its ONNX file in the record.
+    # A model that was converted from ONNX to IR has the metadata of its ONNX file in the record.
     earlier = onnx_metadata if is_ir else {}
     versions = {domain: version for domain, version in model.versions.items() if domain != "ir"}
     record = {
@@ -63,7 +63,7 @@ def _is_named(size: Size) -> bool:
 
 
 def restore_onnx(foreign: ForeignModel) -> None:
-    """Restore the ONNX metadata of a model that was just read from IR."""
+    """Restore the ONNX metadata of a foreign model from the record in its ``rt_info``, if there is one."""
     text = rt_info.get(foreign.metadata.get("rt_info", []), *PATH)
     record = _parse_record(text)
     if not record:
@@ -75,7 +75,7 @@ def restore_onnx(foreign: ForeignModel) -> None:
         for item, value in zip(items, values, strict=True):
             if isinstance(item, dict):
                 _restore(item, value)
-    # The declared type of an input is that of its layer's port.
+    # The declared type of an input is stored a second time, as the type of its layer's port.
     for value in graph.inputs:
         if value.key in graph.values:
             graph.values[value.key].type = value.type
@@ -128,12 +128,12 @@ def _string_items(entries: object) -> dict[str, str]:
 
 
 def without_onnx_record(items: list[rt_info.Item]) -> list[rt_info.Item]:
-    """Return the ``rt_info`` of a model without the record."""
+    """Return the ``rt_info`` of a model without the record of ONNX metadata."""
     return [item for item in items if rt_info.name_of(item) != PATH[0]]
 
 
 def encode_openvino(model: Model) -> str | None:
-    """Encode the IR metadata of a model that ONNX lacks; None where there is none."""
+    """Encode the IR metadata of a model for which ONNX has no field, as JSON; None if there is none."""
     info = without_onnx_record(model.metadata.get("rt_info", []))
     names = {value.name: list(value.names) for value in (*model.inputs, *model.outputs) if len(value.names) > 1}
     ports = {
@@ -153,18 +153,21 @@ def encode_openvino(model: Model) -> str | None:
 
 _SECTIONS = ("meta_data", "quantization_parameters")
 _PORT_KEYS = ("rt_info", "layer_rt_info", "result_rt_info", "result_port_rt_info")
-"""The metadata of inputs and outputs that OpenVINO keeps beside their ports, such as layouts."""
+"""The keys of port metadata, such as layouts, of inputs and outputs in IR."""
 
 
 def _port_record(value: Value) -> dict[str, Any] | None:
-    """Return what IR keeps beside an input or output, with its rank, which a layout has; None where there is nothing."""
+    """Return the port metadata of an input or output, with its rank; None if there is no such metadata.
+
+    The rank is stored because a layout is valid only for one rank.
+    """
     items = {key: value.metadata[key] for key in _PORT_KEYS if value.metadata.get(key)}
     rank = len(value.type.shape) if isinstance(value.type, Tensor) and value.type.shape is not None else None
     return {**items, "rank": rank} if items else None
 
 
 def restore_ports(foreign: ForeignModel) -> None:
-    """Move what IR keeps beside inputs and outputs from the metadata of a model to them, where they have the same rank."""
+    """Move port metadata from the metadata of a model to those inputs and outputs that have the recorded rank."""
     ports = foreign.metadata.pop("ports", {})
     for side, values in (("inputs", foreign.graph.inputs), ("outputs", foreign.graph.outputs)):
         records = ports.get(side)
@@ -180,7 +183,7 @@ def restore_ports(foreign: ForeignModel) -> None:
 
 
 def openvino_metadata_of(model: Model) -> dict[str, Any]:
-    """Return the IR metadata that an ONNX model carries, and the names of its inputs and outputs."""
+    """Return the IR metadata in the record of an ONNX model, including all names of its inputs and outputs."""
     record = _parse_record(model.metadata.get("metadata_props", {}).get(PROPERTY))
     metadata: dict[str, Any] = {}
     for tag in ("rt_info", *_SECTIONS):
@@ -197,7 +200,7 @@ def openvino_metadata_of(model: Model) -> dict[str, Any]:
 
 
 def _are_items(items: object, depth: int = 0) -> bool:
-    """Tell whether text from a file has the form of rt_info, so that nothing else reaches the writer."""
+    """Return whether untrusted JSON from a file is a valid list of ``rt_info`` items."""
     if not isinstance(items, list) or depth > rt_info.DEPTH:
         return False
     return all(

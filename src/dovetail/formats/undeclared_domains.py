@@ -1,7 +1,7 @@
-"""Operators of a domain that the model does not import.
+"""Check operators of domains that an ONNX model does not import.
 
-onnxruntime reads them in the newest version, OpenVINO those of ONNX in version 1. Where the two versions do not mean the same for
-a node, the file is ambiguous.
+onnxruntime reads such an operator in its newest version; OpenVINO reads an operator of the ONNX domain in version 1. If the two
+versions differ for a node, the file is ambiguous.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dovetail.ir.types import Unknown
 
 
 def refuse_ambiguous(node: ForeignNode, first_version: int | None, read: Callable[[ForeignNode], Reading | None]) -> None:
-    """Raise FormatError [opset.missing] where ``read`` maps the first and the newest version of the node to unequal operators.
+    """Raise FormatError [opset.missing] if ``read`` maps the first and the newest version of ``node`` to different operators.
 
-    ``read`` returns None for a node that is several core operators, or unknown.
+    ``read`` returns None for an unknown node, and for a node that becomes several core operators.
     """
     if node.domain or first_version in (None, node.version):
         return
@@ -27,8 +27,8 @@ def refuse_ambiguous(node: ForeignNode, first_version: int | None, read: Callabl
     try:
         older, newest = read(replace(node, version=first_version)), read(node)
     except (DovetailError, Unknown, symbolic.Inexact):
-        # Where the newest version cannot be read either, the import that follows raises the error.
+        # If the newest version cannot be read, the import that follows raises the error.
         return
     if older is None or older != newest:
         versions = f"{node.kind}-{first_version} and {node.kind}-{node.version} differ"
-        raise FormatError("opset.missing", f"the model does not import the domain {node.domain!r}, and {versions}")
+        raise FormatError("opset.missing", f"the model must import an opset of domain {node.domain!r}, because {versions}")

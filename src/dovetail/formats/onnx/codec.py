@@ -1,10 +1,11 @@
-"""Reads an ONNX file into a ForeignModel, and writes it back; knows no operator. Source: onnx.proto, onnx/docs/IR.md.
+"""Read ONNX files into ForeignModels, and write ForeignModels to ONNX files. Source: onnx.proto, onnx/docs/IR.md.
 
-``node.version`` is the version of the operator in force at the opset that the model (or function) imports. Model-local
-functions are written out. Fields without an equal in ForeignModel are preserved in ``metadata`` and written back:
+The codec knows no operators. ``node.version`` is the version of the operator at the opset that the model or function imports.
+Calls of model-local functions are inlined. Fields without a counterpart in ForeignModel are preserved in ``metadata`` and
+written back:
 
 - model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``, ``training_info``,
-  ``unknown_fields`` (see :mod:`dovetail.formats.onnx.unknown_fields`); ``undeclared_domains`` is for the import only;
+  ``unknown_fields`` (see :mod:`dovetail.formats.onnx.unknown_fields`); the import also reads ``undeclared_domains``;
 - graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (initializers stored so),
   ``defaults`` (initializers that are inputs too, with what is declared of them in ``values``), ``overridable`` (the same before
   IR version 4 and in subgraphs) and ``inputs`` (all names in order);
@@ -42,13 +43,13 @@ from dovetail.storage.weights_file import copy_array
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# A protobuf message has at most 2 GiB.
+# protobuf messages are limited to less than 2 GiB.
 PROTO_LIMIT = 2**31 - 1
 OUT_OF_MEMORY = "Arena alloc failed"
-"""The text of protobuf's DecodeError for a lack of memory, which is no fault of the file."""
-# Models of at least this size get a separate file for tensors by default.
+"""The message of protobuf's DecodeError when memory is exhausted; that error is not a fault of the file."""
+# Models whose tensors have more bytes in total get a separate weights file by default.
 INLINE_LIMIT = 1_900_000_000
-# Tensors of at least this many bytes are kept out of snapshots.
+# Tensors of at least this many bytes are stored by reference in snapshots.
 _BY_REFERENCE = 1024
 
 
@@ -61,10 +62,10 @@ def read(
 ) -> ForeignModel:
     """Read the model in a file, in bytes, or in a ModelProto.
 
-    ``file`` is the path for messages and for external data where ``source`` is not a path; for ``allow_symlinks_within`` see
-    :func:`dovetail.storage.files.open_beside`. ``deviations`` collects departures from the format that every reader which
-    accepts the file reads alike; without it they are errors. Tensors are read-only and map external data. Raises FormatError or
-    UnsupportedError, with every fault in ``diagnostics``.
+    ``file`` is the path for messages and for external data if ``source`` is not a path. ``allow_symlinks_within``: see
+    :func:`dovetail.storage.files.open_beside`. ``deviations`` collects departures from the format that all readers which accept
+    the file interpret alike; without ``deviations`` each departure is an error. Tensors are read-only; large external data is
+    memory-mapped. Raises FormatError or UnsupportedError, with every fault in ``diagnostics``.
     """
     path = _path_of(source, file)
 
@@ -88,7 +89,7 @@ def read(
 def _read_tolerant(
     proto: ModelProto, attempt: Callable[[ModelProto, Deviations], ForeignModel], path: str | None, deviations: Deviations
 ) -> ForeignModel:
-    """Read the model; where unknown fields or comments that are not UTF-8 prevent it, read it again without them."""
+    """Read the model; if unknown fields or non-UTF-8 comments cause errors, remove them and read the model again."""
     new_deviations = Deviations()
     try:
         model = attempt(proto, new_deviations)
@@ -118,12 +119,12 @@ def write(
     external: bool | str | None = None,
     threshold: int = 1024,
 ) -> bytes | None:
-    """Write ``model`` to a path or a stream; return the bytes where that is None. Equal models give equal bytes.
+    """Write ``model`` to a path or a stream; return the bytes if ``target`` is None. Equal models give equal bytes.
 
-    ``external``: tensors of at least ``threshold`` bytes are written to one separate file, of this name or ``<name>.data``;
-    None: only where the model would exceed one protobuf message. Files are replaced as a whole, or not at all. Raises
-    FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], [path.foreign], and what
-    :func:`dovetail.storage.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing],
+    ``external``: write tensors of at least ``threshold`` bytes to one separate file. A string names that file; True selects the
+    name ``<name of target>.data``; None selects a separate file only for models of more than INLINE_LIMIT bytes. All files are
+    replaced, or none. Raises FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], [path.foreign], and
+    the errors of :func:`dovetail.storage.atomic_write.replace_files`; UnsupportedError [opset.version], [opset.missing],
     [dtype.unknown], [attribute.value], [attribute.range], [data.external], [file.size].
     """
     if external is None:
@@ -135,7 +136,7 @@ def write(
         if side.file.size and path is not None:
 
             def model_of(digest: str) -> bytes:
-                # Only now does a safetensors file have its offsets.
+                # The offsets of a safetensors file are known only after all tensors are stored.
                 final = _model_proto(model, side) if isinstance(side.file, SafetensorsFile) else proto
                 put_properties(final.metadata_props, {file_pair.PROPERTY: digest})
                 return _serialize(final)
@@ -166,13 +167,13 @@ def write(
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
-    """Serialize ``model``, with its larger tensors by reference. Raises like write."""
+    """Serialize ``model``, with tensors of at least _BY_REFERENCE bytes by reference. Raises the errors of write."""
     weights = ExternalReferences(_BY_REFERENCE)
     return Snapshot(_serialize(_model_proto(model, weights)), weights)
 
 
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:
-    """Read the model of a snapshot. Raises like read."""
+    """Read the model of a snapshot. Raises the errors of read."""
     proto, elements = _parse(snapshot.data)
     return _read_tolerant(
         proto,
@@ -207,7 +208,7 @@ def _parse(source: object) -> tuple[ModelProto, Elements]:
     except (DecodeError, RuntimeError) as error:
         if OUT_OF_MEMORY in str(error):
             raise MemoryError(f"protobuf: {OUT_OF_MEMORY}") from None
-        raise FormatError("proto.parse", f"not an ONNX model: {error}") from None
+        raise FormatError("proto.parse", f"the file must be an ONNX model: {error}") from None
 
 
 def _bytes_of(source: Any) -> files.Content:
@@ -217,13 +218,13 @@ def _bytes_of(source: Any) -> files.Content:
         return bytes(source)
     data = source.read(PROTO_LIMIT + 1)
     if not isinstance(data, bytes):
-        raise FormatError("proto.parse", f"the stream must be of bytes, got {type(data).__name__}")
+        raise FormatError("proto.parse", f"read() of the stream must return bytes, got {type(data).__name__}")
     return data
 
 
 def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> ForeignModel:
     if not proto.HasField("graph"):
-        raise FormatError("proto.parse", "not an ONNX model: it has no graph")
+        raise FormatError("proto.parse", "an ONNX model must have a graph")
     fields = present(proto, "model")
     training = fields.pop("training_info", ())
     if training:
@@ -234,7 +235,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
     reader = GraphReader(imports, ir_version, tensors, faults, functions=functions)
     graph = reader.graph(fields.pop("graph"))
     if not graph.outputs:
-        faults.add(FormatError("graph.outputs", "the graph has no outputs"))
+        faults.add(FormatError("graph.outputs", "the graph must have at least 1 output, got 0"))
     if functions:
         # Names are checked before calls are inlined.
         faults.report()
@@ -243,7 +244,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
     check_names(graph, faults.found, faults.deviate)
     rename_repeated_nodes(graph, faults.deviate)
     if ir_version >= 4 and "overridable" in graph.metadata:
-        # Before IR version 4 every initializer must be an input too, and is a constant for every reader.
+        # Before IR version 4 every initializer must also be an input, but all readers treat it as a constant.
         graph.metadata["defaults"] = graph.metadata.pop("overridable")
     if ir_version < 4:
         _check_initializers(graph, faults)
@@ -262,7 +263,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
 
 
 def _check_initializers(graph: ForeignGraph, faults: Faults) -> None:
-    """Check that every initializer is an input too before IR version 4 (onnx.proto, ``Version``)."""
+    """Check for a model before IR version 4 that every initializer is also an input (onnx.proto, ``Version``)."""
     for name in graph.constants.keys() - set(graph.metadata.get("overridable", ())):
         faults.deviate(FormatError("initializer.input", f"the initializer {name!r} must be an input before IR version 4"))
 
@@ -274,7 +275,7 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
         fields.pop(name, None)
     if entries := fields.pop("metadata_props", None):
         entries_by_key = properties(entries, "metadata.repeated", faults.deviate)
-        # A property of the file, not of the model: each save writes its own.
+        # The digest of the weights file belongs to the file, not to the model: each save writes a new one.
         entries_by_key.pop(file_pair.PROPERTY, None)
         if entries_by_key:
             model.metadata["metadata_props"] = entries_by_key
@@ -284,7 +285,7 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
 
 def _ir_version(version: int) -> int:
     if version < 1:
-        raise FormatError("ir.version", f"IR version {version}" if version else "the model has no IR version")
+        raise FormatError("ir.version", f"IR version must be at least 1, got {version}")
     last = message_classes().Version.Value("IR_VERSION")
     if version > last:
         raise UnsupportedError("ir.version", f"IR version must be at most {last}, got {version}")
@@ -292,20 +293,22 @@ def _ir_version(version: int) -> int:
 
 
 def _imports(protos: Iterable[Any], ir_version: int) -> dict[str, int]:
-    """Read the opset versions by domain."""
+    """Read the opset imports; return the opset versions by domain."""
     versions: dict[str, int] = {}
     for proto in protos:
         fields = present(proto, "opset import")
         domain, version = plain_domain(fields.get("domain", "")), fields.get("version", 0)
         if version < 1:
-            raise FormatError("opset.version", f"opset {version} of domain {domain!r}")
+            raise FormatError("opset.version", f"the opset of domain {domain!r} must be at least 1, got {version}")
         if versions.setdefault(domain, version) != version:
-            raise FormatError("graph.repeated", f"domain {domain!r} is imported as {versions[domain]} and as {version}")
+            raise FormatError(
+                "graph.repeated", f"domain {domain!r} must be imported once, got opsets {versions[domain]} and {version}"
+            )
         newest = newest_opset(domain, version)
         if newest is not None and version > newest:
-            fault = f"opset {version} of domain {domain!r} is newer than {newest}, the newest known here"
+            fault = f"the opset of domain {domain!r} must be at most {newest}, the newest known, got {version}"
             raise UnsupportedError("opset.version", fault)
-    # onnx.proto, ``Version``: opset imports exist since IR version 3; before, there is one opset.
+    # onnx.proto, ``Version``: opset imports exist since IR version 3; older models have opset 1.
     return versions or ({"": 1} if ir_version < 3 else {})
 
 
@@ -317,11 +320,11 @@ def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, fa
         index = f"function {key[1]!r}"
         if not key[1]:
             # A function without a name cannot be called.
-            faults.deviate(FormatError("name.missing", "a function has no name"), index)
+            faults.deviate(FormatError("name.missing", "a function must have a name"), index)
             continue
         try:
             if key in functions:
-                raise FormatError("graph.repeated", f"two functions have the name {':'.join(key)!r}")
+                raise FormatError("graph.repeated", f"functions must have different names, got {':'.join(key)!r} twice")
             imports = _imports(proto.opset_import, ir_version)
             reader = GraphReader(imports, ir_version, tensors, faults, functions=keys, in_function=True)
             functions[key] = read_function(proto, reader, imports)
@@ -349,7 +352,7 @@ def _model_proto(model: ForeignModel, elsewhere: Elsewhere) -> ModelProto:
     proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, elsewhere)
     writer.graph(proto.graph, model.graph)
-    raise_all(writer.errors, "nodes and values that ONNX cannot say")
+    raise_all(writer.errors, "nodes and values that ONNX cannot express")
     for domain, version in model.versions.items():
         entry = proto.opset_import.add()
         entry.domain = domain
@@ -368,18 +371,18 @@ def _model_proto(model: ForeignModel, elsewhere: Elsewhere) -> ModelProto:
     stored = [(proto.configuration.add(), data) for data in model.metadata.get("configuration", ())]
     stored += [(proto.training_info.add(), data) for data in model.metadata.get("training_info", ())]
     if not all(parse_message(*pair) for pair in stored) or not put_back(proto, model.metadata.get("unknown_fields", [])):
-        raise UnsupportedError("proto.parse", "the metadata has bytes that are no protobuf message")
+        raise UnsupportedError("proto.parse", "the bytes in the metadata must be valid protobuf messages")
     return proto
 
 
 def _min_ir_version(proto: ModelProto) -> int:
-    """Return the IR version of the imported opsets, and at least 8, which all current runtimes read."""
+    """Return the minimum IR version for the imported opsets, but at least 8, which all current runtimes read."""
     return max(8, *(ir_version_of(entry.domain, entry.version) for entry in proto.opset_import))
 
 
 def _side_file(path: str | None, external: bool | str, threshold: int) -> ExternalData:
     if path is None:
-        raise UnsupportedError("data.external", "external data needs a path to write to")
+        raise UnsupportedError("data.external", "external data needs a path as target, got a stream or None")
     location = external if isinstance(external, str) else f"{os.path.basename(path)}.data"
     files.check_location(location, file=path)
     return ExternalData(location, threshold)
@@ -391,7 +394,7 @@ def _serialize(proto: ModelProto) -> bytes:
     try:
         data: bytes = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
-        raise UnsupportedError("file.size", f"the model does not fit into one protobuf message: {error}") from None
+        raise UnsupportedError("file.size", f"the model must fit into one protobuf message: {error}") from None
     _check_size(len(data))
     return data
 
@@ -403,7 +406,7 @@ def _check_size(size: int) -> None:
 
 def _stream(target: Any) -> BinaryIO:
     if not callable(getattr(target, "write", None)):
-        raise TypeError(f"a path, a stream or None to write to, not {target!r}")
+        raise TypeError(f"target must be a path, a stream or None, got {target!r}")
     return target  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""The ONNX dialect: its operator versions and type constraints, from the schemas."""
+"""The ONNX dialect: operator versions and type constraints, taken from the ONNX schemas."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _ONNX_NAMES = {ours: theirs for theirs, ours in _DTYPE_NAMES.items()}
 
 @cache
 def since_version(domain: str, kind: str, opset: int) -> int | None:
-    """Return the version of an operator in force at ``opset`` of its domain; None where there is none."""
+    """Return the version of an operator at ``opset`` of its domain; None if the opset has no such operator."""
     definition = schema(domain, kind, opset)
     return None if definition is None else definition.since_version
 
 
 class _Constraints(NamedTuple):
-    """The type constraints of one operator version.
+    """_Constraints holds the type constraints of one operator version.
 
-    ``inputs``, ``outputs``: the texts of the allowed types of each formal input and output. ``is_repeated``: the last input
-    repeats. ``variables``: the type variable of each input, None where its repetitions may have different types.
+    ``inputs``, ``outputs``: the allowed types, as texts, of each formal input and output. ``is_repeated``: the last formal input
+    is variadic. ``variables``: the type variable of each formal input; None for a variadic input of mixed types.
     """
 
     inputs: tuple[frozenset[str], ...]
@@ -46,7 +46,7 @@ class _Constraints(NamedTuple):
     variables: tuple[str | None, ...]
 
     def inputs_of(self, count: int) -> tuple[frozenset[str], ...]:
-        """Return the constraints of ``count`` actual inputs."""
+        """Return the allowed types of ``count`` actual inputs."""
         repetitions = count - len(self.inputs)
         return self.inputs + self.inputs[-1:] * repetitions if repetitions > 0 and self.is_repeated else self.inputs
 
@@ -56,7 +56,7 @@ class _Constraints(NamedTuple):
 
 @cache
 def constraints_of(domain: str, kind: str, version: int) -> _Constraints | None:
-    """Return the type constraints of an operator in force at an opset; None where there is none."""
+    """Return the type constraints of an operator version; None for an unknown operator."""
     definition = schema(domain, kind, version)
     if definition is None:
         return None
@@ -67,12 +67,12 @@ def constraints_of(domain: str, kind: str, version: int) -> _Constraints | None:
 
 
 def _type_text_of_schema(text: str) -> str:
-    """Convert a schema's type to the form of :func:`type_text`."""
+    """Convert the text of a type in an ONNX schema to the text that :func:`type_text` returns."""
     return _DTYPE_NAMES.get(text[7:-1], text) if text.startswith("tensor(") else text
 
 
 def type_text(type: Type) -> str | None:
-    """Return a tensor type's element type name, and other types as in ONNX's schemas; None for an unknown element type."""
+    """Return a tensor type's element type name, or the ONNX schema text of another type; None for an unknown element type."""
     if isinstance(type, Tensor):
         return None if type.dtype is None else type.dtype.name
     inner = type_text(type.element)
@@ -85,10 +85,10 @@ def type_text(type: Type) -> str | None:
 
 
 def check_types(node: ForeignNode, xs: Seq[Value | None], ys: Seq[Value]) -> None:
-    """Check the types of a node against the schema of its version.
+    """Check the types of a node against the schema of the operator's version.
 
-    Raises RuleError [type.version] for an element type that it does not allow, [type.disagree] where inputs that share a type
-    variable have different types.
+    Raises RuleError [type.version] for an element type that the schema does not allow, and RuleError [type.disagree] if inputs
+    that share a type variable have different types.
     """
     check = _find_fault if len(xs) + len(ys) <= _FEW else _find_fault.__wrapped__
     fault = check(node.domain, node.kind, node.version, _type_texts(xs), _type_texts(ys))
@@ -105,7 +105,7 @@ def check_types(node: ForeignNode, xs: Seq[Value | None], ys: Seq[Value]) -> Non
 
 
 def _type_texts(values: Seq[Value | None]) -> tuple[str | None, ...]:
-    """Return the values' types in the form of :func:`type_text`; None for absent values too."""
+    """Return :func:`type_text` of each value's type; None for an absent value."""
     texts: list[str | None] = []
     for value in values:
         type = UNKNOWN if value is None else value.type
@@ -120,7 +120,10 @@ _FEW = 16
 def _find_fault(
     domain: str, kind: str, version: int, inputs: tuple[str | None, ...], outputs: tuple[str | None, ...]
 ) -> tuple[str, int, int] | None:
-    """Return the first fault: the index of an input or output of a type that is not allowed, or of two inputs that disagree."""
+    """Return the first type fault of a node as (kind, index, index), or None.
+
+    Kind "input" or "output": the type at ``index`` is not allowed. Kind "inputs": two inputs of one type variable differ.
+    """
     constraints = constraints_of(domain, kind, version)
     if constraints is None:
         return None
@@ -147,7 +150,7 @@ def encode_attribute(value: object) -> Any:
         return int(value)
     if isinstance(value, DType):
         if value.onnx is None:
-            raise UnsupportedError("type.version", f"ONNX has no element type {value}")
+            raise UnsupportedError("type.version", f"the element type must be one of ONNX, got {value}")
         return value.onnx
     if isinstance(value, tuple):
         return [encode_attribute(item) for item in value]
@@ -155,16 +158,16 @@ def encode_attribute(value: object) -> Any:
 
 
 def input_arity(domain: str, kind: str, version: int) -> tuple[int, int]:
-    """Return the number of inputs that do not repeat, and the least number of inputs.
+    """Return the number of non-variadic inputs, and the minimum number of inputs.
 
-    The optional first inputs of Loop count.
+    Optional inputs before a required or variadic input count as inputs, as the first two of Loop do.
     """
     definition = schema(domain, kind, version)
     return (0, 0) if definition is None else (len(definition.inputs) - definition.is_repeated, definition.min_inputs)
 
 
 def first_version(domain: str, kind: str) -> int | None:
-    """Return the oldest version of an operator."""
+    """Return the oldest version of an operator; None for an unknown operator."""
     return next((version for opset in range(1, 64) if (version := since_version(domain, kind, opset)) is not None), None)
 
 
@@ -172,7 +175,7 @@ _WITH_PADS = frozenset(("Conv", "MaxPool", "AveragePool"))
 
 
 def normalize(node: ForeignNode, deviate: Callable[[DovetailError], None]) -> ForeignNode:
-    """Drop ``pads`` beside an ``auto_pad`` other than NOTSET, which every runtime ignores, and an empty ``auto_pad``."""
+    """Drop an empty ``auto_pad``, and the ``pads`` that every runtime ignores because ``auto_pad`` is not NOTSET."""
     word = node.attributes.get("auto_pad")
     if word is None or node.domain or node.kind not in _WITH_PADS:
         return node
@@ -182,7 +185,7 @@ def normalize(node: ForeignNode, deviate: Callable[[DovetailError], None]) -> Fo
     pads = node.attributes.get("pads")
     if word == "NOTSET" or not isinstance(pads, list) or not any(pads):
         return node
-    deviate(RuleError("attribute.conflict", f"pads must be absent beside auto_pad {word}, got {pads}"))
+    deviate(RuleError("attribute.conflict", f"pads must be absent if auto_pad is {word}, got {pads}"))
     return _without_attribute(node, "pads")
 
 

@@ -1,6 +1,7 @@
-"""Inlining of model-local functions. Source: onnx.proto, ``FunctionProto``; onnx/docs/IR.md, "Functions".
+"""Inline model-local functions. Source: onnx.proto, ``FunctionProto``; onnx/docs/IR.md, "Functions".
 
-The documentation and properties of a function are dropped; its nodes, values and symbols get new names at each call.
+The documentation and properties of a function are dropped. Each call gives new names to the nodes, values and symbols of the
+function.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto
 
 LONGEST_PLACE = 256
-"""The most characters of the call path in the name of each inlined node."""
+"""The maximum length, in characters, of the call path in the position of an inlined node."""
 
 _Names = dict[str, str | None]
 _Kept = dict[str, Any]
@@ -40,7 +41,7 @@ _Kept = dict[str, Any]
 
 @dataclass(slots=True)
 class ModelFunction:
-    """A function of the file; its attributes may be References."""
+    """ModelFunction is a model-local function; attributes of its nodes may be References."""
 
     name: str
     inputs: list[str]
@@ -53,29 +54,29 @@ class ModelFunction:
 
 
 def key_of(proto: FunctionProto) -> Call:
-    """Return the key that a call of the function names."""
+    """Return the key of a function: the domain, name and overload by which a node calls it."""
     domain, name, overload = texts((proto.domain, proto.name, proto.overload), "names of a function")
     return plain_domain(domain), name, overload
 
 
 def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, int]) -> ModelFunction:
-    """Read a function with a ``reader`` of its own opset imports."""
+    """Read a function with a ``reader`` for the opset imports of the function."""
     fields = present(proto, "function")
     for ignored in ("domain", "overload", "doc_string", "metadata_props", "opset_import"):
         fields.pop(ignored, None)
     name = fields.pop("name", "")
     if not name:
-        raise FormatError("name.missing", "a function has no name")
+        raise FormatError("name.missing", "a function must have a name")
     inputs = texts(fields.pop("input", ()), "inputs")
     outputs = texts(fields.pop("output", ()), "outputs")
     if len(set(inputs)) < len(inputs):
-        raise FormatError("graph.repeated", f"function {name!r}: two inputs have one name")
+        raise FormatError("graph.repeated", f"the inputs of function {name!r} must have different names, got {inputs}")
     parameters = texts(fields.pop("attribute", ()), "attributes")
     defaults = ForeignNode(name, 0, [], [], place=f"function {name!r}")
     for attribute in fields.pop("attribute_proto", ()):
         key, value = reader.attribute(attribute, defaults)
         if key in defaults.attributes or key in parameters:
-            raise FormatError("attribute.repeated", f"function {name!r} declares the attribute {key!r} twice")
+            raise FormatError("attribute.repeated", f"function {name!r} must declare each attribute once, got {key!r} twice")
         defaults.attributes[key] = value
     index = f"function {name!r}/"
     values = reader.values(fields.pop("value_info", ()), index)
@@ -85,7 +86,7 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
 
 
 def inline(graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports: Mapping[str, int], faults: Faults) -> None:
-    """Replace every call in ``graph`` by the body of its function.
+    """Replace every call in ``graph`` by the nodes of the called function.
 
     Raises FormatErrors [graph.cycle], [node.inputs], [graph.dangling], [attribute.unknown], [attribute.type],
     [graph.repeated]; UnsupportedErrors [limits.exceeded].
@@ -95,7 +96,7 @@ def inline(graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports
 
 
 def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
-    """Yield all nodes, also those of subgraphs."""
+    """Yield all of ``nodes``, and the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for _, inner in subgraphs(node):
@@ -103,17 +104,17 @@ def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
 
 
 class _Cost(NamedTuple):
-    """The size of nodes after the calls among them are inlined."""
+    """_Cost is the size of a list of nodes after inlining: number of nodes, call depth, and size of names."""
 
     nodes: int = 0
     depth: int = 0
     names: int = 0
-    """The number of new names, each of which gets the prefix of its call."""
+    """The number of new names; each new name begins with a prefix for its call."""
     name_bytes: int = 0
-    """The bytes of these names without prefixes."""
+    """The total size of the new names in bytes."""
 
     def in_call(self, prefix: int) -> _Cost:
-        """Return the cost in the body of a call whose name has ``prefix`` bytes."""
+        """Return the cost of the same nodes within a call whose prefix has ``prefix`` bytes."""
         return self._replace(name_bytes=self.name_bytes + self.names * prefix)
 
     def plus(self, other: _Cost) -> _Cost:
@@ -126,7 +127,7 @@ class _Cost(NamedTuple):
 
 
 def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, ModelFunction]) -> None:
-    """Refuse recursion, and calls that would grow beyond the limits, before anything is inlined."""
+    """Raise an error, before any inlining, for recursive functions and if inlining would exceed the limits."""
     costs: dict[Call, _Cost] = {}
     limits = current().limits
 
@@ -168,14 +169,14 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, ModelFunction]) -
 
 
 def _cost_of_symbols(function: ModelFunction) -> _Cost:
-    """Return the cost of symbol names in the types that a function declares."""
+    """Return the cost of the symbol names in the types that a function declares."""
     types = [value.type for value in function.values.values() if value.type is not None]
     names = [str(size) for type in types for size in sizes_in(type) if not isinstance(size, int)]
     return _Cost(0, 0, len(names), sum(map(len, names)))
 
 
 def own_names(node: ForeignNode) -> list[str]:
-    """Return the names that a call creates for a node of its function: its own, its position, and those of its outputs."""
+    """Return the names that a call copies for a node: those of the node, its outputs and the inputs of its subgraphs."""
     inner = (value.key for _, graph in subgraphs(node) for value in graph.inputs)
     return [*filter(None, (node.name, *node.outputs)), *inner]
 
@@ -225,7 +226,7 @@ class _Inliner:
         graph.nodes = nodes
 
     def _expand(self, node: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
-        """Return ``node`` itself, or the nodes of its call; ``graph`` gets the declarations of the inner values."""
+        """Return ``[node]``, or the inlined nodes if ``node`` is a call; declarations of inner values are added to ``graph``."""
         for _, inner in subgraphs(node):
             self._graph(inner)
         function = self._functions.get(call_of(node))
@@ -257,10 +258,13 @@ class _Inliner:
     def _refuse_misfit(self, function: ModelFunction, call: ForeignNode) -> None:
         for actual, declared, side in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
             if len(actual) > len(declared):
-                raise FormatError("node.inputs", f"function {function.name!r} has {len(declared)} {side}, got {len(actual)}")
+                raise FormatError(
+                    "node.inputs",
+                    f"a call of function {function.name!r} must have at most {len(declared)} {side}, got {len(actual)}",
+                )
         unknown = [key for key in call.attributes if key not in function.parameters]
         if unknown:
-            # No node of the function refers to the attribute.
+            # The unknown attributes have no effect, because no node of the function refers to them.
             names = ", ".join(map(repr, unknown))
             self._faults.deviate(
                 FormatError("attribute.unknown", f"function {function.name!r} has no attribute {names}"), label(call)
@@ -271,16 +275,18 @@ class _Inliner:
         for node in function.nodes:
             for name in filter(None, node.outputs):
                 if name in written:
-                    raise FormatError("graph.repeated", f"function {function.name!r} writes {name!r} twice")
+                    raise FormatError(
+                        "graph.repeated", f"function {function.name!r} must write each value once, got {name!r} twice"
+                    )
                 written.add(name)
                 if name not in call_names:
                     names[name] = self._fresh(prefix + name)
         unwritten = [name for name in function.outputs if name not in written]
         if unwritten:
-            raise FormatError("graph.dangling", f"function {function.name!r} does not write its output {unwritten[0]!r}")
+            raise FormatError("graph.dangling", f"function {function.name!r} must write its output {unwritten[0]!r}")
 
     def _place(self, call: ForeignNode, node: ForeignNode) -> str:
-        """Return the position of a copy of ``node``: the call path, or a number where the path is long."""
+        """Return the position of a copy of ``node``: the call path, or a number if the path exceeds LONGEST_PLACE."""
         if len(call.place) + len(node.place) < LONGEST_PLACE:
             return f"{call.place}/{node.place}"
         self._copies += 1
@@ -295,16 +301,17 @@ class _Inliner:
         return name
 
     def _identity(self, function: ModelFunction, call: ForeignNode, names: _Names, name: str, target: str) -> ForeignNode:
-        """Add an Identity for an output that is an input, or another output, so that it has a name of its own."""
+        """Return an Identity that gives a distinct name to a function output that is also an input or another output."""
         source = names[name]
         if source is None:
             raise FormatError(
-                "graph.dangling", f"function {function.name!r} returns its input {name!r}, which is absent in the call"
+                "graph.dangling", f"a call of function {function.name!r} must have the input {name!r}, which the function returns"
             )
         opset = function.imports.get("", self._imports.get(""))
         if opset is None:
             raise FormatError(
-                "opset.missing", f"function {function.name!r} returns {name!r} unchanged, which needs an opset with Identity"
+                "opset.missing",
+                f"function {function.name!r} must import an opset with Identity, because it returns its input {name!r}",
             )
         return ForeignNode("Identity", since_version("", "Identity", opset), [source], [target], place=call.place)
 
@@ -330,10 +337,14 @@ class _Inliner:
         return copy
 
     def _bind(self, node: ForeignNode, key: str, reference: Reference, function: ModelFunction, call: ForeignNode) -> None:
-        """Return the call's value, or the function's default; without either the attribute is absent (onnx/docs/IR.md)."""
+        """Set attribute ``key`` to the value that the call passes, or else to the default of the function.
+
+        Without either value the attribute stays absent (onnx/docs/IR.md).
+        """
         if reference.name not in function.parameters:
             raise FormatError(
-                "attribute.reference", f"{key!r} refers to {reference.name!r}, which {function.name!r} does not declare"
+                "attribute.reference",
+                f"{key!r} must refer to an attribute that {function.name!r} declares, got {reference.name!r}",
             )
         source = call if reference.name in call.attributes else function.defaults
         if reference.name not in source.attributes:
@@ -342,7 +353,8 @@ class _Inliner:
         kind = kind_of(value)
         if reference.kind and kind is not None and _DENSE.get(reference.kind, reference.kind) != kind:
             raise FormatError(
-                "attribute.type", f"{key!r} refers to {reference.name!r} as {FIELDS[reference.kind]}, got {FIELDS[kind]}"
+                "attribute.type",
+                f"attribute {reference.name!r}, used by {key!r}, must be {FIELDS[reference.kind]}, got {FIELDS[kind]}",
             )
         node.attributes[key] = value
         _carry_notes(source, reference.name, node, key)
@@ -374,7 +386,7 @@ class _Inliner:
         )
 
 
-# A sparse attribute is read as a dense tensor before it is bound.
+# A sparse attribute has been read as a dense tensor before a reference is bound to it.
 _DENSE = {11: 4, 12: 9}
 
 
@@ -413,7 +425,7 @@ def _rename_in_metadata(metadata: _Kept, names: _Names) -> _Kept:
 
 
 def _carry_notes(source: ForeignNode, name: str, node: ForeignNode, key: str) -> None:
-    """Copy the notes of an attribute to the attribute that its value is bound to."""
+    """Copy the metadata of attribute ``name`` of ``source`` to attribute ``key`` of ``node``."""
 
     def here(path: str) -> str | None:
         return key + path[len(name) :] if path == name or path.startswith(f"{name}[") else None

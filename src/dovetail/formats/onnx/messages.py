@@ -1,4 +1,4 @@
-"""Helpers for the messages of onnx.proto: each reader takes the fields that it knows, so that none is dropped unseen."""
+"""Helpers for the messages of onnx.proto; readers refuse fields that they do not handle, so that no field is lost silently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = frozenset(("s", "raw_data"))
 
 
 def present(proto: Any, message_name: str) -> dict[str, Any]:
-    """Return the present fields of ``proto`` by name; a reader takes the known ones and refuses the rest.
+    """Return the present fields of ``proto`` by name; a reader removes the fields that it knows, and refuses the others.
 
     Raises UnsupportedError [proto.unknown] for fields or enumeration values that the ``onnx`` package does not know,
     FormatError [proto.text] for text that is not UTF-8.
@@ -24,7 +24,9 @@ def present(proto: Any, message_name: str) -> dict[str, Any]:
     unknown = _unknown_fields()(proto)
     if len(unknown):
         numbers = sorted({field.field_number for field in unknown})[:8]
-        raise UnsupportedError("proto.unknown", f"a {message_name} has unknown fields or values with the numbers {numbers}")
+        raise UnsupportedError(
+            "proto.unknown", f"a {message_name} must have known fields and enumeration values only, got field numbers {numbers}"
+        )
     fields = {field.name: value for field, value in proto.ListFields()}
     if bytes in map(type, fields.values()):
         _refuse_bytes(fields, message_name)
@@ -32,7 +34,7 @@ def present(proto: Any, message_name: str) -> dict[str, Any]:
 
 
 def parse_message(proto: Any, stored: bytes) -> bool:
-    """Fill a message from bytes of the metadata. Returns whether they are a message."""
+    """Parse ``stored`` into the message ``proto``; return whether ``stored`` is a valid message."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
@@ -44,9 +46,9 @@ def parse_message(proto: Any, stored: bytes) -> bool:
 
 @cache
 def message_classes() -> Any:
-    """Import the module of the ``onnx`` package with the message classes, which ``import onnx`` also provides.
+    """Import only the module ``onnx_ml_pb2`` of the ``onnx`` package, which defines the message classes.
 
-    It is loaded without the rest of the package, whose import takes longer than reading most models.
+    The import of the whole package takes longer than reading most models; an imported ``onnx`` is used.
     """
     result = None if "onnx" in sys.modules else util.find_spec("onnx")
     for folder in (result and result.submodule_search_locations) or ():
@@ -62,34 +64,36 @@ def message_classes() -> Any:
 
 @cache
 def _unknown_fields() -> Any:
-    # Imported at the first message, for the start-up time.
+    # Deferred to the first message for start-up time.
     from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
     return UnknownFieldSet
 
 
 def refuse_rest(fields: Mapping[str, Any], message_name: str) -> None:
-    """Refuse the fields that a reader has not taken."""
+    """Raise UnsupportedError [proto.field] if ``fields`` still has fields that the reader did not remove."""
     if fields:
-        raise UnsupportedError("proto.field", f"a {message_name} has unsupported fields: {', '.join(sorted(fields))}")
+        raise UnsupportedError(
+            "proto.field", f"a {message_name} must have supported fields only, got {', '.join(sorted(fields))}"
+        )
 
 
 def _refuse_bytes(fields: Mapping[str, Any], message_name: str) -> None:
-    """Refuse text that is not UTF-8, which protobuf returns as bytes."""
+    """Raise FormatError [proto.text] for text that is not UTF-8, which protobuf returns as bytes."""
     for name, value in fields.items():
         if type(value) is bytes and name not in _BYTES:
-            raise FormatError("proto.text", f"the {name} of a {message_name} must be UTF-8")
+            raise FormatError("proto.text", f"the field {name!r} of a {message_name} must be UTF-8 text")
 
 
 def text(value: str | bytes, label: str) -> str:
-    """Return a text field. Raises FormatError [proto.text]."""
+    """Return the value of a text field. Raises FormatError [proto.text] if it is not UTF-8."""
     if isinstance(value, bytes):
         raise FormatError("proto.text", f"{label} must be UTF-8")
     return value
 
 
 def texts(values: Iterable[str], label: str) -> list[str]:
-    """Return a repeated text field. Raises FormatError [proto.text]."""
+    """Return the values of a repeated text field. Raises FormatError [proto.text] if one is not UTF-8."""
     items = list(values)
     if bytes in map(type, items):
         raise FormatError("proto.text", f"{label} must be UTF-8")
@@ -97,21 +101,22 @@ def texts(values: Iterable[str], label: str) -> list[str]:
 
 
 def refuse(error: DovetailError) -> None:
-    """Raise the error: the ``accept`` of strict readers."""
+    """Raise ``error``; strict readers pass this function as ``accept``."""
     raise error
 
 
 def properties(entries: Iterable[Any], code: str, accept: Callable[[DovetailError], None] = refuse) -> dict[str, str]:
-    """Return StringStringEntryProtos as a dict, in order.
+    """Return a list of StringStringEntryProto as a dict, in order.
 
-    For a repeated key ``accept`` gets a FormatError ``code``; if it returns, the last value is used, as in onnxruntime.
+    A repeated key is reported to ``accept`` as a FormatError ``code``; if ``accept`` returns, the last value is used, as in
+    onnxruntime.
     """
     entries_by_key: dict[str, str] = {}
     for entry in entries:
         fields = present(entry, "property")
         key = fields.get("key", "")
         if key in entries_by_key:
-            accept(FormatError(code, f"the key {key!r} is repeated"))
+            accept(FormatError(code, f"metadata keys must be unique, got {key!r} twice"))
         entries_by_key[key] = fields.get("value", "")
     return entries_by_key
 

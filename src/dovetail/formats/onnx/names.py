@@ -1,4 +1,4 @@
-"""Checks that every name is written once, before it is read. Source: onnx/docs/IR.md, "Graphs", "Names Within a Graph"."""
+"""Check that each value name is written once, and before its reads. Source: onnx/docs/IR.md, "Names Within a Graph"."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _Scopes = tuple[dict[str, int], ...]
 
 
 def label(node: ForeignNode) -> str:
-    """Return the name of a node in messages."""
+    """Return the text that identifies a node in messages: its name, or else its position and kind."""
     return node.name or f"{node.place} ({node.kind})"
 
 
 def subgraphs(node: ForeignNode) -> Iterator[tuple[str, ForeignGraph]]:
-    """Yield the subgraphs among a node's attributes, each with its attribute's name."""
+    """Yield the name and the subgraph of each attribute of ``node`` that is a subgraph, or contains subgraphs."""
     for name, value in node.attributes.items():
-        # All items of a list come from one field of the attribute.
+        # All items of a list have the type of the first, because they come from one field of the attribute.
         if isinstance(value, ForeignGraph):
             yield name, value
         elif isinstance(value, list) and value and isinstance(value[0], ForeignGraph):
@@ -31,18 +31,24 @@ Deviate = Callable[[DovetailError], None]
 
 
 def check_names(graph: ForeignGraph, errors: list[DovetailError], deviate: Deviate) -> None:
-    """Collect the faults in the names of ``graph`` and its subgraphs, and sort its nodes topologically.
+    """Collect faults in the value names of ``graph`` and its subgraphs, and sort the nodes topologically.
 
-    FormatErrors [graph.repeated] (written twice, or by a node of a subgraph under an outer name), [graph.dangling] (read, never
-    written), [graph.cycle]. ``deviate`` gets FormatErrors [graph.order] (read before it is written): where each name is written
-    once, every valid order means the same; and [graph.repeated] for the input of a body that has an outer name: within the body
-    every reader means the input, which is renamed.
+    ``errors`` gets FormatError [graph.repeated] for a name that is written twice, or that a node of a subgraph writes although an
+    outer graph has the name; [graph.dangling] for a name that is read and never written; and [graph.cycle].
+
+    ``deviate`` gets FormatError [graph.order] for a name that is read before it is written: with unique names, all valid orders
+    are equivalent. ``deviate`` also gets [graph.repeated] for a subgraph input with the name of an outer value. Within the
+    subgraph that name denotes the input for all readers, and the input is renamed.
     """
     _Scope(graph, (), errors, None, deviate).check()
 
 
 class _Scope:
-    """One graph during the check: each name with the index of the node that writes it (-1 for inputs and constants)."""
+    """_Scope is the state of one graph during the check.
+
+    ``written`` maps each name to the index of its writer (-1 for inputs and constants), and ``all`` the names of all node
+    outputs.
+    """
 
     def __init__(
         self, graph: ForeignGraph, outer: _Scopes, errors: list[DovetailError], owner: str | None, deviate: Deviate
@@ -54,11 +60,11 @@ class _Scope:
         self.owner = owner
         self.written: dict[str, int] = {}
         self.all: dict[str, int] = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs if name}
-        # Names that are read before they are written: (index of the reader, name).
+        # (index of the reader, name) for each name that is read before it is written.
         self.late: list[tuple[int, str]] = []
 
     def check(self) -> list[str]:
-        """Return the names that this graph reads from outside, and that its outer graphs have not written yet."""
+        """Check the graph; return the outer names that it reads and that the enclosing graphs have not written yet."""
         self._rename_hiding_inputs()
         for value in self.graph.inputs:
             self._write(value.key, -1, self.owner)
@@ -80,7 +86,11 @@ class _Scope:
         taken = {*_names_within(self.graph), *(name for scope in self.outer for name in scope)}
         names = {}
         for name in hiding:
-            self.deviate(FormatError("graph.repeated", f"the input {name!r} hides the outer value of that name", node=self.owner))
+            self.deviate(
+                FormatError(
+                    "graph.repeated", f"the input {name!r} must not have the name of a value in an outer graph", node=self.owner
+                )
+            )
             names[name] = next(new for new in (f"{name}_{count}" for count in itertools.count(2)) if new not in taken)
             taken.add(names[name])
         for value in self.graph.inputs:
@@ -106,9 +116,9 @@ class _Scope:
 
     def _write(self, name: str, index: int, node: str | None) -> None:
         if name in self.written:
-            self._add_fault("graph.repeated", f"the name {name!r} is written twice", node)
+            self._add_fault("graph.repeated", f"each name must be written once, got {name!r} twice", node)
         elif self._is_outer(name):
-            self._add_fault("graph.repeated", f"the name {name!r} hides the outer value of that name", node)
+            self._add_fault("graph.repeated", f"{name!r} must not have the name of a value in an outer graph", node)
         else:
             self.written[name] = index
 
@@ -136,18 +146,20 @@ class _Scope:
         cycle = _find_cycle(self.graph, self.all, self.late)
         if cycle:
             names = " -> ".join(label(self.graph.nodes[index]) for index in cycle[:8])
-            self._add_fault("graph.cycle", f"{len(cycle)} nodes form a cycle: {names}", label(self.graph.nodes[cycle[0]]))
+            self._add_fault(
+                "graph.cycle", f"the graph must have no cycle, got {len(cycle)} nodes: {names}", label(self.graph.nodes[cycle[0]])
+            )
         for index, name in self.late:
             if index not in cycle:
                 node, writer = self.graph.nodes[index], self.graph.nodes[self.all[name]]
-                message = f"{node.kind} reads {name!r}, which {label(writer)} produces later"
+                message = f"{node.kind} reads {name!r}, which the later node {label(writer)} produces"
                 self.deviate(FormatError("graph.order", message, node=label(node)))
         if not cycle:
             self.graph.nodes = _sort_topologically(self.graph.nodes, self.all)
 
 
 def _names_within(graph: ForeignGraph) -> Iterator[str]:
-    """Yield every name that ``graph`` or a subgraph in it defines or reads."""
+    """Yield every name that ``graph`` or one of its subgraphs defines or reads."""
     yield from (value.key for value in (*graph.inputs, *graph.outputs))
     yield from graph.constants
     for node in graph.nodes:
@@ -157,7 +169,10 @@ def _names_within(graph: ForeignGraph) -> Iterator[str]:
 
 
 def _rename_reads(graph: ForeignGraph, names: Mapping[str, str]) -> None:
-    """Give the readers of ``names`` in ``graph`` their new names, up to subgraphs whose inputs have the old ones."""
+    """Replace reads of the keys of ``names`` in ``graph`` and its subgraphs by the new names.
+
+    A subgraph whose input has the old name reads that input, and is left unchanged for that name.
+    """
     for node in graph.nodes:
         node.inputs = [None if name is None else names.get(name, name) for name in node.inputs]
         for _, inner in subgraphs(node):
@@ -174,16 +189,16 @@ def _rename_value(value: ForeignValue, names: Mapping[str, str]) -> None:
 
 
 def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:
-    """Rename nodes that have the name of another node in their graph: nothing refers to the name of a node.
+    """Rename nodes that have the name of another node in their graph; no part of a model refers to node names.
 
-    onnx/docs/IR.md, "Names Within a Graph". ``deviate`` gets FormatErrors [node.name].
+    ``deviate`` gets a FormatError [node.name] for each. Source: onnx/docs/IR.md, "Names Within a Graph".
     """
     names: set[str] = set()
     counts: dict[str, int] = {}
     for node in graph.nodes:
         if node.name and node.name in names:
             location = f"{node.place} ({node.kind})"
-            deviate(FormatError("node.name", f"two nodes have the name {node.name!r}", node=location))
+            deviate(FormatError("node.name", f"nodes must have different names, got {node.name!r} twice", node=location))
             count = counts.get(node.name, 2)
             while f"{node.name}_{count}" in names:
                 count += 1
@@ -195,7 +210,7 @@ def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:
 
 
 def _sort_topologically(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:
-    """Sort the nodes topologically, as close to their order as possible."""
+    """Sort the nodes topologically; among ready nodes, the first in the present order comes first."""
     reads = [{writers[name] for name in _names_read(node) if name in writers} - {index} for index, node in enumerate(nodes)]
     readers: list[list[int]] = [[] for _ in nodes]
     for index, sources in enumerate(reads):
@@ -215,7 +230,7 @@ def _sort_topologically(nodes: list[ForeignNode], writers: dict[str, int]) -> li
 
 
 def _names_read(node: ForeignNode) -> Iterator[str]:
-    """Yield the names that a node reads, and those in its subgraphs, which never hide outer names."""
+    """Yield the names that a node and the nodes and outputs of its subgraphs read; subgraphs never redefine outer names."""
     yield from filter(None, node.inputs)
     for _, inner in subgraphs(node):
         yield from (value.key for value in inner.outputs)
@@ -224,7 +239,7 @@ def _names_read(node: ForeignNode) -> Iterator[str]:
 
 
 def _find_cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, str]]) -> list[int]:
-    """Return the indices of the nodes of one cycle, in order of the data; empty where there is none."""
+    """Return the indices of the nodes of one cycle, in data-flow order; an empty list if there is no cycle."""
     reads: list[set[int]] = [{writers[name] for name in node.inputs if name in writers} for node in graph.nodes]
     for index, name in late:
         reads[index].add(writers[name])
@@ -244,7 +259,7 @@ def _find_cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[i
 
 
 def _walk_back(reads: list[set[int]], waiting_nodes: set[int]) -> list[int]:
-    """Follow nodes that wait for each other backwards around a cycle."""
+    """Return one cycle among ``waiting_nodes``, in data-flow order, by following reads backwards until a node repeats."""
     if not waiting_nodes:
         return []
     path: list[int] = []

@@ -1,4 +1,4 @@
-"""Opset conversion: a model exported at an opset, and the first opset that can express what an older one cannot."""
+"""Opset conversion: export a model at an opset, and find the first opset that can express the model."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, Tre
 from dovetail.storage.deviations import WRITING, log
 
 CONTRIB = "com.microsoft"
-"""The domain of the operators that onnxruntime adds, all of version 1."""
+"""The domain of the operators that onnxruntime adds; all have version 1."""
 LEARNING = "ai.onnx.ml"
 LEARNING_VERSION = 5
 COLUMNS_VERSION = 4
-"""The newest version of ai.onnx.ml in which TreeEnsembleRegressor and TreeEnsembleClassifier are not deprecated; runtimes refuse
-deprecated operators."""
+"""The newest version of ai.onnx.ml in which TreeEnsembleRegressor and TreeEnsembleClassifier are not deprecated.
+
+Runtimes refuse deprecated operators.
+"""
 NEWEST = 2**31 - 1
 OPSET = 21
-"""The opset for a model that does not come from ONNX: all current runtimes read it."""
+"""The default opset for a model that does not come from ONNX; all current runtimes read this opset."""
 
 
 def convert_opset(model: Model, opset: int | None = None) -> ForeignModel:
-    """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
+    """Export ``model`` to ONNX at ``opset``; by default at the opset of the model, or else at OPSET.
 
-    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it
-    that can is used, with a record in the log.
+    An IR model that was converted from ONNX still has an opset. If the default opset cannot express the model, the lowest later
+    opset that can is used and logged.
 
-    Raises UnsupportedError [opset.version] for it or for the version of another domain, and [op.unsayable], [type.version] or
-    another with every node that cannot be exported, and with the first opset that can express the model.
+    Raises UnsupportedError [opset.version] for an unknown opset or an unknown version of another domain. Raises UnsupportedError
+    with [op.unsayable], [type.version] or other codes for all nodes that cannot be exported; the messages name the first opset
+    that can express the node.
     """
     target = OPSET if opset is None else opset
     if opset is None and model.versions.get(""):
@@ -53,7 +56,7 @@ def convert_opset(model: Model, opset: int | None = None) -> ForeignModel:
         if lowest is None:
             raise _with_first_opset(error, target, newest, write) from None
         reason = error.diagnostics[0].message
-        message = f"opset {target} cannot express the model, and opset {lowest} is the lowest that can: {reason}"
+        message = f"the opset was raised from {target} to {lowest}, the lowest that can express the model: {reason}"
         log([Diagnostic("opset.raised", message, severity="warning")], model.file or "the model", WRITING)
         return write(lowest)
 
@@ -65,10 +68,10 @@ def export_at(model: Model, target: int) -> ForeignModel:
 
     def version_of(domain: str, kind: str) -> int | None:
         if domain == CONTRIB:
-            # A model without onnxruntime's own operators gets none in place of ONNX's.
+            # A model that does not use com.microsoft must not get a com.microsoft operator in place of an ONNX operator.
             return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
         if not domain and ONNX.first_version(domain, kind) is None:
-            # No opset defines it: it is the custom operator of a model without a domain for it, and means what its file means.
+            # No opset defines the operator: it is a custom operator in the ONNX domain, and keeps its meaning.
             return target
         return since_version(domain, kind, imports.get(domain, 1))
 
@@ -82,27 +85,27 @@ def export_at(model: Model, target: int) -> ForeignModel:
 
 
 def _learning_version(model: Model) -> int:
-    """Return the version of ai.onnx.ml for a model that imports none."""
+    """Return the version of ai.onnx.ml for a model that does not import the domain."""
     columns = any(isinstance(node.op, TreeEnsembleRegressor | TreeEnsembleClassifier) for node in model.graph.nodes)
     return COLUMNS_VERSION if columns else LEARNING_VERSION
 
 
 def _other_domains(model: Model) -> dict[str, int]:
-    """Return the versions of the imported domains, ONNX's own excepted."""
+    """Return the versions of the imported domains except the default ONNX domain."""
     return {domain: version for domain, version in model.versions.items() if domain != "ir" and plain_domain(domain)}
 
 
 def _check_version(domain: str, version: int) -> int:
-    """Return the newest version of a domain. Raises UnsupportedError [opset.version] for one that no reader takes."""
+    """Return the newest version of a domain. Raises UnsupportedError [opset.version] if ``version`` is out of range."""
     last = newest_opset(domain, version) or NEWEST
     if not 1 <= version <= last:
         subject = f"version {version} of the domain {domain!r}" if domain else f"opset {version}"
-        raise UnsupportedError("opset.version", f"{subject} is not in [1, {last}]")
+        raise UnsupportedError("opset.version", f"{subject} must be in [1, {last}]")
     return last
 
 
 def _with_first_opset(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
-    """Add to each fault of ``error``, raised for the opset ``target``, the first opset at which ``write`` accepts the node."""
+    """Add the first opset at which ``write`` accepts the node to each fault of ``error``, which was raised at ``target``."""
 
     @cache
     def nodes_refused_at(opset: int) -> frozenset[str | None]:
@@ -119,13 +122,13 @@ def _with_first_opset(error: UnsupportedError, target: int, newest: int, write: 
         message = f"{len(items)} nodes that onnx cannot express at opset {target}"
         known = [first for first in firsts if first is not None]
         if len(known) == len(firsts) and not nodes_refused_at(max(known)):
-            message += f"; opset {max(known)} can"
+            message += f"; opset {max(known)} can express all"
     first = items[0]
     return UnsupportedError(first.code, message, node=first.node, op=first.op, file=first.file, diagnostics=items)
 
 
 def _first_expressing(write: Callable[[int], Any], target: int, newest: int) -> int | None:
-    """Return the lowest opset after ``target`` at which ``write`` accepts the whole model; None where the newest does not."""
+    """Return the lowest opset after ``target`` at which ``write`` accepts the model; None if the newest opset fails."""
 
     def is_accepted(opset: int) -> bool:
         try:
@@ -146,7 +149,7 @@ def _first_expressing(write: Callable[[int], Any], target: int, newest: int) -> 
 def _first_accepting(
     item: Diagnostic, target: int, newest: int, nodes_refused_at: Callable[[int], frozenset[str | None]]
 ) -> int | None:
-    """Return the first opset after ``target`` that accepts the node; None where the newest does not."""
+    """Return the first opset after ``target`` that accepts the node of ``item``; None if the newest opset refuses it."""
     if target == newest or item.node in nodes_refused_at(newest):
         return None
     low, high = target, newest
@@ -158,5 +161,5 @@ def _first_accepting(
 
 def _with_opset(item: Diagnostic, first: int | None, target: int, newest: int) -> Diagnostic:
     if first is not None:
-        return replace(item, message=f"{item.message}; opset {first} can")
-    return item if target == newest else replace(item, message=f"{item.message}; opset {newest} cannot either")
+        return replace(item, message=f"{item.message}; opset {first} can express it")
+    return item if target == newest else replace(item, message=f"{item.message}; opset {newest} cannot express it either")

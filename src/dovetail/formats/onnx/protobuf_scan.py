@@ -1,8 +1,8 @@
-"""Takes the elements of large tensors out of the bytes of an ONNX file before protobuf parses them, and puts them back.
+"""Extract the elements of large tensors from an ONNX file before protobuf parses it, and insert them into a written file.
 
-protobuf copies all that it parses, and its Python classes copy the bytes of a field again at each access: reading a model of
-100 MB would take 300 MB, and so would writing it. The remaining message has the same meaning; each large ``raw_data`` is
-replaced by a ticket. Source: protobuf's encoding guide; onnx.proto for the field numbers.
+protobuf copies all bytes that it parses, and its Python classes copy the bytes of a field again at each access. Reading or
+writing a model of 100 MB would take 300 MB. Each large ``raw_data`` is therefore replaced by a ticket, a short unique byte
+string; the message is otherwise unchanged. Source: protobuf's encoding guide; onnx.proto for the field numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE = 4096
-"""The least size in bytes of a message that is scanned."""
+"""The minimum size, in bytes, of a field that is scanned or replaced by a ticket."""
 TICKET_BYTES = 24
-# Fields on the way to a tensor's elements: message, field number, kind of the field.
+# The fields that lead to a tensor's elements: for each message, the field numbers and the kinds of their content.
 _INSIDE: dict[str, dict[int, str]] = {
     "model": {7: "graph"},
     "graph": {1: "node", 5: "tensor"},
@@ -27,36 +27,37 @@ _INSIDE: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph"},
     "tensor": {9: "elements"},
 }
-# Fields behind which no scanned one comes in the order of the field numbers, in which protobuf writes: lists of numbers and
-# strings, whose items are a field each. The rest of the message is copied unread; an element behind it only costs a copy.
+# Repeated numbers and strings, whose items are one field each. protobuf writes fields in the order of their numbers, and
+# no scanned field follows these. The scan of a message therefore stops at them; if elements follow nevertheless, they are only
+# copied once more.
 _LISTS: dict[str, frozenset[int]] = {"attribute": frozenset((7, 8, 9)), "tensor": frozenset((4, 5, 6, 7, 10, 11))}
 # protobuf parses at most 100 nested messages.
 _MAX_DEPTH = 100
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 Elements = Mapping[bytes, NDArray[np.uint8]]
-"""The bytes of large tensors by ticket."""
+"""The bytes of the elements of large tensors, by ticket."""
 
 
 Piece: TypeAlias = "bytes | memoryview | NDArray[np.uint8]"
 
 
 class Parts(NamedTuple):
-    """A message without the elements of its large tensors, and these elements."""
+    """Parts is a message in which tickets replace the elements of large tensors, and the elements by ticket."""
 
     message: bytes
     elements: Elements
 
 
 class _NotScanned(Exception):
-    """The bytes are not the encoding of a message, or of one that is not scanned."""
+    """_NotScanned reports bytes that are no valid message, or a message that the scan does not support."""
 
 
 def split_elements(model: bytes | memoryview) -> Parts:
-    """Split a serialized ModelProto into parts.
+    """Split a serialized ModelProto into a message with tickets and the elements of its large tensors.
 
-    The elements are copies of ``model``, or views where it is a view of a mapped file. An invalid model stays whole, so that
-    protobuf reports the error.
+    The elements are copies if ``model`` is bytes, and views if it is a view of a mapped file. An invalid model is returned
+    unchanged, so that protobuf reports the error.
     """
     splitter = _Splitter(model, is_copied=isinstance(model, bytes))
     try:
@@ -67,20 +68,20 @@ def split_elements(model: bytes | memoryview) -> Parts:
 
 
 def join_elements(message: bytes, elements: Elements) -> list[Piece]:
-    """Return the pieces of a serialized ModelProto in which elements replace their tickets: the inverse of split_elements."""
+    """Return the pieces of a serialized ModelProto with the elements in place of their tickets; inverse of split_elements."""
     joiner = _Joiner(message, elements)
     joiner.message("model", 0, len(message), 0)
     return joiner.pieces
 
 
 def bytes_of(pieces: list[Piece]) -> bytes:
-    """Return the pieces as one message."""
+    """Return the concatenated pieces."""
     buffers: list[Any] = pieces
     return b"".join(buffers)
 
 
 class Tickets:
-    """Elements of at least ``threshold`` bytes, each with a ticket: random, so that no model contains one."""
+    """Tickets holds elements of at least ``threshold`` bytes by ticket; tickets are random, so that no model contains one."""
 
     def __init__(self, threshold: int = LARGE) -> None:
         self.threshold = threshold
@@ -88,14 +89,14 @@ class Tickets:
         self.series = os.urandom(TICKET_BYTES - 8)
 
     def add(self, data: NDArray[np.uint8]) -> bytes:
-        """Return the ticket of ``data``."""
+        """Store ``data``, and return its ticket."""
         ticket = self.series + len(self.elements).to_bytes(8, "little")
         self.elements[ticket] = data
         return ticket
 
 
 class _Rewriter(ABC):
-    """Writes a message again, with other bytes in some of its fields, and the lengths of the fields around them."""
+    """_Rewriter copies a message with some fields replaced, and updates the lengths of the enclosing fields."""
 
     max_depth = _MAX_DEPTH
 
@@ -105,14 +106,14 @@ class _Rewriter(ABC):
 
     @abstractmethod
     def is_changed(self, start: int, length: int) -> bool:
-        """Return whether the field at these bytes changes, or one inside it."""
+        """Return whether the field content at [start, start + length) is replaced or may contain a replaced field."""
 
     @abstractmethod
     def replace(self, start: int, length: int) -> int:
-        """Append the new bytes of a tensor's elements, and return their size."""
+        """Append the replacement of a tensor's elements at [start, start + length), and return its size in bytes."""
 
     def message(self, kind: str, start: int, end: int, depth: int) -> int:
-        """Append one message, and return its size."""
+        """Append the message at [start, end) with its replacements, and return its new size in bytes."""
         if depth > self.max_depth:
             raise _NotScanned
         data, inside, lists = self.data, _INSIDE[kind], _LISTS.get(kind, ())
@@ -157,7 +158,7 @@ class _Rewriter(ABC):
 
 
 class _Splitter(_Rewriter):
-    """Replaces the elements of large tensors by tickets."""
+    """_Splitter replaces the elements of large tensors by tickets."""
 
     def __init__(self, data: bytes | memoryview, is_copied: bool) -> None:
         super().__init__(data)
@@ -174,7 +175,7 @@ class _Splitter(_Rewriter):
     def replace(self, start: int, length: int) -> int:
         elements = np.frombuffer(self.data, np.uint8, length, start)
         if self._is_copied:
-            # Elements in a file are not aligned, and kernels read aligned data faster.
+            # Elements within a file are not aligned; kernels read aligned copies faster.
             elements = elements.copy()
             elements.setflags(write=False)
         self.pieces.append(self._tickets.add(elements))
@@ -182,7 +183,7 @@ class _Splitter(_Rewriter):
 
 
 class _Joiner(_Rewriter):
-    """Replaces tickets by their elements."""
+    """_Joiner replaces tickets by the elements of their tensors."""
 
     max_depth = 2 * _MAX_DEPTH
 
@@ -202,7 +203,7 @@ class _Joiner(_Rewriter):
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return a varint, and the offset after it."""
+    """Return the varint at offset ``at``, and the offset after the varint."""
     value = data[at]
     at += 1
     if value < 128:

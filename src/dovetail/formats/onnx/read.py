@@ -1,4 +1,4 @@
-"""Import of a foreign ONNX model as a graph."""
+"""Import a foreign ONNX model as a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.storage.deviations import Deviations
 
 
 def import_onnx(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
-    """Import an ONNX model, with the states that its metadata names; see :func:`import_model`."""
+    """Import an ONNX model and the states in its metadata; see :func:`import_model`."""
     model = import_model(foreign, ONNX, deviations)
     model.states = from_text(foreign.metadata.get("metadata_props", {}).get(PROPERTY), model.graph)
     return model

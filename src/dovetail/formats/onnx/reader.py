@@ -1,4 +1,4 @@
-"""Reads a GraphProto into a ForeignGraph: every field is taken or refused, and every fault is collected.
+"""Read a GraphProto into a ForeignGraph; every field is read or refused, and all faults are collected.
 
 Source: onnx.proto, onnx/docs/IR.md.
 """
@@ -32,16 +32,16 @@ Call = tuple[str, str, str]
 
 _MAX_ERRORS = 1000
 _MISSING = object()
-# Faults of a declaration without which the graph means the same.
+# Faults of type declarations that do not affect the meaning of the graph.
 _ONLY_DECLARED = ("type.dims", "name.missing")
 
-# AttributeProto.AttributeType -> the field with the value.
+# AttributeProto.AttributeType -> the name of the field that holds the value.
 FIELDS = {
     1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 11: "sparse_tensor", 13: "tp",
     6: "floats", 7: "ints", 8: "strings", 9: "tensors", 10: "graphs", 12: "sparse_tensors", 14: "type_protos",
 }  # fmt: skip
 KINDS = {field: kind for kind, field in FIELDS.items()}
-# Values that proto3 writers omit: zeros and empty lists.
+# The values of fields that proto3 writers omit: zeros and empty lists.
 _DEFAULTS = {"f": 0.0, "i": 0, "s": b""} | {FIELDS[kind]: () for kind in (6, 7, 8, 9, 10, 12, 14)}
 _PLAIN_FIELDS = frozenset(("name", "op_type", "doc_string", "domain", "input", "output", "attribute"))
 # Kinds of small attributes: floats, ints, strings, lists of them, and tensors of few elements.
@@ -51,14 +51,14 @@ _SMALL = 64
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An attribute in a function whose value is the attribute ``name`` of the call."""
+    """Reference is an attribute value in a function that stands for the attribute ``name`` of the call."""
 
     name: str
     kind: int
 
 
 class Faults:
-    """Collects the errors and deviations of one file; without ``deviations`` each deviation is an error."""
+    """Faults collects the errors and deviations of one file; without ``deviations`` each deviation is an error."""
 
     def __init__(self, file: str | None, deviations: Deviations | None = None) -> None:
         self.file = file
@@ -85,13 +85,13 @@ class Faults:
 
 @lru_cache(maxsize=65536)
 def since_version(domain: str, kind: str, opset: int) -> int:
-    """Return the version of an operator in force at an opset; the opset itself for an unknown operator."""
+    """Return the version of an operator at ``opset``; ``opset`` for an unknown operator."""
     result = schema(domain, kind, opset)
     return opset if result is None else result.since_version
 
 
 class GraphReader:
-    """Reads graphs against one set of opset imports: of a model, or of a function (``in_function``)."""
+    """GraphReader reads graphs under the opset imports of a model, or of a function (``in_function``)."""
 
     def __init__(
         self,
@@ -111,13 +111,14 @@ class GraphReader:
         self._functions = functions
         self._in_function = in_function
         self._read = 0
-        # Domains that the model does not import, with the versions in which their operators are read.
+        # The assumed opset versions of domains that the model uses but does not import.
         self.assumed: dict[str, int] = {}
-        # Models repeat the same few attributes: parsed values by the bytes of attributes that have nothing but a value.
+        # A cache of parsed attributes by their serialized bytes, as models repeat a few attributes. Only attributes without
+        # metadata are cached.
         self._attributes_found: dict[bytes, tuple[str, Any]] = {}
 
     def graph(self, proto: GraphProto, path_prefix: str = "", depth: int = 0) -> ForeignGraph:
-        """Read the graph. ``path_prefix`` is the path of a subgraph, with a slash at its end."""
+        """Read a graph. ``path_prefix`` is the path of a subgraph, with a trailing slash."""
         if depth > (limits := current().limits).depth:
             raise UnsupportedError(
                 "limits.exceeded", f"graphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
@@ -151,7 +152,7 @@ class GraphReader:
         protos = list(protos)
         self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
         if self._read > limits.nodes:
-            raise UnsupportedError("limits.exceeded", f"the graph has at least {self._read} nodes; {limits.describe('nodes')}")
+            raise UnsupportedError("limits.exceeded", f"the model has at least {self._read} nodes; {limits.describe('nodes')}")
         return [self._node(proto, f"{path_prefix}node {index}", depth) for index, proto in enumerate(protos)]
 
     def values(self, protos: Iterable[ValueInfoProto], path_prefix: str) -> dict[str, ForeignValue]:
@@ -166,11 +167,11 @@ class GraphReader:
         try:
             name = _name_of(proto.values if sparse else proto)
             if not name:
-                # An initializer without a name cannot be read.
-                self._faults.deviate(FormatError("name.missing", "an initializer has no name"), f"{path_prefix}initializer")
+                # No node can read an initializer without a name.
+                self._faults.deviate(FormatError("name.missing", "an initializer must have a name"), f"{path_prefix}initializer")
                 return
             earlier = graph.constants.get(name)
-            # Declared even where its data is faulty, so that its readers are not reported too.
+            # The name is declared even if its data is faulty, so that its readers are not reported too.
             graph.constants[name] = earlier or ForeignTensor(dtypes.f32, None, name)
             accept = partial(self._faults.deviate, node=f"{path_prefix}initializer {name!r}")
             tensor, note = self._tensors.read_sparse(proto, accept) if sparse else self._tensors.read(proto, accept)
@@ -188,23 +189,24 @@ class GraphReader:
     def _repeat(self, earlier: ForeignTensor, tensor: ForeignTensor, path_prefix: str) -> None:
         """Report two initializers of one name.
 
-        Of equal type and shape all runtimes take the last; for others they differ.
+        All runtimes use the last of several initializers of equal type and shape: a deviation. Runtimes differ if types or shapes
+        differ: an error.
         """
-        fault = FormatError("graph.repeated", f"two initializers have the name {tensor.name!r}")
+        fault = FormatError("graph.repeated", f"initializers must have different names, got {tensor.name!r} twice")
         if earlier.dtype is not tensor.dtype or np.shape(earlier.data) != np.shape(tensor.data):
             raise fault
         self._faults.deviate(fault, path_prefix)
 
     def _inputs(self, graph: ForeignGraph, protos: Iterable[ValueInfoProto], path_prefix: str) -> None:
-        """Read the inputs; one with the name of an initializer is an overridable default, which is a constant here."""
+        """Read the inputs. An input with the name of an initializer is recorded as overridable, and not added to the inputs."""
         values = self._values(protos, path_prefix, "input")
         names: set[str] = set()
         for value in values:
             if value.key in names:
-                self._faults.add(FormatError("graph.repeated", f"two inputs have the name {value.key!r}"))
+                self._faults.add(FormatError("graph.repeated", f"inputs must have different names, got {value.key!r} twice"))
             names.add(value.key)
             if not path_prefix and not is_typed(value):
-                self._faults.add(FormatError("type.element", f"the input {value.key!r} has no element type"))
+                self._faults.add(FormatError("type.element", f"the input {value.key!r} must have an element type"))
         graph.inputs = [value for value in values if value.key not in graph.constants]
         overridable = [value for value in values if value.key in graph.constants]
         if overridable:
@@ -222,7 +224,7 @@ class GraphReader:
                 if side == "input" or error.code not in _ONLY_DECLARED:
                     self._faults.add(error, location)
                     continue
-                # The types of node outputs are inferred, and a value without a name has no readers.
+                # The declaration is not needed: types of node outputs are inferred, and a value without a name has no readers.
                 self._faults.deviate(error, location)
                 if proto.name:
                     values.append(ForeignValue(proto.name, names=(proto.name,), doc=proto.doc_string))
@@ -233,9 +235,11 @@ class GraphReader:
         if known is value:
             return
         types = f"{known.type} and {value.type}" if known.type != value.type else f"{value.type}"
-        self._faults.deviate(FormatError("value.repeated", f"{value.key!r} is declared twice: {types}"), value.key)
+        self._faults.deviate(
+            FormatError("value.repeated", f"each value must be declared once, got {value.key!r} twice: {types}"), value.key
+        )
         if known.type != value.type:
-            # Inference decides which one is right; where it leaves a part open, neither is used.
+            # Neither declaration is used: inference decides, and parts that inference leaves open stay open.
             known.type = None
 
     def _node(self, proto: NodeProto, path_prefix: str, depth: int) -> ForeignNode:
@@ -255,7 +259,7 @@ class GraphReader:
             if not fields.keys() <= _PLAIN_FIELDS:
                 self._extras(node, {key: value for key, value in fields.items() if key not in _PLAIN_FIELDS})
             if not node.kind:
-                raise FormatError("name.missing", "a node has no operator")
+                raise FormatError("name.missing", "a node must have an op_type")
             node.version = self._version(node)
         except DovetailError as error:
             self._faults.add(error, label(node))
@@ -276,7 +280,9 @@ class GraphReader:
             return 0
         opset = self._imports.get(node.domain)
         if opset is None:
-            fault = FormatError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
+            fault = FormatError(
+                "opset.missing", f"the model must import an opset of domain {node.domain!r}, which {node.kind} needs"
+            )
             opset = self._assumed_opset(node.domain)
             if opset is None:
                 raise fault
@@ -284,7 +290,7 @@ class GraphReader:
         return since_version(node.domain, node.kind, opset)
 
     def _assumed_opset(self, domain: str) -> int | None:
-        """Return the opset of a domain that is not imported: the newest one, as in onnxruntime."""
+        """Return the assumed opset of a domain that the model does not import: the newest opset, as in onnxruntime."""
         if not self._imports or self._in_function:
             return None
         opset = 1 if domain == "com.microsoft" else newest_opset(domain, 1)
@@ -297,7 +303,7 @@ class GraphReader:
             try:
                 name, value = self._parse_cached_attribute(proto, node, depth)
                 if name in node.attributes:
-                    fault = FormatError("attribute.repeated", f"the attribute {name!r} is repeated")
+                    fault = FormatError("attribute.repeated", f"attributes must have different names, got {name!r} twice")
                     if not _is_plain(value) or value != node.attributes[name]:
                         raise fault
                     self._faults.deviate(fault, label(node))
@@ -319,20 +325,20 @@ class GraphReader:
         return (known[0], known[1].copy()) if type(known[1]) is list else known
 
     def attribute(self, proto: AttributeProto, node: ForeignNode) -> tuple[str, Any]:
-        """Return name and value; parts without a value are added to the metadata of ``node``."""
+        """Return the name and the value of an attribute; other parts of the attribute are added to the metadata of ``node``."""
         return self._attribute(proto, node, 0)
 
     def _attribute(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
         fields = present(proto, "attribute")
         name = fields.pop("name", "")
         if not name:
-            raise FormatError("name.missing", "an attribute has no name")
+            raise FormatError("name.missing", "an attribute must have a name")
         kind = fields.pop("type", 0)
         if doc := fields.pop("doc_string", ""):
             node.metadata.setdefault("attribute_docs", {})[name] = doc
         if reference := fields.pop("ref_attr_name", ""):
             if not self._in_function and fields:
-                # Outside a function a reference has no meaning, and the value beside it is used.
+                # Outside a function a reference has no meaning, and runtimes use the value of the attribute.
                 self._faults.deviate(self._reference_fault(name, reference), label(node))
             else:
                 return name, self._reference(name, reference, kind, fields)
@@ -340,17 +346,19 @@ class GraphReader:
         value = fields.pop(field, _DEFAULTS.get(field, _MISSING))
         if fields or value is _MISSING:
             present_fields = ", ".join(sorted(fields)) or "nothing"
-            raise FormatError("attribute.type", f"the attribute {name!r} must have the field {field}, got {present_fields}")
+            raise FormatError("attribute.type", f"the attribute {name!r} must have only the field {field}, got {present_fields}")
         return name, self._value(field, value, name, node, depth)
 
     def _field_of(self, name: str, fields: dict[str, Any]) -> str:
-        """Return the type by the one field that is present, before IR version 2 (onnx.proto, ``AttributeProto.type``)."""
+        """Return the only present field, which determines the type before IR version 2 (onnx.proto, ``AttributeProto.type``)."""
         if self._ir_version >= 2 or len(fields) != 1:
-            raise FormatError("attribute.type", f"the attribute {name!r} has no type")
+            raise FormatError("attribute.type", f"the attribute {name!r} must have a type")
         return next(iter(fields))
 
     def _reference_fault(self, name: str, reference: str) -> FormatError:
-        return FormatError("attribute.reference", f"the attribute {name!r} refers to {reference!r} outside a function")
+        return FormatError(
+            "attribute.reference", f"the attribute {name!r} must not be a reference (to {reference!r}) outside a function"
+        )
 
     def _reference(self, name: str, reference: str, kind: int, fields: dict[str, Any]) -> Reference:
         if not self._in_function:
@@ -380,7 +388,7 @@ class GraphReader:
         return items
 
     def _message(self, field: str, value: Any, path: str, node: ForeignNode, depth: int) -> Any:
-        """Read a value that is a message; ``path`` is the key of its notes."""
+        """Read an attribute value that is a message; ``path`` is the key under which its metadata is stored in ``node``."""
         if field == "g":
             return self.graph(value, f"{node.place}/{path}/", depth + 1)
         content: Any
@@ -388,7 +396,7 @@ class GraphReader:
         if field == "tp":
             content, denotations = self._types.read(value, f"{node.place}/{path}")
             if content is None:
-                raise FormatError("attribute.type", f"the type in {path!r} is empty")
+                raise FormatError("attribute.type", f"the type in {path!r} must not be empty")
             notes = {"denotations": dict(denotations)} if denotations else {}
         elif field == "sparse_tensor":
             content, notes = self._tensors.read_sparse(value, partial(self._faults.deviate, node=label(node)))
@@ -405,12 +413,12 @@ _ONE = frozenset(_MANY.values())
 
 
 def _is_plain(value: object) -> bool:
-    """Tell whether an attribute's value can be compared: numbers, strings, and lists of them."""
+    """Return whether an attribute value is a number, a string, or a list of numbers and strings."""
     return all(isinstance(item, (int, float, str)) for item in (value if isinstance(value, list) else [value]))
 
 
 def plain_domain(domain: str) -> str:
-    """Return the domain, with "ai.onnx" as the empty one: they are equal (onnx/docs/IR.md)."""
+    """Return ``domain``, but the empty string for "ai.onnx": both names denote one domain (onnx/docs/IR.md)."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -436,7 +444,7 @@ def _text(value: bytes, name: str) -> str:
 
 
 def is_typed(value: ForeignValue) -> bool:
-    """Tell whether the element type of a value is declared."""
+    """Return whether the type of a value is declared with an element type."""
     return value.type is not None and getattr(value.type, "dtype", dtypes.f32) is not None
 
 

@@ -1,7 +1,7 @@
-"""The schemas of ONNX's operators: a table written from the ``onnx`` package.
+"""The schemas of the ONNX operators, in a table that is generated from the ``onnx`` package.
 
-Asking the package costs more memory and time than opening most models. Operators of a newer package that the table lacks are
-asked of the package. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table.
+Importing the package costs more memory and time than opening most models. Opsets newer than the table are looked up in the
+package. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _FIRST_IR_VERSION = 3
 
 
 class Schema(NamedTuple):
-    """One version of an operator.
+    """Schema is the schema of one version of an ONNX operator.
 
-    ``inputs``, ``outputs``: the texts of the allowed types of each formal input and output. ``is_repeated``: the last input
-    repeats. ``variables``: the type variable of each input, None where its repetitions may have different types. ``lists``: the
-    attributes that are lists, with their ``AttributeProto.AttributeType``. ``min_inputs``: the least number of inputs.
-    ``defaults``: the default values of the attributes that are one number or one text.
+    ``inputs``, ``outputs``: the allowed types, as texts, of each formal input and output. ``is_repeated``: the last formal input
+    is variadic. ``variables``: the type variable of each formal input; None for a variadic input of mixed types. ``lists``: the
+    ``AttributeProto.AttributeType`` of each attribute that is a list. ``min_inputs``: the minimum number of inputs. ``defaults``:
+    the default values of attributes that are one number or one string.
     """
 
     since_version: int
@@ -35,7 +35,7 @@ class Schema(NamedTuple):
 
 
 def schema(domain: str, kind: str, opset: int) -> Schema | None:
-    """Return the schema of an operator in force at ``opset`` of its domain; None where there is none."""
+    """Return the schema of an operator at ``opset`` of its domain; None if the opset has no such operator."""
     table = _table()
     if domain in table["newest"] and opset > table["newest"][domain]:
         return _schema_of_package(domain, kind, opset)
@@ -45,7 +45,7 @@ def schema(domain: str, kind: str, opset: int) -> Schema | None:
 
 
 def newest_opset(domain: str, opset: int) -> int | None:
-    """Return the newest known opset of a domain, or any that is at least ``opset``; None for an unknown domain."""
+    """Return the newest opset of a domain in the table, or, if ``opset`` is newer, in the package; None for an unknown domain."""
     newest: int | None = _table()["newest"].get(domain)
     if newest is not None and opset <= newest:
         return newest
@@ -56,7 +56,7 @@ def newest_opset(domain: str, opset: int) -> int | None:
 
 
 def ir_version_of(domain: str, opset: int) -> int:
-    """Return the IR version that introduced an opset; 3, the first with opsets, for an unknown one."""
+    """Return the IR version that introduced an opset; 3, the first IR version with opsets, for an unknown opset."""
     newest = _table()["newest"].get(domain)
     if newest is None or opset <= newest:
         return int(_table()["ir_versions"].get(domain, {}).get(str(opset), _FIRST_IR_VERSION))
@@ -94,7 +94,7 @@ def _schema_of_package(domain: str, kind: str, opset: int) -> Schema | None:
 
 
 def _schema_of(onnx_schema: Any) -> Schema:
-    """Convert a schema of the ``onnx`` package."""
+    """Convert a schema of the ``onnx`` package to a Schema."""
     inputs, outputs = (tuple(frozenset(item.types) for item in side) for side in (onnx_schema.inputs, onnx_schema.outputs))
     is_repeated = bool(onnx_schema.inputs) and onnx_schema.inputs[-1].option.name == "Variadic"
     variables = tuple(item.type_str if item.is_homogeneous else None for item in onnx_schema.inputs)
@@ -106,7 +106,7 @@ def _schema_of(onnx_schema: Any) -> Schema:
 
 
 def _default_of(attribute: Any) -> int | float | str | None:
-    """Return the default value of an attribute that is one number or one text; None where it has none."""
+    """Return the default value of an attribute if it is one number or one string, else None."""
     proto = attribute.default_value
     if proto.type == proto.INT:
         return int(proto.i)
