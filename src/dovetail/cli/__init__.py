@@ -1,4 +1,7 @@
-"""The command line: data on stdout, narration on stderr; exit codes 0 sound, 1 negative answer, 2 usage, 3 and up by error."""
+"""The command line prints data to stdout and messages to stderr.
+
+Exit codes: 0 sound, 1 negative answer, 2 usage, 3 and up by the class of the error.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,11 @@ SECTIONS = {
     "Compare models": ("compare", "diff", "reduce"),
     "Write a new model": ("convert", "edit", "extract", "grad", "merge", "rebatch", "simplify"),
 }
-"""The sections of the help; a command of none is in a last one."""
+"""The sections of the help; commands in none of these sections are listed in a last section."""
 
 
 class Commands(click.Group):
-    """Loads a subcommand's module when the command runs: `dovetail --help` imports none."""
+    """Commands loads the module of a subcommand when that command runs, so that `dovetail --help` imports no such module."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -94,7 +97,7 @@ def _print_version(context: click.Context, option: click.Parameter, wanted: bool
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing beside the data and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only data and errors.")
 @click.option(
     "--version",
     is_flag=True,
@@ -112,13 +115,13 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
     """
     context.obj = {"debug": debug, "quiet": quiet}
     if not quiet:
-        # dovetail.core: a program runs without the native core. dovetail.write: what a written file cannot express of the model.
+        # Loggers: dovetail.core warns of runs without the native core, dovetail.write of content that a file cannot express.
         for name in ("dovetail.core", "dovetail.write"):
             logging.getLogger(name).addHandler(NARRATOR)
 
 
 class Narrator(logging.Handler):
-    """Shows warnings of a logger on stderr."""
+    """Narrator shows warnings of a logger on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from dovetail.cli.output import narrate  # deferred for start-up time
@@ -134,9 +137,9 @@ INTERNAL = 7
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line: an error of ours becomes its message and its exit code, without a traceback unless ``--debug``."""
+    """Run the command line. An error becomes a message and an exit code; only ``--debug`` shows the traceback."""
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell that starts a job in the background, and nohup, leave SIGINT ignored.
+        # A background job of a shell, or a job under nohup, starts with SIGINT ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     given = _move_flags_first(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given[:2]
@@ -148,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
         _show_usage(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader has seen enough.
+        # The reader of the pipe has closed it, as ``head`` does.
         _discard_output()
         sys.exit(0)
     except Exception as error:
@@ -164,7 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _discard_output() -> None:
-    """Discard what stdout still holds: Python flushes it on its way out, and an error there changes the exit code."""
+    """Discard the buffered output: Python flushes stdout at exit, where an error would change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -174,7 +177,7 @@ def _show_usage(error: click.ClickException) -> None:
 
     buffer = io.StringIO()
     error.show(buffer)
-    # `map` is the module of a command once that runs.
+    # No map(): once the command has run, `map` is the module dovetail.cli.map.
     click.echo("\n".join([printable(line) for line in buffer.getvalue().split("\n")]), nl=False, err=True)
 
 
@@ -185,7 +188,7 @@ def _run(given: list[str]) -> int:
 
 
 def _move_flags_first(arguments: list[str]) -> list[str]:
-    """``--debug`` and ``-q`` belong to the whole command and may stand anywhere before ``--``."""
+    """Move ``--debug`` and ``-q`` first: these flags belong to the whole command and may stand anywhere before ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     flags = [
         name for name in ("--debug", "--quiet") if name in arguments[:end] or (name == "--quiet" and "-q" in arguments[:end])

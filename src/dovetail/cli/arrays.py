@@ -1,4 +1,4 @@
-"""Arrays of the command line: read from .npy and .npz, drawn where no file is named, written back."""
+"""Arrays of the command line: inputs read from .npy and .npz files or drawn at random, and outputs written to files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dovetail.storage.atomic_write import replace_file
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 ZIP_NAME_LIMIT = 65_000
-"""A name in a zip file has at most 65,535 bytes."""
+"""The maximum bytes of a name in an .npz file; a zip file allows 65,535."""
 
 
 def sizes_of(pairs: Several[str]) -> dict[str, int]:
@@ -75,9 +75,10 @@ def read_inputs(
     run: bool = False,
     distinct: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read ``name=file.npy`` and ``file.npz``, and draw the other inputs. Returns the arrays and the names of the drawn ones.
+    """Read ``name=file.npy`` and ``file.npz``, and draw the other inputs; return all arrays and the names of drawn inputs.
 
-    With ``run`` the drawn ones have sizes at which the model has run; with ``distinct`` each open size is one of its own.
+    With ``run`` the drawn inputs have sizes at which a trial run of the model succeeded. With ``distinct`` each open size is a
+    different number.
     """
     from dovetail.runtime.random_inputs import choose_sizes, random_inputs
 
@@ -89,13 +90,13 @@ def read_inputs(
         if isinstance(loaded, dict) and not name:
             found.update(_collect_lists(model, {str(aliases.get(each, each)): array for each, array in loaded.items()}))
         elif isinstance(loaded, dict):
-            raise click.UsageError(f"{path} holds several arrays under their own names; give it without {name}=")
+            raise click.UsageError(f"{path} has several named arrays: omit {name}= before the file")
         elif name:
             found[aliases.get(name, name)] = loaded
         elif len(model.inputs) == 1:
             found[model.inputs[0].name] = loaded
         else:
-            raise click.UsageError(f"say which input {path} is: NAME={path}")
+            raise click.UsageError(f"a file without an input's name needs a model of one input: use NAME={path}")
     for value in model.inputs:
         if value.name in found:
             found[value.name] = as_input(value.type, found[value.name])
@@ -131,13 +132,13 @@ def call_on_inputs(
     strict: Model | None = None,
     distinct: bool = False,
 ) -> tuple[dict[str, Any], list[str], Result]:
-    """Call ``call`` with the inputs of ``read_inputs``, and the names of the random ones. Returns both, and the result.
+    """Call ``call`` with the inputs of ``read_inputs`` and the names of random inputs; return inputs, names and result.
 
-    With ``distinct`` each open size is one of its own, where the model runs so.
+    With ``distinct`` each open size is a different number, if the model runs at such sizes.
 
-    Where the call fails or its result is not good, and sizes were chosen here, it is repeated at sizes at which the model has
-    run: shapes do not tell that an index is in range, and not every engine checks it. ``strict`` is the model to run for that,
-    where it is stricter than ``model``.
+    If the call fails or its result is not good, and inputs are random, the call is repeated at sizes at which a trial run
+    succeeded. The reason is that shapes do not ensure that an index is in range, and not every engine checks indices. ``strict``
+    is the model of the trial run, if its checks are stricter than those of ``model``.
     """
     arrays, random = read_inputs(model, given, seed, dims, distinct=distinct)
     try:
@@ -185,14 +186,14 @@ def _named_file(model: Model, item: str) -> tuple[str, str]:
 
 
 def read_array(path: str) -> Any:
-    """Read the array of an .npy file or the arrays of an .npz file; ``-`` is stdin. Nothing in it is executed.
+    """Read the array of an .npy file or the arrays of an .npz file; ``-`` is stdin. No content is executed.
 
-    Raises EngineError [array.file]; UsageError where there is no such file.
+    Raises EngineError [array.file]; UsageError for a missing file.
     """
     if path != STREAM and not Path(path).is_file():
         raise click.UsageError(f"there is no file {path!r}")
     try:
-        # numpy leaves a file open that it opened itself and then refuses.
+        # np.load would not close a file that it opens and then refuses.
         with io.BytesIO(read_stdin()) if path == STREAM else open(path, "rb") as source:
             loaded = np.load(source, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
@@ -200,14 +201,14 @@ def read_array(path: str) -> Any:
             with loaded:
                 return {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
-        raise EngineError("array.file", f"{path} is no .npy or .npz file of plain arrays: {error}") from None
+        raise EngineError("array.file", f"{path} must be a .npy or .npz file without Python objects: {error}") from None
 
 
 def as_input(type: Type, array: Any) -> Any:
-    """Convert an array of a file to an input's element type where .npy files lack that type.
+    """Convert an array from a file to an input's element type if .npy files cannot store that type.
 
-    They lack bf16, f8 and 4-bit types (the file has raw bytes, or a wider type with the same values), and strings of variable
-    length.
+    .npy files cannot store bf16, f8 and 4-bit types (the file has raw bytes, or a wider type with the same values), nor strings
+    of variable length.
     """
     if isinstance(array, list):
         element = element_of_optional(type)
@@ -230,17 +231,17 @@ def as_input(type: Type, array: Any) -> Any:
 
 
 def is_foreign_to_files(dtype: DType) -> bool:
-    """True for element types that .npy files lack."""
+    """Return whether .npy files cannot store an element type."""
     return dtype.numpy.kind == "V" or dtype.numpy.num > 255
 
 
 def savable(given: Array | list[Array]) -> Array:
-    """Convert an array to a type of .npy files: strings to unicode, types that they lack to a wider one with the same values."""
+    """Convert an array to a type of .npy files: strings to unicode, other types to a wider type with the same values."""
     array: Array = np.asarray(given)
     if array.dtype == object:
         return array.astype(str)
     if array.dtype.kind == "V" or array.dtype.num > 255:
-        # Every such float is an f32; every such integer an i8, but for u4's, which are too.
+        # f32 represents all values of these float types, and i8 all values of these integer types, u4 included.
         return array.astype(np.int8) if "int" in array.dtype.name else array.astype(np.float32)
     return array
 
@@ -249,13 +250,13 @@ def check_target(path: str, outputs: int) -> None:
     """Check before the run that ``outputs`` arrays can be written to ``path``. Raises UsageError."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".npz", ".npy"):
-        raise click.UsageError(f"arrays are written to .npz (or one to .npy), not to {path!r}")
+        raise click.UsageError(f"the output must be an .npz file, or an .npy file for one array, got {path!r}")
     if suffix == ".npy" and outputs != 1:
         raise click.UsageError(f"{outputs} outputs need an .npz file")
 
 
 def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole.
+    """Write arrays to an .npz file, or a single array to an .npy file; the file is replaced atomically.
 
     A sequence becomes ``name/0``, ..., a map ``name/key``, ...; an absent optional is omitted.
 
@@ -268,7 +269,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
         _write_npz(sys.stdout.buffer, plain)
         return
     if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
-        raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
+        raise EngineError("array.file", f"a .npy file must hold exactly one array, got {len(plain)}: use an .npz file")
     with replace_file(path) as stream:
         if Path(path).suffix.lower() == ".npy":
             np.save(stream, next(iter(plain.values())), allow_pickle=False)
@@ -277,10 +278,10 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
 
 
 def _write_npz(stream: BinaryIO, arrays: Mapping[str, Array]) -> None:
-    """Write what numpy.savez writes, for any name and without time stamps."""
+    """Write arrays in the format of numpy.savez, but with any names and without time stamps."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             if "\0" in name or len(name.encode("utf-8", "surrogatepass")) > ZIP_NAME_LIMIT:
-                raise EngineError("name.invalid", f"an .npz file has no place for the name {name[:80]!r}")
+                raise EngineError("name.invalid", f"a name in an .npz file must be short and without NUL, got {name[:80]!r}")
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""dovetail bench."""
+"""Command ``dovetail bench`` times a model in several engines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from dovetail.ir.types import sizes_in
 @click.option("--against", metavar="ENGINE,...", help="onnxruntime, openvino (default: those that are installed).")
 @options.threads
 @click.option("--rounds", default=21, show_default=True, type=click.IntRange(min=1), help="Runs of each engine that count.")
-@click.option("--throughput", is_flag=True, help="Items per second on all cores, of items that do not depend on each other.")
-@click.option("--streams", type=click.IntRange(min=1), help="With --throughput: items of dovetail at a time (default: auto).")
-@click.option("--no-memory", is_flag=True, help="Start no process of its own for each engine's memory.")
+@click.option("--throughput", is_flag=True, help="Measure items per second on all cores, for independent items.")
+@click.option(
+    "--streams", type=click.IntRange(min=1), help="With --throughput: items that dovetail runs concurrently (default: auto)."
+)
+@click.option("--no-memory", is_flag=True, help="Skip the separate process that measures each engine's memory.")
 @options.inputs
 @options.shapes
 @options.dims
@@ -51,11 +53,11 @@ def bench(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Time MODEL in dovetail and in other engines: medians of interleaved runs, ratios, peak memory, and whether they agree.
+    """Time MODEL in dovetail and in other engines: medians of interleaved runs, ratios, peak memory, agreement of results.
 
-    Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
-    With --throughput: Program.map, onnxruntime called by several threads, and OpenVINO's AsyncInferQueue for throughput.
-    With --sizes and --grow: calls of changing sizes, those that are new to an engine beside those that it has seen.
+    Memory and the time to load and compile are measured in a separate process for each engine. Exit code 1: results differ.
+    --throughput measures Program.map, onnxruntime called by several threads, and OpenVINO's AsyncInferQueue for throughput.
+    --sizes and --grow time calls whose sizes change, separately for sizes that are new to an engine and for sizes seen before.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.ir.host.threads import thread_count
@@ -63,7 +65,7 @@ def bench(
     from dovetail.measure.benchmark import machine, measure, peers_for
 
     if model == STREAM:
-        raise click.UsageError("other engines read the model from its file: name it, - is not for bench")
+        raise click.UsageError("bench needs the name of a model file, since other engines read the file, got -")
     peers = peers_for(against.split(",") if against is not None else None)
     count = thread_count(threads)
     given = shapes_of(shapes)
@@ -75,7 +77,7 @@ def bench(
         raise click.UsageError("--steps needs --sizes or --grow")
     if ranges or growing:
         if throughput or inputs:
-            raise click.UsageError("--sizes and --grow take random inputs, and no --throughput")
+            raise click.UsageError("--sizes and --grow exclude --input and --throughput")
         return _sizes(model, loaded, peers, count, (ranges, growing), sizes_of(dims), steps or 64, seed, as_json)
     if open_sizes := _open_sizes(loaded):
         narrate(f"one size of {', '.join(open_sizes)}: --sizes and --grow time calls whose sizes change")
@@ -117,7 +119,7 @@ def _sizes(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Measure and print calls of changing sizes."""
+    """Measure and print the times of calls whose sizes change."""
     from dovetail.cli.arrays import ranges_of
     from dovetail.measure.benchmark import machine
     from dovetail.measure.size_benchmark import draw_sizes, measure_sizes
@@ -126,7 +128,7 @@ def _sizes(
     ranges, growing = ranges_of(changing[0]), {name: fixed.get(name, 1) for name in changing[1]}
     known = _open_sizes(model)
     if unknown := [name for name in (*ranges, *growing) if name not in known]:
-        raise click.UsageError(f"--sizes: no open dimension {', '.join(unknown)}; the model has {', '.join(known) or 'none'}")
+        raise click.UsageError(f"the names must be open dimensions ({', '.join(known) or 'none'}), got {', '.join(unknown)}")
     drawn = draw_sizes(ranges, growing, steps, seed)
     feeds = [random_inputs(model, seed=seed + call, sizes={**fixed, **sizes}) for call, sizes in enumerate(drawn)]
     with progress(f"running {file}"):

@@ -1,4 +1,4 @@
-"""The option --bisect of dovetail compare."""
+"""Option ``--bisect`` of ``dovetail compare``: search for the first faulty operator of an engine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def bisect_engines(
     part: str | None,
     as_json: bool,
 ) -> int:
-    """Bisect in each engine but the reference, write what is found, and print the commands that show it alone."""
+    """Bisect in each engine except the reference, write the faulty parts, and print commands that reproduce the differences."""
     from dovetail.compare.values.bisection import bisect
 
     base = reference or ("interpreter" if "interpreter" in engines or request["other"] is not None else engines[0])
     base = "interpreter" if reference is None and len(engines) == 1 else base
     chosen = [name for name in dict.fromkeys(engines) if request["other"] is not None or name != base]
     if not chosen:
-        raise click.UsageError(f"--bisect needs an engine beside the reference {base}")
+        raise click.UsageError(f"--bisect needs an engine other than the reference {base}")
     rows = []
     for engine in chosen:
         found = bisect(loaded, engine=engine, reference=base, inputs=inputs, **request)
@@ -60,7 +60,7 @@ def bisect_engines(
 
 
 def _write(found: Any, path: str, tolerance: float | None) -> str:
-    """Write the part and its inputs. Returns the command that runs it."""
+    """Write the faulty part and its inputs to files; return the command that compares the part."""
     from dovetail.cli.arrays import write_arrays
 
     stem = os.path.splitext(path)[0]
@@ -82,7 +82,7 @@ def _write(found: Any, path: str, tolerance: float | None) -> str:
 
 
 def _save(model: Model, path: str) -> str:
-    """Save a part, in another format where the one of ``path`` cannot express it. Returns the path of the file."""
+    """Save a part, in another format if the format of ``path`` cannot express the part; return the path of the file."""
     from dovetail.formats import save
 
     stem, suffix = os.path.splitext(path)
@@ -101,7 +101,7 @@ def _save(model: Model, path: str) -> str:
 
 
 def _free_path(path: str) -> str:
-    """Return the path, with a number before its suffix where a file has it. No argument names that file."""
+    """Return ``path``, with a number before its suffix if a file of that name exists, which must not be overwritten."""
     stem, suffix = os.path.splitext(path)
     number = 0
     while os.path.lexists(path):

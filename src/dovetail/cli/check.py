@@ -1,4 +1,4 @@
-"""dovetail check."""
+"""Command ``dovetail check`` reports the faults of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.ir.limits import counting
 @LIMIT
 @options.as_json
 def check(model: str, as_json: bool) -> int:
-    """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
+    """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1: there is a fault."""
     from dovetail.formats import examine, load
     from dovetail.formats.model_source import format_of
     from dovetail.passes.check import check_graph

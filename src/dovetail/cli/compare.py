@@ -1,4 +1,4 @@
-"""dovetail compare."""
+"""Command ``dovetail compare`` compares the values of a model in several engines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 40
-"""The most rows of the table on stdout without ``--all``."""
+"""The maximum number of rows of the table on stdout without ``--all``."""
 UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes with a unit: 500MB, 2GiB."""
+    """Bytes is a parameter type: a number of bytes with a unit, such as 500MB or 2GiB."""
 
     name = "bytes"
 
@@ -32,7 +32,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
             return value
         found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
         if found is None or found[2].upper() not in UNITS:
-            self.fail(f"{value!r} is no number of bytes, such as 500MB or 2GiB", param, ctx)
+            self.fail(f"must be a number of bytes, such as 500MB or 2GiB, got {value!r}", param, ctx)
         return int(float(found[1]) * UNITS[found[2].upper()])
 
 
@@ -42,11 +42,11 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @click.option("--reference", metavar="ENGINE", help="The engine that the others are compared with [interpreter].")
 @click.option("--with", "other", type=click.Path(), metavar="FILE", help="Run the engines on this model instead of MODEL.")
 @options.inputs
-@click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator that is wrong given right inputs.")
-@click.option("--part", type=click.Path(), metavar="FILE", help="The file for that operator, beside its .npz [part.onnx].")
-@click.option("--memory", type=Bytes(), help="Run slices of the graph, so that the process stays below this: 500MB.")
+@click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator whose result is wrong for correct inputs.")
+@click.option("--part", type=click.Path(), metavar="FILE", help="The file for the operator that --bisect finds [part.onnx].")
+@click.option("--memory", type=Bytes(), help="Run slices of the graph to keep the process below this size, as 500MB.")
 @options.tolerance
-@click.option("--value", "values", multiple=True, metavar="NAME", help="Compare this value alone [all].")
+@click.option("--value", "values", multiple=True, metavar="NAME", help="Compare only this value [all values].")
 @click.option("--all", "is_all", is_flag=True, help="Print every value, not only the first and the differing ones.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write a page with the plot of the error over depth.")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="Write errors by node, for draw --color error --colors FILE.")
@@ -76,12 +76,12 @@ def compare(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Compare every value of MODEL in several engines, by depth: where does a difference begin?
+    """Compare every value of MODEL in several engines, by depth, to show where a difference begins.
 
     With --with the engines run a second model, of either format, whose values are matched by name, else by their computation.
-    --bisect runs slices of each engine on the values of the reference, at most 2 log2(n) of n operators; it writes the operator
-    and its inputs to files, and prints the command that shows it alone. Exit code 1: a value differs beyond the tolerance, or the
-    runtime of a file's format is among the engines, and cannot load the file.
+    --bisect runs slices of the model in each engine on the reference's values, at most 2 log2(n) slices for n operators. It
+    writes the faulty operator and its inputs to files, and prints the command that reproduces the difference. Exit code 1: a
+    value differs beyond the tolerance, or an engine is the runtime of a file's format and cannot load the file.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.compare.values.engines import installed_engines
@@ -89,9 +89,9 @@ def compare(
     from dovetail.runtime.random_inputs import Inputs
 
     if is_bisect and (html or colors or values or is_all):
-        raise click.UsageError("--bisect compares no whole table: leave out --html, --colors, --value and --all")
+        raise click.UsageError("--bisect excludes --html, --colors, --value and --all")
     if part is not None and not is_bisect:
-        raise click.UsageError("--part is for --bisect")
+        raise click.UsageError("--part needs --bisect")
     loaded = load(model)
     second = None if other is None else load(other)
     with progress(f"running {model}"):
@@ -133,7 +133,7 @@ def compare(
 
 
 def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
-    """Return the reasons for which the runtimes of the files' formats, as far as they are among ``engines``, cannot load them."""
+    """Return, for files whose format's runtime is among ``engines``, the reasons why the runtime cannot load the file."""
     from dovetail.compare.verification.conversion import own_runtime, runner_for
 
     found = []

@@ -1,4 +1,4 @@
-"""dovetail convert."""
+"""Command ``dovetail convert`` converts a model between formats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _command_that_finds_it(
     from dovetail.compare.values.engines import ENGINES
 
     failed = next((each for each in found.comparisons if not all(row.agrees for row in each.rows)), found.comparisons[0])
-    # A runtime is named with its version; dovetail itself is the native engine.
+    # The text of a runtime has its name and version. A name that is not in ENGINES is dovetail's native engine.
     engine, reference = (
         name if (name := text.split()[0]) in ENGINES else default
         for text, default in ((failed.runtime, "native"), (found.reference, "interpreter"))
@@ -68,10 +68,11 @@ def convert(
 ) -> int:
     """Convert SOURCE to TARGET; the suffixes (.onnx, .xml) name the formats. - is stdin, or ONNX on stdout.
 
-    Operators that the target cannot say exactly are refused, and all of them are listed. With --verify each of the two runs in
-    its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. With --prove the target is proved
-    equal first. Random inputs are followed by NaN, infinities, ties, extremes and empty ones. Exit code 1: an output differs or
-    cannot be compared, or the runtime of TARGET's format cannot load it; without --verify also: not proved.
+    Operators that the target cannot express exactly are refused, and all of them are listed. With --verify each file runs in the
+    runtime of its format (onnxruntime, openvino) if that is installed, and SOURCE in dovetail too. With --prove the target is
+    proved equal first. After random inputs, inputs with NaN, infinities, ties, extremes and empty tensors follow. Exit code 1:
+    an output differs or cannot be compared, or the runtime of TARGET's format cannot load TARGET; without --verify also: TARGET
+    is not proved equal.
     """
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
@@ -83,7 +84,7 @@ def convert(
         raise click.UsageError(f"{option} and needs names for both, not -")
     to = target_of(target, as_json)
     if not verify and (inputs or dims or tolerance is not None):
-        raise click.UsageError("--input, --dim and --tolerance are for --verify")
+        raise click.UsageError("--input, --dim and --tolerance need --verify")
     model = load(source)
     with progress(f"writing {target}"):
         save(model, to, **options)
@@ -102,7 +103,7 @@ def convert(
     from dovetail.compare.verification.conversion import random_outputs, verify_conversion
 
     drawn = random_outputs(model)
-    # What OpenVINO makes of an index outside is zero, and ONNX forbids it: sizes that suit ONNX suit both.
+    # For an index out of range OpenVINO returns zero and ONNX reports an error, so sizes that run in ONNX suit both.
     strict = load(target) if is_onnx else model
     with progress(f"running {source} and {target}"):
         arrays, random, found = call_on_inputs(

@@ -1,4 +1,4 @@
-"""dovetail diff."""
+"""Command ``dovetail diff`` compares two models, or proves them equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dovetail.cli.proofs import check_certificate_file, prove_files
 @click.option("--html", "page", type=click.Path(), metavar="FILE", help="Write a page with both models side by side (.html).")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="Write numbers by node of B, for `draw --color difference`.")
 @click.option("--prove", is_flag=True, help="Prove both equal for all inputs and all sizes of open dimensions.")
-@click.option("--real", is_flag=True, help="With --prove: equal as real numbers too; floats round.")
+@click.option("--real", is_flag=True, help="With --prove: accept models that are equal for real numbers but round differently.")
 @click.option("--certificate", type=click.Path(), metavar="FILE", help="With --prove: write what proves it (.json).")
 @click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
 @options.seed
@@ -39,22 +39,22 @@ def diff(
 ) -> int:
     """Compare the models A and B, each of either format; names and the order of nodes do not matter.
 
-    Nodes are matched by content. Reported are nodes that were changed, added, removed or replaced, with their attributes,
-    weights, operands and types; inputs, outputs, opsets and metadata. Exit code 0: same, 1: different; with --prove 0: proved
-    equal, 1: not proved. What is not proved is cut into the smallest regions, which run on seeded inputs.
+    Nodes are matched by content. The report has changed, added, removed and replaced nodes, with attributes, weights, operands
+    and types, and differences of inputs, outputs, opsets and metadata. Exit code 0: same, 1: different; with --prove 0: proved
+    equal, 1: not proved. Parts that are not proved are reduced to the smallest regions, and these run on seeded inputs.
     """
     from dovetail.compare.diff.model_diff import diff as diff_models
 
     if (real or certificate) and not prove:
-        raise click.UsageError("--real and --certificate are for --prove")
+        raise click.UsageError("--real and --certificate need --prove")
     if (prove or checked) and (page or colors or (prove and checked)):
-        raise click.UsageError("--prove and --check-certificate exclude each other, --html and --colors")
+        raise click.UsageError("--prove and --check-certificate exclude each other, and exclude --html and --colors")
     if checked is not None:
         check_certificate_file(checked, load(a), load(b))
         return 0
     for target in (page, colors):
         if target == STREAM:
-            raise click.UsageError("--html and --colors take the name of a file")
+            raise click.UsageError("--html and --colors need the name of a file, got -")
     first, second = load(a), load(b)
     if prove:
         with progress(f"proving {a} and {b} equal"):

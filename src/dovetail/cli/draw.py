@@ -1,4 +1,4 @@
-"""dovetail draw."""
+"""Command ``dovetail draw`` draws the graph of a model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def draw(
     if suffix not in SUFFIXES:
         raise click.UsageError(f"the target must end in {', '.join(SUFFIXES)}, got {target!r}")
     if difference is not None and (colors is not None or color not in (None, "difference")):
-        raise click.UsageError("--difference colours the boxes; it goes without --colors and other values of --color")
+        raise click.UsageError("--difference excludes --colors, and values of --color other than difference")
     if color in ("error", "difference") and colors is None and difference is None:
         raise click.UsageError(f"--color {color} needs --colors FILE" + (" or --difference" if color == "difference" else ""))
     loaded = load(model)
@@ -105,7 +105,7 @@ def _measure_options(
 
 
 def _difference_options(model: Model, path: str) -> dict[str, Any]:
-    """Return the options of ``draw_model`` for what differs from the model of another file; say on stderr what is not drawn."""
+    """Return the options of ``draw_model`` for differences from another file's model; report nodes not drawn on stderr."""
     from dovetail.compare.diff.model_diff import diff
 
     other = load(path)
@@ -122,7 +122,7 @@ def _read_colors(path: str) -> dict[str, float]:
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(found, dict):
-            raise ValueError("the file must hold one object")
+            raise ValueError("the file must hold a JSON object")
         return {name: float(number) for name, number in found.items()}
     except (ValueError, TypeError, RecursionError) as error:
         raise FormatError("argument.type", f"colours must be a JSON object of numbers by node name: {error}", file=path) from None

@@ -1,4 +1,4 @@
-"""dovetail edit."""
+"""Command ``dovetail edit`` changes constants, types, names, outputs and metadata of a model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ from dovetail.ir.graph import Model
 @options.target_option("-o", "target")
 @click.option("--constant", "constants", multiple=True, metavar="NAME=FILE|NUMBER", help="Other elements of a constant: .npy.")
 @click.option("--input-type", "types", multiple=True, metavar="NAME=TYPE", help="Another element type of an input, with a Cast.")
-@click.option("--output", "outputs", multiple=True, metavar="NAME", help="Make a value an output, after those there are.")
-@click.option("--drop-output", "drops", multiple=True, metavar="NAME", help="Remove an output, and the nodes only it needs.")
+@click.option("--output", "outputs", multiple=True, metavar="NAME", help="Make a value an output, after the existing outputs.")
+@click.option(
+    "--drop-output", "drops", multiple=True, metavar="NAME", help="Remove an output, and the nodes that only this output needs."
+)
 @click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Rename a value.")
 @click.option("--metadata", multiple=True, metavar="KEY=TEXT", help="Set metadata: metadata_props of ONNX, rt_info of IR.")
 @saving
@@ -50,10 +52,10 @@ def edit(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Write SOURCE with edits, each option any number of times. - is stdin, or ONNX on stdout.
+    """Write SOURCE with edits; each option may be repeated. - is stdin, or ONNX on stdout.
 
-    All options name values as SOURCE names them. A number fills the shape of its constant. All faults are reported in one
-    pass, and nothing is written. With --verify outputs are compared with the same values of SOURCE; exit code 1: one differs.
+    All options name values as SOURCE names them. A number fills its constant. All faults are reported in one pass, and nothing
+    is then written. With --verify outputs are compared with the same values of SOURCE; exit code 1: an output differs.
     """
     from dovetail.formats import save
 
@@ -64,7 +66,7 @@ def edit(
     dtypes = split_pairs(types, "--input-type")
     names = split_pairs(renames, "--rename")
     if verify and data:
-        raise click.UsageError("--verify compares with SOURCE, whose constants are others than those of --constant")
+        raise click.UsageError("--verify excludes --constant, since SOURCE has other constants to compare with")
     if not (texts or data or dtypes or names or outputs or drops):
         raise click.UsageError("edit needs at least one edit")
     model = original = load(source)
@@ -110,7 +112,7 @@ def edit(
 
 
 def _elements(model: Model, texts: dict[str, str]) -> dict[str, Any]:
-    """Return the elements for each constant: those of a .npy file, or a number. Raises UsageError for any other text."""
+    """Return the new elements of each constant: the array of a .npy file, or a number. Raises UsageError for other texts."""
     from dovetail.cli.arrays import as_input, read_array
 
     values = model.values

@@ -1,4 +1,4 @@
-"""dovetail extract."""
+"""Command ``dovetail extract`` writes a part of a model."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def extract(
 ) -> int:
     """Write the part of SOURCE that computes the values --to from the values --from, with its constants.
 
-    Any value of the graph may be an end of the part, and "node/value" one of a subgraph of If or Loop. A name with a comma has
-    an option of its own and a backslash before the comma. Graph inputs that the part also needs stay its inputs, and are
-    reported. - is stdin, or ONNX on stdout. With --verify the part runs on the intermediate values of the whole model. Exit code
-    1: an output differs from the whole's.
+    Any value of the graph may be an end of the part; "node/value" names a value in a subgraph of If or Loop. A name with a comma
+    needs a separate option, and a backslash before the comma. Graph inputs that the part also needs become inputs of the part,
+    and are reported. - is stdin, or ONNX on stdout. With --verify the part runs on the intermediate values of the whole model.
+    Exit code 1: an output differs from the value in the whole model.
     """
     from dovetail.formats import save
     from dovetail.ir.extract import extract as extract_part

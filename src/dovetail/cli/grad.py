@@ -1,4 +1,4 @@
-"""dovetail grad."""
+"""Command ``dovetail grad`` writes a model of gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: 
     from dovetail.laws.gradients import grad as differentiate
 
     if opset is not None and target != STREAM and format_of(target) != "onnx":
-        raise click.UsageError("--opset is for ONNX targets")
+        raise click.UsageError("--opset needs an ONNX target")
     to = target_of(target, as_json)
     loaded = load(source)
     with progress(f"differentiating {source}"):

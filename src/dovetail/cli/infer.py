@@ -1,4 +1,4 @@
-"""dovetail infer."""
+"""Command ``dovetail infer`` prints or writes inferred types and shapes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from dovetail.cli.transformation import FileOptions, rows_as_json, saving, say_d
 def infer(model: str, output: str | None, file_options: FileOptions, verify: bool, seed: int, as_json: bool) -> int:
     """Infer the type, shape and shape value of every value of MODEL, as expressions over the dimensions of its inputs.
 
-    With --output they are written into the model: value_info in ONNX, ports and their rt_info in IR. Dimensions that operators
-    demand to be equal become one symbol, which is reported. With --strict a dimension that stays unknown is an error that names
-    the operator, unless the operator's output size depends on data, as that of NonZero does. With --verify MODEL and the inferred
-    model run on random inputs, and every inferred shape is compared with that of the run. Exit code 1: one differs.
+    With --output the results are written into the model: value_info in ONNX, ports and their rt_info in IR. Dimensions that
+    operators require to be equal become one symbol, which is reported. With --strict a dimension that stays unknown is an error
+    that names the operator, unless the operator's output size depends on data, as with NonZero. With --verify MODEL and the
+    inferred model run on random inputs, and every inferred shape is compared with the shape in the run. Exit code 1: a shape
+    differs.
     """
     from dovetail.formats import save
     from dovetail.passes.inference_report import annotate, infer_report

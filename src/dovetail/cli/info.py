@@ -1,4 +1,4 @@
-"""dovetail info."""
+"""Command ``dovetail info`` summarizes a model."""
 
 from __future__ import annotations
 

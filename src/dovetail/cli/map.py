@@ -1,4 +1,4 @@
-"""dovetail map."""
+"""Command ``dovetail map`` runs a model on the rows of a dataset."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ REFRESH_SECONDS = 0.5
 @click.option("--image-scale", type=float, metavar="X", help="Multiply pixels (0 to 255) by X.")
 @click.option("--image-mean", metavar="R,G,B", help="Subtract after --image-scale, per channel.")
 @click.option("--image-std", metavar="R,G,B", help="Divide by these after --image-mean, per channel.")
-@click.option("--part-rows", type=click.IntRange(min=1), help="Rows that are written together [from their time and size].")
+@click.option(
+    "--part-rows", type=click.IntRange(min=1), help="Rows of one part of the results [chosen by time and size of a row]."
+)
 @click.option("--max-errors", type=click.IntRange(min=0), help="End the job when more rows are at fault.")
 @options.restart
 @LIMIT
@@ -142,7 +144,7 @@ def _constants_of(pairs: tuple[str, ...]) -> dict[str, Any]:
         try:
             constants[name] = json.loads(text)
         except (ValueError, RecursionError):
-            raise click.UsageError(f"the value of --constant is a number, a JSON list or FILE.npy, not {text!r}") from None
+            raise click.UsageError(f"the value of --constant must be a number, a JSON list or FILE.npy, got {text!r}") from None
     return constants
 
 
@@ -150,12 +152,12 @@ def _numbers_of(option: str, text: str | None) -> list[float] | None:
     try:
         return None if text is None else [float(part) for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"{option} takes numbers with commas between them, not {text!r}") from None
+        raise click.UsageError(f"{option} takes comma-separated numbers, not {text!r}") from None
 
 
 @contextmanager
 def _progress_bar(text: str) -> Iterator[Callable[[Any], None] | None]:
-    """Show rows, rows per second and the remaining time on stderr, on a terminal alone."""
+    """Show rows, rows per second and the remaining time on stderr, only on a terminal."""
     if is_quiet() or not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""dovetail merge."""
+"""Command ``dovetail merge`` connects two models."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def merge(
 
     Without --connect outputs of FIRST become the inputs of SECOND that have the same names. A name that both models have
     becomes name_2 in SECOND. An ONNX file gets the larger opset of both. - is stdin (once), or ONNX on stdout. With --verify
-    the result is compared with running both, one after the other; exit code 1: an output differs.
+    the result is compared with FIRST and SECOND run one after the other; exit code 1: an output differs.
     """
     from dovetail.formats import save
     from dovetail.passes.merge import merge as merge_models
 
     if connections and side_by_side:
-        raise click.UsageError("--side-by-side connects nothing, and --connect is given too")
+        raise click.UsageError("--side-by-side and --connect exclude each other")
     options = file_options.of(target)
     to = target_of(target, as_json)
     models = load(first), load(second)
@@ -79,7 +79,7 @@ def merge(
 
 
 def split_connection(text: str, first: Model, second: Model) -> tuple[str, str]:
-    """Split ``VALUE:INPUT``; names may contain colons. Raises UsageError for a text without one."""
+    """Split ``VALUE:INPUT``; names may contain colons. Raises UsageError for a text without a colon."""
     pairs = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == ":"]
     if not pairs:
         raise click.UsageError(f"--connect takes VALUE:INPUT, not {text!r}")

@@ -1,4 +1,4 @@
-"""dovetail ops."""
+"""Command ``dovetail ops`` lists operators."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dovetail.cli.output import say_json, table
 def ops(format: str | None, as_json: bool) -> int:
     """List the operators: element types, gradient, native kernel, versions in ONNX and OpenVINO.
 
-    With --format the operators of ONNX or of OpenVINO: the versions that are read, those that are not, and what they are read as.
-    Types, gradients and kernels are those that the tests show.
+    With --format the list has the operators of ONNX or OpenVINO: versions that dovetail reads, versions that it does not read,
+    and the operators to which they are imported. Tests demonstrate the listed types, gradients and kernels.
     """
     from dovetail.report import catalog
 

@@ -18,13 +18,13 @@ from dovetail.ir.limits import DEFAULT, Limits, defaulting_to
 
 JSON_VERSION = 1
 PROGRESS_SECONDS = 1.0
-"""Work that takes less is not shown."""
+"""The minimum duration of work whose progress is shown."""
 
 
 def say_json(kind: str, **data: object) -> None:
-    """Print one JSON object that names what it is and in which version of its form.
+    """Print one JSON object, with its kind as ``dovetail`` and the version of its format as ``version``.
 
-    JSON has no NaN and no infinity: they are the texts "nan", "inf" and "-inf", which ``float`` reads.
+    JSON has no NaN and no infinity: these are printed as the texts "nan", "inf" and "-inf", which ``float`` reads.
     """
     click.echo(json.dumps(_plain({"dovetail": kind, "version": JSON_VERSION, **data}), allow_nan=False))
 
@@ -49,7 +49,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
         from rich.table import Table
         from rich.text import Text
 
-        # As Text: what looks like rich's markup in a name is a part of the name.
+        # Text objects keep brackets in names, which rich would otherwise read as markup.
         heading = None if title is None else Text(printable(title))
         drawn = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left")
         for head in heads:
@@ -92,7 +92,7 @@ _STRICT_OPTION = click.option(
     is_flag=True,
     expose_value=False,
     callback=_note_strict,
-    help="Refuse what departs from the format, also where all who accept it read it alike.",
+    help="Refuse every departure from the format, even one that all runtimes read in the same way.",
 )
 _FREEZE_OPTION = click.option(
     "--freeze-defaults",
@@ -108,14 +108,14 @@ LIMIT = click.option(
     metavar="NAME=NUMBER",
     expose_value=False,
     callback=_note_limits,
-    help=f"What the file may cost: {', '.join(Limits.__slots__)}.",
+    help=f"Limit a resource: {', '.join(Limits.__slots__)}.",
 )
 
 
 def loading(command: Callable[..., Any]) -> Any:
     """Add the options of every subcommand that loads a model, ``--strict``, ``--freeze-defaults`` and ``--limit``.
 
-    :func:`load` obeys them.
+    :func:`load` applies these options.
     """
     return _STRICT_OPTION(_FREEZE_OPTION(LIMIT(command)))
 
@@ -151,7 +151,7 @@ def narrate(text: str) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show on stderr, and only on a terminal, that work is in progress for over PROGRESS_SECONDS."""
+    """Show ``text`` on stderr, only on a terminal, while work takes longer than PROGRESS_SECONDS."""
     if is_quiet() or not sys.stderr.isatty():
         yield
         return
@@ -191,12 +191,12 @@ def read_stdin() -> bytes:
 
 
 def source_of(path: str) -> str | bytes:
-    """Return the source that ``path`` names for :func:`dovetail.load`: itself, or the bytes of stdin for ``-``."""
+    """Return the source that ``path`` names for :func:`dovetail.load`: the path, or the bytes of stdin for ``-``."""
     return read_stdin() if path == STREAM else path
 
 
 def target_of(path: str, as_json: bool) -> Any:
-    """Return the target that ``path`` names for :func:`dovetail.save`: itself, or stdout for ``-``, which takes ONNX."""
+    """Return the target that ``path`` names for :func:`dovetail.save`: the path, or stdout for ``-``, which takes ONNX."""
     if path != STREAM:
         return path
     if as_json:
@@ -220,11 +220,11 @@ def load(path: str) -> Model:
 
 
 def say_error(error: Exception, *, as_json: bool, internal: int) -> int:
-    """Tell what went wrong on stderr (with ``as_json`` also as an object on stdout). Returns the exit code."""
+    """Print an error on stderr, and with ``as_json`` as a JSON object on stdout; return the exit code."""
     code = error.exit_code if isinstance(error, DovetailError) else 3 if isinstance(error, OSError) else internal
     code = 6 if isinstance(error, MemoryError) else code
     with suppress(OSError):
-        # What cannot be written is lost; the exit code remains.
+        # If the message cannot be written, the exit code alone reports the error.
         _write_error(error, code, as_json)
     return code
 
@@ -240,7 +240,7 @@ def _write_error(error: Exception, code: int, as_json: bool) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as text: its class, its code, the fact and the place; all faults where there are several."""
+    """Return an error as text: class, code, message and location; a list of all faults where there are several."""
     if not isinstance(error, DovetailError):
         return f"{type(error).__name__} [{_code(error)}]: {printable(_message(error))}"
     items = error.diagnostics

@@ -1,4 +1,4 @@
-"""dovetail plan."""
+"""Command ``dovetail plan`` reports the plan of a model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json, tabl
     type=click.Choice(("auto", "all", "none")),
     default="auto",
     show_default=True,
-    help="Plan movement away where that is quicker, wherever it is possible, or nowhere.",
+    help="Avoid copies by data movement where this is faster (auto), wherever possible (all), or never (none).",
 )
 @options.inputs
 @options.shapes
 @options.dims
 @options.threads
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Runs that are timed; 0: none.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Number of timed runs; 0: do not time.")
 @options.seed
 @loading
 @options.as_json
@@ -40,10 +40,10 @@ def plan(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Report what the program of MODEL copies and why, its memory, and its time by kernel.
+    """Report the copies that the program of MODEL makes and their reasons, its memory, and its time by kernel.
 
     Movement operators (Concat, Split, Reshape, Transpose, ...) cost nothing where their tensors can share memory; the remaining
-    copies are listed with their bytes and the reason. Times are measured on random inputs, or on those of --input.
+    copies are listed with their bytes and the reason. Times are measured on random inputs, or on the inputs of --input.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.runtime.compilation import plan as make_plan
@@ -100,7 +100,7 @@ def _say(facts: Any) -> None:
 
 
 def _say_subgraphs(steps: Any) -> None:
-    """Print the steps of If and Loop with those of their subgraphs, indented."""
+    """Print the steps of If and Loop, with the steps of their subgraphs indented."""
     from dovetail.report.text import duration, subgraph_rows
 
     rows = []

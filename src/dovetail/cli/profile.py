@@ -1,4 +1,4 @@
-"""dovetail profile."""
+"""Command ``dovetail profile`` times a model by operator, kernel and module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 
 SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
-"""The method of a profile that each suffix of a file calls."""
+"""The method of a profile that writes a file, by the suffix of the file."""
 
 
 @click.command()
@@ -42,7 +42,7 @@ def profile(
 ) -> int:
     """Time MODEL by operator, kernel and module, with bytes, operations and their share of the machine's limits.
 
-    With several engines the operators are beside each other, as each engine's own profiler reports them. Perfetto
+    With several engines the times of operators are printed side by side, from the profiler of each engine. Perfetto
     (ui.perfetto.dev) opens the trace. The first run ends after 20 seconds; --limit seconds=NUMBER changes that.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
@@ -123,7 +123,7 @@ def _say_groups(kind: str, groups: Any) -> None:
 
 
 def _say_subgraphs(steps: Any) -> None:
-    """Print the steps of If and Loop with those of their subgraphs, indented."""
+    """Print the steps of If and Loop, with the steps of their subgraphs indented."""
     from dovetail.report.profile_text import nbytes, operations, share_of_limit
     from dovetail.report.text import duration, subgraph_rows
 

@@ -21,13 +21,13 @@ VERDICTS = {
     "different": "different",
 }
 MAX_LABELS = 3
-"""The most nodes of a region that a row of the table names."""
+"""The maximum number of nodes of a region that a row of the table names."""
 
 
 def prove_files(
     a: Model, b: Model, *, real: bool, seed: int, certificate: str | None, as_json: bool, names: tuple[str, str]
 ) -> int:
-    """Prove two models equal and print the answer. Returns the exit code: 0 proved, 1 not."""
+    """Prove two models equal and print the answer; return the exit code: 0 proved, 1 not proved."""
     from dovetail.compare.prove.proof import prove
 
     proof = prove(a, b, real=real, seed=seed)
@@ -44,7 +44,7 @@ def prove_files(
 
 
 def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> EqualityProof:
-    """Prove a converted model equal to its source, and print the answer on stderr; ``is_alone``: nothing runs afterwards."""
+    """Prove a converted model equal to its source, and print the answer on stderr; ``is_alone``: no run follows."""
     from dovetail.compare.prove.proof import prove
 
     proof = prove(source, target, real=True, regions=is_alone)
@@ -73,7 +73,7 @@ def as_data(proof: EqualityProof) -> dict[str, Any]:
 
 
 def say_proof(proof: EqualityProof) -> None:
-    """Print the verdict, the rewrites that it rests on, and the regions that remain."""
+    """Print the verdict, the rewrites on which it rests, and the regions that are not proved."""
     for note in proof.notes:
         narrate(note)
     click.echo(VERDICTS[proof.verdict])
@@ -97,7 +97,7 @@ def _labels(labels: list[str]) -> str:
 
 
 def write_json(path: str, data: object) -> None:
-    """Write JSON data to a file, as a whole or not at all."""
+    """Write JSON data to a file atomically."""
     from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
@@ -105,7 +105,7 @@ def write_json(path: str, data: object) -> None:
 
 
 def check_certificate_file(path: str, a: str | Model, b: str | Model) -> None:
-    """Check a certificate against two models. Raises FormatError where it is altered or does not fit."""
+    """Check a certificate against two models. Raises FormatError if it was altered or belongs to other models."""
     from dovetail.compare.prove.certificate import check_certificate, read_certificate
 
     check_certificate(read_certificate(path), a, b)

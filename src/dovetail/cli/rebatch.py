@@ -1,4 +1,4 @@
-"""dovetail rebatch."""
+"""Command ``dovetail rebatch`` changes the batch or other sizes of a model's inputs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
     "dims",
     multiple=True,
     metavar="WHICH=SIZE",
-    help="A symbol (batch=4, batch=N), an axis of all inputs (0=batch, 0=8) or of one (x.0=batch).",
+    help="A symbol (batch=4, batch=N), an axis of all inputs (0=batch, 0=8) or of one input (x.0=batch).",
 )
 @click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZE,...", help="The whole shape of an input: x=1,3,224,W.")
 @saving
 @click.option("--verify/--no-verify", default=True, help="Compare each sample with the original at several batches [on].")
-@options.input_option(help="Inputs of SOURCE to make the samples of; else random.")
+@options.input_option(help="Inputs of SOURCE from which samples are made [random].")
 @options.seed
 @loading
 @options.as_json
@@ -43,17 +43,18 @@ def rebatch(
 ) -> int:
     """Change the batch of SOURCE, or other sizes of its inputs, and repair the constants that depend on them.
 
-    Fixed sizes become symbols, and symbols fixed or renamed. The result is run at batch 1, 3 and 8 (a fixed one at its own), and
-    each sample is compared with the original. Exit code 4: a node combines samples, or cannot be repaired; all are listed.
+    Fixed sizes become symbols, and symbols become fixed or get another name. The result runs at batch 1, 3 and 8 (a fixed batch
+    at its size), and each sample is compared with the original. Exit code 4: a node combines samples or cannot be repaired; all
+    such nodes are listed.
     - is stdin, or ONNX on stdout.
     """
     from dovetail.formats import save
     from dovetail.passes.rebatch import rebatch as change_sizes
 
     if not dims and not shapes:
-        raise click.UsageError("--dim or --shape says which sizes to change")
+        raise click.UsageError("rebatch needs --dim or --shape")
     if inputs and not verify:
-        raise click.UsageError("--input is for the comparison, which --no-verify leaves out")
+        raise click.UsageError("--input excludes --no-verify, since only the comparison uses the inputs")
     options = file_options.of(target)
     to = target_of(target, as_json)
     model = load(source)

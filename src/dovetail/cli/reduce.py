@@ -1,4 +1,4 @@
-"""dovetail reduce."""
+"""Command ``dovetail reduce`` minimizes a model on which a command fails."""
 
 from __future__ import annotations
 
@@ -14,24 +14,30 @@ from dovetail.cli.output import STREAM, load, loading, narrate, say_json, table
 @options.model
 @click.option("--check", "command", required=True, metavar="COMMAND", help="The command that fails; {} is the model's path.")
 @options.target
-@click.option("--exit-code", type=click.IntRange(min=1), help="The exit code that is the failure [any but 0].")
+@click.option("--exit-code", type=click.IntRange(min=1), help="The exit code that counts as failure [any but 0].")
 @click.option(
-    "--timeout", default=60.0, show_default=True, type=click.FloatRange(min=0.01), help="Seconds of a run, after which it passes."
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0.01),
+    help="Seconds after which a run counts as passed.",
 )
-@click.option("--runs", default=1000, show_default=True, type=click.IntRange(min=1), help="The most runs of the command.")
+@click.option(
+    "--runs", default=1000, show_default=True, type=click.IntRange(min=1), help="The maximum number of runs of the command."
+)
 @loading
 @options.as_json
 def reduce(model: str, command: str, target: str, exit_code: int | None, timeout: float, runs: int, as_json: bool) -> int:
     """Write the smallest model on which a command still fails: fewer nodes, then smaller sizes, then simpler weights.
 
-    The command gets files of the format of the target. It is not run by a shell: write `sh -c '...' sh {}` for one.
+    The command gets files of the format of the target. The command does not run in a shell; use `sh -c '...' sh {}` for a shell.
     """
     from dovetail.compare.reduce.reduction import reduce as reduce_model
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
 
     if target == STREAM:
-        raise click.UsageError("-o takes the name of a file")
+        raise click.UsageError("-o needs the name of a file, got -")
     loaded = load(model)
     found = reduce_model(
         loaded,

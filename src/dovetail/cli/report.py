@@ -1,4 +1,4 @@
-"""dovetail report."""
+"""Command ``dovetail report`` writes a page about a model."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def report(
     from dovetail.storage.atomic_write import replace_file
 
     if output is None and not as_json:
-        raise click.UsageError("name the page to write, --output FILE.html, or print --json")
+        raise click.UsageError("report needs --output FILE.html or --json")
     if output == STREAM:
-        raise click.UsageError("--output takes the name of a file")
+        raise click.UsageError("--output needs the name of a file, got -")
     loaded = load(model)
     with progress(f"reporting on {model}"):
         arrays = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))[0] if inputs else {}

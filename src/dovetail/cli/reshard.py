@@ -1,4 +1,4 @@
-"""dovetail reshard."""
+"""Command ``dovetail reshard`` applies movement operators to tensors in files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dovetail.cli.output import load, loading, progress, say_json
 @click.argument("source", metavar="INPUT", type=click.Path())
 @options.folder
 @click.option("--shards", type=click.IntRange(min=1), help="The number of files.")
-@click.option("--max-shard-size", metavar="SIZE", help="A file ends before it exceeds this, such as 5GB.")
-@click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="A bound of the process.")
+@click.option("--max-shard-size", metavar="SIZE", help="End a file before a further tensor exceeds this size, such as 5GB.")
+@click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="The maximum memory of the process.")
 @click.option("--keep", multiple=True, metavar="PATTERN", help="Tensors that are copied to the results, by a shell pattern.")
 @options.restart
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that copy [one for each core, at most 4].")

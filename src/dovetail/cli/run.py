@@ -1,4 +1,4 @@
-"""dovetail run."""
+"""Command ``dovetail run`` runs a model."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def run(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Run MODEL on files of inputs, or on random seeded ones: a table of outputs, and the time.
+    """Run MODEL on input files or on seeded random inputs, and print a table of outputs and the time.
 
-    - is stdin for MODEL or an input; as the output it is stdout, which takes .npz instead of the table.
+    - is stdin for MODEL or an input. As output, - is stdout, which then gets .npz data instead of the table.
     """
     from dovetail.cli.arrays import call_on_inputs, check_target, write_arrays
     from dovetail.runtime.compilation import compile
 
     if output == STREAM and as_json:
-        raise click.UsageError("--json and an output of - both write to stdout")
+        raise click.UsageError("--json excludes the output -, since both write to stdout")
     program = compile(load(model), engine=engine, threads=threads)
     if output and output != STREAM:
         check_target(output, len(program.model.outputs))

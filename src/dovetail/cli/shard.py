@@ -1,4 +1,4 @@
-"""dovetail shard."""
+"""Command ``dovetail shard`` proposes how to split a model over devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ COLLECTIVES = ("collective", "node", "count", "bytes")
 @options.model
 @click.option("--mesh", required=True, metavar="NAME=SIZE,...", help="The axes of the mesh: data=2,model=4.")
 @click.option(
-    "--spec", "specs", multiple=True, metavar="PATTERN=AXIS,...", help="Another spec of tensors: 'dense*=-,model' (- is None)."
+    "--spec",
+    "specs",
+    multiple=True,
+    metavar="PATTERN=AXIS,...",
+    help="Spec of the tensors that match: 'dense*=-,model' (- is None).",
 )
 @options.inputs
 @options.dims
@@ -36,11 +40,11 @@ def shard(
 ) -> int:
     """Propose how JAX splits MODEL over a mesh of devices, and list the collectives of the compiled program.
 
-    Inputs are split over the axis "data" by their batch, weights over "model". Without accelerators the processor counts as many
-    devices. The model is compiled for files of inputs, or for random ones.
+    Inputs are split over the axis "data" by their batch, weights over "model". Without accelerators the processor simulates the
+    devices of the mesh. The model is compiled for input files, or for random inputs.
     """
     sizes = _mesh_of(mesh)
-    # JAX reads the variable when it starts.
+    # JAX reads XLA_FLAGS only when it starts.
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={prod(sizes.values())}".strip()
 

@@ -1,4 +1,4 @@
-"""dovetail show."""
+"""Command ``dovetail show`` prints the graph of a model."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json
 def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes.
 
-    With --full the text has all that MODEL has, one node a line, and loads as .dt: ``dovetail show m.onnx --full > m.dt``.
-    Tensors of more than 16 elements go into m.safetensors beside it, unless that is a file of another model or tool.
-    ``dovetail convert m.onnx m.dt`` writes both together.
+    With --full the text has the complete MODEL, one node per line, and loads as .dt: ``dovetail show m.onnx --full > m.dt``.
+    Tensors of more than 16 elements go into m.safetensors in the same folder, unless that file belongs to another model or tool.
+    ``dovetail convert m.onnx m.dt`` writes both files.
     """
     from dovetail.report.model_summary import describe
     from dovetail.report.printer import show as show_model
@@ -31,7 +31,7 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     if full and as_json:
         raise click.UsageError("--full and --json exclude each other")
     if weights is not None and not full:
-        raise click.UsageError("--weights is for --full")
+        raise click.UsageError("--weights needs --full")
     loaded = load(model)
     if full:
         from dovetail.formats.text import codec
@@ -51,7 +51,7 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
 
 
 def _file_of_stdout() -> str | None:
-    """Return the path of the file that stdout is redirected to; None where it is none, or has no known path."""
+    """Return the path of the file to which stdout is redirected; None for anything but a file of known path."""
     try:
         descriptor = sys.stdout.fileno()
         path = os.readlink(f"/proc/self/fd/{descriptor}")

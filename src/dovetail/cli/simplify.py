@@ -1,4 +1,4 @@
-"""dovetail simplify."""
+"""Command ``dovetail simplify`` writes a model with fewer nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
 @click.command()
 @options.model
 @options.target
-@click.option("--keep", multiple=True, metavar="PASS", help="Apply this pass, and no other that is not named.")
+@click.option("--keep", multiple=True, metavar="PASS", help="Apply only this pass, and others named by --keep.")
 @click.option("--skip", multiple=True, metavar="PASS", help="Leave this pass out.")
 @click.option("--fuse", multiple=True, metavar="OPERATOR", help="Fuse into Gelu, LayerNormalization, or all: changes rounding.")
 @click.option(
@@ -21,7 +21,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     "--verify",
     "prove",
     is_flag=True,
-    help="Prove the result equal for all inputs; run before and after each pass, and take back one that changes an answer.",
+    help="Prove the result equal for all inputs; run before and after each pass, and undo a pass that changes a result.",
 )
 @options.tolerance_option(help=f"Allowed difference for --prove {options.SHARE}")
 @options.seed
@@ -42,10 +42,10 @@ def simplify(
     file_options: FileOptions,
     as_json: bool,
 ) -> int:
-    """Write MODEL with fewer nodes to the output: a table of what each pass changed. - is stdin, or ONNX on stdout.
+    """Write MODEL with fewer nodes, and print a table of the changes of each pass. - is stdin, or ONNX on stdout.
 
-    Inputs, outputs, their names, types and order stay. The file keeps its opset. With --prove a pass that changes an answer is
-    taken back and named; the exit code stays 0.
+    Inputs and outputs keep their names, types and order, and the file keeps its opset. With --prove a pass that changes a result
+    of the model is undone and reported; the exit code stays 0.
     """
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
@@ -54,10 +54,10 @@ def simplify(
     format = "onnx" if target == STREAM else format_of(target)
     is_onnx = format == "onnx"
     if not is_onnx and types:
-        raise click.UsageError("--types is for ONNX targets")
+        raise click.UsageError("--types needs an ONNX target")
     options = {**file_options.of(target), **({"types": types} if is_onnx else {})}
     if not prove and tolerance is not None:
-        raise click.UsageError("--tolerance is for --prove")
+        raise click.UsageError("--tolerance needs --prove")
     to = target_of(target, as_json)
     source = load(model)
     with progress(f"simplifying {model}"):

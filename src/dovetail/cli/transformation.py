@@ -27,24 +27,24 @@ _COMMA = re.compile(r"(?<!\\),")
 
 @dataclass(frozen=True)
 class FileOptions:
-    """The options of a file to write: the opset, and the file for weights."""
+    """FileOptions holds the options of a file to write: the opset, and the file for weights."""
 
     opset: int | None
     external: bool
     weights: str | None
 
     def of(self, target: str) -> dict[str, Any]:
-        """Return the options of ``save`` for a target. Raises UsageError where its format has none of them."""
+        """Return the options of ``save`` for a target. Raises UsageError for an option that the target's format lacks."""
         from dovetail.formats.model_source import format_of
 
         is_onnx = target == STREAM or format_of(target) == "onnx"
         if not is_onnx and (self.external or self.opset is not None):
-            raise click.UsageError("--opset and --external are for ONNX targets")
+            raise click.UsageError("--opset and --external need an ONNX target")
         if self.external and self.weights:
             raise click.UsageError("--external and --weights exclude each other")
         if target == STREAM and (self.external or self.weights):
             option = "--external" if self.external else "--weights"
-            raise click.UsageError(f"{option} writes a second file and needs a name for the first, not -")
+            raise click.UsageError(f"{option} writes a second file, so the target must be the name of a file, not -")
         container = {"weights": self.weights} if self.weights else {}
         return {"opset": self.opset, "external": self.external or None, **container} if is_onnx else container
 
@@ -67,7 +67,7 @@ def split_names(texts: Sequence[str]) -> list[str]:
 def split_pairs(texts: Sequence[str], option: str, *, at_first: bool = False) -> dict[str, str]:
     """Parse ``NAME=TEXT`` to a mapping, at the last or at the first equals sign.
 
-    Raises UsageError for a text without one, and for a repeated name.
+    Raises UsageError for a text without an equals sign, and for a repeated name.
     """
     pairs: dict[str, str] = {}
     for text in texts:
@@ -86,7 +86,7 @@ def verifying(command: Callable[..., Any]) -> Any:
 
 
 def say_differences(rows: Sequence[Any], *, as_json: bool, to_stdout: bool) -> int:
-    """Print a comparison as a table, or its differences on stderr where stdout has other data. Returns the exit code."""
+    """Print a comparison as a table, or its differences on stderr if stdout has other data; return the exit code."""
     from dovetail.compare.verification.conversion import NOT_COMPARED
 
     agrees = all(row.agrees or row.why == NOT_COMPARED for row in rows)

@@ -1,1 +1,1 @@
-"""Interfaces of other tools over dovetail."""
+"""Interfaces of other tools, implemented with dovetail."""

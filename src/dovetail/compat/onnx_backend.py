@@ -1,6 +1,6 @@
 """The Backend interface of onnx: ``prepare``, ``run_model``, ``run_node`` and ``supports_device`` of ``onnx.backend.base``.
 
-``onnx.backend.test.BackendTest(dovetail.compat.onnx_backend)`` takes this module. Importing it imports ``onnx``.
+``onnx.backend.test.BackendTest(dovetail.compat.onnx_backend)`` takes this module. Importing this module imports ``onnx``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dovetail.storage.deviations import Deviations, log
 
 
 class Prepared(BackendRep):
-    """A compiled model; ``run`` may be called any number of times."""
+    """Prepared is a compiled model; ``run`` may be called any number of times."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -32,7 +32,7 @@ class Prepared(BackendRep):
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
         """Run the model, and return the outputs in order (and by name).
 
-        ``inputs`` are arrays in order, by name, or a single one. Raises EngineError where they do not fit the model,
+        ``inputs`` are arrays in order or by name, or a single array. Raises EngineError where the inputs do not fit the model,
         UnsupportedError [op.unknown] for an operator that cannot run.
         """
         _refuse(kwargs)
@@ -45,7 +45,7 @@ class Prepared(BackendRep):
 
 
 class DovetailBackend(Backend):
-    """The ONNX backend of dovetail, on the CPU. The option ``engine`` is that of :func:`dovetail.compile`."""
+    """DovetailBackend is the ONNX backend of dovetail on the CPU, with the option ``engine`` of :func:`dovetail.compile`."""
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: object) -> bool:
@@ -60,7 +60,8 @@ class DovetailBackend(Backend):
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
         """Load and compile ``model``.
 
-        ``engine`` as for :func:`dovetail.compile`. Raises what ``dovetail.load`` raises, and EngineError [device.unknown].
+        The option ``engine`` is a parameter of :func:`dovetail.compile`. Raises the errors of ``dovetail.load``, and EngineError
+        [device.unknown].
         """
         engine = kwargs.pop("engine", "auto")
         _refuse(kwargs)

@@ -21,15 +21,15 @@ from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.runtime.peers import Call, Cost, Names, Runner, cost, is_installed, runner
 
 REST = 0.05
-"""Pause between engines, seconds: longer than the threads of any engine spin (onnxruntime: up to 40 ms)."""
+"""Pause between engines in seconds: longer than the threads of any engine spin (onnxruntime: up to 40 ms)."""
 AWAKE = 0.01
-"""Warm-up, seconds: after a pause, processor and memory need some milliseconds to reach their full clock rate."""
+"""Warm-up in seconds: after a pause, processor and memory need some milliseconds to reach their full clock rate."""
 PEERS = ("onnxruntime", "openvino")
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Figures of one engine. ``ratio``: dovetail's time over that of the engine. ``notes``: substitutions and failures."""
+    """Measurement holds figures of one engine. ``ratio``: dovetail's time / the engine's; ``notes``: substitutions, failures."""
 
     engine: str
     name: str
@@ -58,7 +58,7 @@ def measure(
 ) -> list[Measurement]:
     """Measure dovetail and each peer on the model in the file ``path``.
 
-    Times are medians of median_times runs in this process; peak memory is that of a process with a single engine.
+    Times are medians of interleaved runs in this process; peak memory is measured in a process with a single engine.
     OpenVINO reads both formats; for an IR model onnxruntime runs dovetail's conversion to ONNX.
     """
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
@@ -149,7 +149,7 @@ def _own_cost(entrant: _Entrant, threads: int, names: Names, inputs: Mapping[str
 
 
 def median_times(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
-    """Return the median time of each call, in seconds, over median_times runs.
+    """Return the median time of each call, in seconds, over ``rounds`` interleaved runs.
 
     A pause before each timed run lets the spinning threads of the previous engine sleep. Warm-up runs after the pause bring the
     processor to its clock rate and load the engine's data into the caches.
@@ -171,7 +171,7 @@ def median_times(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
 
 
 def machine() -> str:
-    """Describe the machine beside a figure: processors, instruction set, load average."""
+    """Describe the machine of a measurement: processors, instruction set, load average."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     can = f" with {native_core.instruction_set()}" if native_core.is_compiled else ""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""

@@ -1,4 +1,4 @@
-"""Profile of a model in several engines: time by operator, kernel and module, beside the limits of the machine."""
+"""Profile of a model in several engines: time by operator, kernel and module, and shares of the machine's limits."""
 
 from __future__ import annotations
 
@@ -31,31 +31,32 @@ if TYPE_CHECKING:
     from dovetail.engine.machine_limits import MachineLimits
     from dovetail.engine.step_profile import NativeProfile, StepProfile
 
-# Imports of the engine are deferred: it imports most operators, and the public names of the package come without them.
+# Imports of the engine are deferred: the engine imports most operators, which ``import dovetail`` must not do.
 
 NATIVE = "native"
 ENGINES = (NATIVE, "onnxruntime", "openvino")
 NO_MODULE = "(no module)"
 MAX_MODULES = 60
-"""The most rows by module: the paths are cut at the deepest level that has no more."""
+"""The maximum number of rows by module: paths are cut at the deepest level with at most this number of rows."""
 SUFFIX = re.compile(r"(_nchwc|_token_\d+|/WithoutBiases|/MatMulAddFusion|/GemmActivationFusion)+$")
-"""What onnxruntime and OpenVINO append to the name of a node that they rewrite."""
+"""Suffixes that onnxruntime and OpenVINO append to the name of a node that they rewrite."""
 KIND = re.compile(r"(?:[\w.]+:)?(\w+)-")
 FUSED = re.compile(r"(Fused|QLinear)(?=[A-Z])")
-"""The beginning of the name of an operator that onnxruntime joins with the operators around it."""
+"""Prefixes in the name of an operator that onnxruntime fuses with the operators around it."""
 PLUGIN_KINDS = {"FullyConnected": "MatMul", "Deconvolution": "ConvTranspose"}
-"""Operators that only OpenVINO's CPU plugin has, and the operator that they compute."""
+"""Operators that only OpenVINO's CPU plugin has, with the operator that each of these computes."""
 PRODUCTS = ("MatMul", "Gemm")
-"""Operators that the peers rewrite to one another."""
+"""Operators that onnxruntime and OpenVINO rewrite to one another."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStep:
-    """One step of an engine, or one node of a peer, of which only operator, kernel and time are known.
+    """EngineStep is one step of dovetail, or one node of a peer, for which only operator, kernel and time are known.
 
     ``read`` and ``written``: bytes; ``operations``: arithmetic operations; ``attainable``: seconds at the machine's limits;
-    ``bound``: the limit that decides; ``live_bytes``: live bytes of the arena. ``runs``: how often the step runs within a run of
-    the model; its numbers are sums over them. ``subgraphs``: those of an If or Loop that ran, whose time is within the step's.
+    ``bound``: the limit that dominates; ``live_bytes``: live bytes of the arena. ``runs``: executions of the step within a run of
+    the model; time, bytes and operations are sums over them. ``subgraphs``: subgraphs of an If or Loop that ran, whose time is
+    part of the step's time.
     """
 
     number: int
@@ -87,7 +88,7 @@ class EngineStep:
 
 @dataclass(frozen=True, slots=True)
 class EngineSubgraph:
-    """A subgraph of an If or Loop: its name, its runs within a run of the model, and its steps."""
+    """EngineSubgraph is a subgraph of an If or Loop: its name, its runs within a run of the model, and its steps."""
 
     name: str
     runs: int
@@ -96,7 +97,7 @@ class EngineSubgraph:
 
 @dataclass(frozen=True, slots=True)
 class ProfileGroup:
-    """All steps of one operator, kernel or module; ``share`` is their part of the time of all steps of the engine."""
+    """ProfileGroup sums up the steps of one operator, kernel or module; ``share`` is their part of the engine's step time."""
 
     name: str
     count: int
@@ -110,8 +111,10 @@ class ProfileGroup:
 
 @dataclass(frozen=True, slots=True)
 class EngineProfile:
-    """The profile of one engine. ``run_seconds``: the median of whole runs; None where the engine does not run the model, and
-    ``notes`` has the reason."""
+    """EngineProfile is the profile of one engine.
+
+    ``run_seconds``: the median of whole runs; None if the engine does not run the model, for the reason in ``notes``.
+    """
 
     engine: str
     name: str
@@ -132,7 +135,7 @@ class EngineProfile:
         return self._groups([step.kernel for step in self.steps])
 
     def modules(self, depth: int | None = None) -> list[ProfileGroup]:
-        """Return the steps by the first ``depth`` parts of their module; None: as many as give at most MAX_MODULES groups."""
+        """Return the steps by the first ``depth`` parts of their module; None: the deepest with at most MAX_MODULES groups."""
         split = [step.module.split("/") for step in self.steps]
         if depth is None:
             depth = max(map(len, split), default=1)
@@ -176,7 +179,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """The profiles of a model in engines, on inputs of these ``shapes``. ``limits``: those of the machine, where measured."""
+    """ModelProfile holds a model's profiles in engines on inputs of ``shapes``, and the machine's ``limits`` if measured."""
 
     name: str
     shapes: dict[str, list[int]]
@@ -248,8 +251,8 @@ def profile(
 ) -> ModelProfile:
     """Profile ``model`` in ``engines`` ("native", "onnxruntime", "openvino"): the time of each step, by operator and module.
 
-    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. ``runs``: timed runs of each
-    engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``, 20 by default.
+    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. ``runs``: timed runs of each
+    engine, by default the number that fits into two seconds. The first native run ends at the limit ``seconds``, 20 by default.
 
     Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed; and
     the errors of :func:`run`. A peer that refuses the model has the reason in its ``notes``.
@@ -338,7 +341,7 @@ def _peer(engine: str, model: Model, inputs: Mapping[str, Any], threads: int, ru
 
 
 def _file_for(engine: str, model: Model, folder: str) -> tuple[str, tuple[str, ...]]:
-    """Return a file of the model that the engine reads: the model's own, or a conversion to ONNX."""
+    """Return a file of the model that the engine reads: the model's file, or a conversion to ONNX; and notes about it."""
     own = model.file or ""
     if own and paths.isfile(own) and format_of(own) == ("onnx" if engine == "onnxruntime" else model.format) != "text":
         return own, ()
@@ -348,7 +351,7 @@ def _file_for(engine: str, model: Model, folder: str) -> tuple[str, tuple[str, .
 
 
 def _time_peer(found: Runner, inputs: Mapping[str, Any], runs: int | None) -> tuple[float, int]:
-    """Return the median seconds of runs after the first, and their number."""
+    """Return the median seconds of the runs after the first run, and the number of these runs."""
     from dovetail.engine.step_profile import MAX_RUNS, TIMED_SECONDS
 
     call = found.call(inputs)
@@ -365,7 +368,7 @@ def _time_peer(found: Runner, inputs: Mapping[str, Any], runs: int | None) -> tu
 
 
 def _peer_steps(times: Sequence[NodeTime], runs: int, joiner: _OperatorNames) -> list[EngineStep]:
-    """Return a step per node, in the order of the last run, with the median of its seconds; the first run is not counted."""
+    """Return a step per node, in the order of ``times``, with its median seconds; the first run is not counted."""
     rows: dict[tuple[str, str, str], list[float]] = {}
     for each in times:
         rows.setdefault((each.node, each.kind, each.kernel), []).append(each.seconds)
@@ -379,7 +382,7 @@ def _peer_steps(times: Sequence[NodeTime], runs: int, joiner: _OperatorNames) ->
 
 
 class _OperatorNames:
-    """Names a peer's nodes by the operators and modules of the model: by the kind of the node, else by its name."""
+    """_OperatorNames maps nodes of a peer to operators of the model, by kind or else by name, and to modules, by name."""
 
     def __init__(self, model: Model) -> None:
         self._nodes: dict[str, Node] = {}
@@ -400,7 +403,7 @@ class _OperatorNames:
 
 
 def _operator_of_peer(kind: str) -> str | None:
-    """Return the operator that a peer's operator of another name computes."""
+    """Return the operator of dovetail that a peer's operator ``kind`` computes; None for an unknown kind."""
     fused = FUSED.sub("", kind)
     return PLUGIN_KINDS.get(kind) or KINDS["openvino"].get(kind) or (fused if fused != kind and fused in REGISTRY else None)
 

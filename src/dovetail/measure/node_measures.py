@@ -22,8 +22,8 @@ def plan_measure(
 ) -> dict[str, float]:
     """Return the ``time`` of each node in seconds, or the bytes that remain ``copied``, by node name.
 
-    A kernel of several nodes counts for the one that does most: a convolution, not the activation after it. Times are medians
-    of ``runs`` runs on random inputs, by default of two seconds.
+    A kernel that computes several nodes counts for the node with the most operations: a convolution, not the activation after
+    it. Times are medians of ``runs`` runs on random inputs, by default the runs of two seconds.
     """
     inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
     rows: list[tuple[str, float]]

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 MAX_SHAPES = 400
-"""The most values whose shapes the report lists."""
+"""The maximum number of values whose shapes the report lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """The facts of a model. A part that failed is None, and ``failures`` has its reason by the name of the section."""
+    """ModelReport holds the facts of a model. A section that failed is None, and ``failures`` maps its name to the reason."""
 
     name: str
     file: str | None
@@ -87,8 +87,8 @@ def model_report(
 ) -> ModelReport:
     """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
 
-    The parameters are those of :func:`dovetail.profile`. A section that fails has its reason in ``failures``: a model that cannot
-    run has a report.
+    The parameters are those of :func:`dovetail.profile`. If a section fails, ``failures`` has the reason, so that a model that
+    cannot run has a report too.
 
     Raises the errors of :func:`load` for a file that does not load.
 
@@ -96,7 +96,7 @@ def model_report(
     >>> dovetail.model_report(b.model, runs=1).summary["operators"]
     {'Relu': 1}
     """
-    # Deferred: the engine imports most operators, and the public names of the package come without them.
+    # Deferred: the engine imports most operators, which ``import dovetail`` must not do.
     from dovetail.engine.plan_report import report as plan_report
     from dovetail.engine.step_profile import RUN_SECONDS
 

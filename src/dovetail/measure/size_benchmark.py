@@ -1,4 +1,4 @@
-"""Benchmarks of calls whose sizes change: times of sizes that an engine has not seen, and of sizes that it has."""
+"""Benchmarks of calls whose sizes change: times for sizes that are new to an engine, and for sizes seen before."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from dovetail.runtime.compilation import compile
 from dovetail.runtime.peers import Names, Runner, ours, runner
 
 TURN = 10
-"""Calls of an engine between two rests, in which the threads of the others go to sleep."""
+"""Calls of an engine between two pauses; in a pause the threads of the other engines go to sleep."""
 
 Feed = Mapping[str, Any]
 Caches = Mapping[str, str]
-"""The inputs of caches, each with the output that is its next value."""
+"""Maps each input that is a cache to the output that is the cache's next value."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeMeasurement:
-    """Times of one engine, in seconds: the median and the 99th percentile of calls whose sizes are new to it, and of the others.
+    """SizeMeasurement holds times of one engine in seconds: median and 99th percentile for new sizes and for seen sizes.
 
     Calls in which dovetail made a plan are left out for all engines; ``planning`` is the sum of their seconds.
 
-    A ratio is the median, over the calls, of dovetail's time divided by that of the engine for the same inputs. ``plans``: the
-    plans that dovetail made.
+    A ratio is the median, over the calls, of dovetail's time divided by the engine's time for the same inputs. ``plans``: the
+    number of plans that dovetail made.
     """
 
     engine: str
@@ -65,10 +65,10 @@ def draw_sizes(ranges: Mapping[str, tuple[int, int]], growing: Mapping[str, int]
 def measure_sizes(
     model: Model, path: str, feeds: Sequence[Feed], peers: Sequence[str], threads: int, *, reuse_caches: bool = False
 ) -> list[SizeMeasurement]:
-    """Measure dovetail and each peer on the inputs of ``feeds``, twice in this order: the second time all sizes were seen.
+    """Measure dovetail and each peer on the inputs of ``feeds``, twice in this order: in the second pass no size is new.
 
-    The engines take turns. The first call of each, with the sizes of the last feed, does not count. ``reuse_caches``: the caches
-    of the model are in the first of the feeds alone; each later call gets those that the engine has returned, and dovetail
+    The engines alternate. The first call of each engine, with the sizes of the last feed, does not count. ``reuse_caches``: only
+    the first feed has the caches of the model; each later call gets the caches that the engine has returned, and dovetail
     compiles with this option.
     """
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
@@ -105,7 +105,7 @@ class _Contender:
         self.seen: list[float] = []
         self.agrees = True
         self.planned: list[int] = []
-        """The places in ``new`` of the calls that made a plan."""
+        """The indices in ``new`` of the calls that made a plan."""
         self._kept: dict[str, Any] = {}
 
     def start(self) -> None:
@@ -113,7 +113,7 @@ class _Contender:
         self._kept = {}
 
     def run_with_caches(self, feeds: Sequence[Feed], times: Sequence[list[float]], caches: Caches) -> list[dict[str, Any]]:
-        """Run one turn with the caches that the calls before it returned. Returns the outputs."""
+        """Run the calls of one turn, each with the caches that the preceding call returned; return the outputs."""
         time.sleep(REST)
         results = []
         for feed, row in zip(feeds, times, strict=True):
@@ -124,7 +124,7 @@ class _Contender:
         return results
 
     def run(self, feeds: Sequence[Feed], times: Sequence[list[float]]) -> list[dict[str, Any]]:
-        """Run one turn, and add the time of each call to its list of ``times``. Returns the outputs."""
+        """Run the calls of one turn, and append the time of each call to its list in ``times``; return the outputs."""
         time.sleep(REST)
         for feed, row in zip(feeds, times, strict=True):
             self._time(self.runner.call(feed), row)

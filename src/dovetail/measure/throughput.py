@@ -21,14 +21,14 @@ from dovetail.runtime.compilation import compile
 from dovetail.runtime.peers import Names, failure, port_names
 
 ROUND_SECONDS = 0.4
-"""The time of one round of an engine."""
+"""The approximate seconds of one round of an engine."""
 Work = Callable[[int], None]
 """Runs this number of items, and keeps no result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """The throughput of one engine. ``ratio``: dovetail's time for an item over that of the engine. ``way``: how it ran."""
+    """Throughput holds figures of one engine. ``ratio``: dovetail's time per item / the engine's; ``way``: the calling method."""
 
     engine: str
     way: str
@@ -46,10 +46,11 @@ def measure_throughput(
     rounds: int,
     streams: int | str = "auto",
 ) -> list[Throughput]:
-    """Measure dovetail and each peer on the model in the file ``path``; of an engine's ways the fastest counts.
+    """Measure dovetail and each peer on the model in the file ``path``; the fastest way of each engine counts.
 
-    dovetail: ``Program.map``. onnxruntime: one session, called by as many threads as there are cores with one thread each, or by
-    one with all. OpenVINO: ``AsyncInferQueue`` under the hint THROUGHPUT. Items per second are medians of interleaved rounds.
+    dovetail: ``Program.map``. onnxruntime: a single-threaded session that ``threads`` threads call, or a session of ``threads``
+    threads that one thread calls. OpenVINO: ``AsyncInferQueue`` under the hint THROUGHPUT. Items per second are medians of
+    interleaved rounds.
     """
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     notes: dict[str, tuple[str, ...]] = {}
@@ -88,7 +89,7 @@ def measure_throughput(
 
 
 def _times(ways: Mapping[tuple[str, str], Work], rounds: int) -> dict[tuple[str, str], float]:
-    """Return the median time of an item of each way, over interleaved rounds."""
+    """Return the median time per item of each way, over interleaved rounds."""
     counts = {key: _count_for(work) for key, work in ways.items()}
     times: dict[tuple[str, str], list[float]] = {key: [] for key in ways}
     for _ in range(rounds):

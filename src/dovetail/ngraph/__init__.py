@@ -1,7 +1,8 @@
-"""nGraph's operator interface on the Builder: nodes with validation, constant folding and gradients.
+"""nGraph's operator interface, implemented on the Builder: nodes with validation, constant folding and gradients.
 
-``Reshape``, ``Slice`` and ``Split`` are nGraph's v0; ``v1`` holds ``Reshape``, ``Split`` and ``VariadicSplit``. A Function is an
-ordinary Model to everything else. Source: nGraph's operation documents (Concat) and its operators of version 0 and 1.
+``Reshape``, ``Slice`` and ``Split`` are nGraph's v0; ``v1`` holds ``Reshape``, ``Split`` and ``VariadicSplit``. A Function is
+an ordinary Model for all other parts of dovetail. Source: nGraph's operation documents (Concat) and its operators of versions 0
+and 1.
 """
 
 from dovetail.ngraph.function import Adjoints, Function, adjoints

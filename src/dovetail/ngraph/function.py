@@ -16,7 +16,7 @@ from dovetail.ops.constant import Identity
 
 
 class NodeWriter:
-    """Writes nodes, each once, into one graph."""
+    """NodeWriter adds nodes to one graph, each node once."""
 
     def __init__(self, graph: Graph | None = None) -> None:
         self.b = Builder(graph=graph)
@@ -43,7 +43,7 @@ class NodeWriter:
 
 
 class Function(Model):
-    """A Model that computes ``results`` from ``parameters``, which must include every Parameter that the results need."""
+    """Function is a Model of ``results`` in terms of ``parameters``, which must include each Parameter that the results need."""
 
     def __init__(self, results: Node | Output | Sequence[Node | Output], parameters: Sequence[Parameter], name: str = "") -> None:
         super().__init__(Graph(name))
@@ -53,12 +53,12 @@ class Function(Model):
             writer.value(Output(parameter, 0))
         known = len(self.graph.inputs)
         if known != len(parameters):
-            raise RuleError("argument.value", "parameters must differ, got one twice")
+            raise RuleError("argument.value", "parameters must be distinct, got the same Parameter twice")
         values = [writer.value(result) for result in wanted]
         extra = [value.name for value in self.graph.inputs[known:]]
         if extra:
             raise RuleError(
-                "argument.value", f"parameters must include every one that the results need, got none for {', '.join(extra)}"
+                "argument.value", f"parameters must include each Parameter that the results need, missing {', '.join(extra)}"
             )
         for value in values:
             writer.b.output(value.name if not _is_out(self.graph, value) else f"{value.name}_result", value)
@@ -71,7 +71,7 @@ def _is_out(graph: Graph, value: Value) -> bool:
 
 
 class Adjoints(dict[Parameter, Node]):
-    """The gradients by Parameter."""
+    """Adjoints maps each Parameter to its gradient."""
 
     def backprop_node(self, parameter: Parameter) -> Node:
         """Return the gradient with respect to ``parameter``. Raises RuleError [name.unknown]."""
@@ -81,11 +81,11 @@ class Adjoints(dict[Parameter, Node]):
 
 
 def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[Node | Output] | Node | Output) -> Adjoints:
-    """Return the gradients of ``outputs`` for the incoming gradients ``deltas``, one for each float Parameter they depend on."""
+    """Return gradients of ``outputs`` for incoming gradients ``deltas``, one per float Parameter on which ``outputs`` depend."""
     ends = [output_of(item) for item in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
     starts = [output_of(item) for item in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
     if len(ends) != len(starts):
-        raise RuleError("argument.value", f"{len(starts)} deltas for {len(ends)} outputs")
+        raise RuleError("argument.value", f"the number of deltas ({len(starts)}) must equal the number of outputs ({len(ends)})")
     parameters = [node for node in in_order([end.node for end in ends], lambda node: False) if isinstance(node, Parameter)]
     parameters = [node for node in parameters if node.type.dtype is not None and node.type.dtype.is_float]
     writer = NodeWriter()
@@ -103,7 +103,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
 
 
 def _wrap(writer: NodeWriter, core: Any) -> None:
-    """Wrap a node of the core graph that no nGraph node stands for."""
+    """Create an nGraph node for a node of the core graph that has none yet."""
     if all(id(y) in writer.owners for y in core.outputs):
         return
     data = core.outputs[0].constant

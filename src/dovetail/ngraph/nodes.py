@@ -19,7 +19,7 @@ Sizes: TypeAlias = Sequence[Any]
 
 
 class Output:
-    """One output of a node, to be used as an argument."""
+    """Output is one output of a node, usable as an argument."""
 
     __slots__ = ("index", "node")
 
@@ -44,9 +44,9 @@ class Output:
 
 
 class Node:
-    """An operation with its arguments. Construction validates; ``arguments`` are Outputs.
+    """Node is an operation with its arguments. Construction validates the node; ``arguments`` are Outputs.
 
-    ``version``: the version of nGraph's operators, whose namespace holds the class by the operator's name.
+    ``version``: the namespace of a version of nGraph's operators, to which the class is added under the operator's name.
     """
 
     def __init_subclass__(cls, version: SimpleNamespace | None = None) -> None:
@@ -61,7 +61,7 @@ class Node:
         self.validate_and_infer_types()
 
     def write(self, b: Builder, *xs: Value) -> Value | list[Value]:
-        """Write the operation through ``b``."""
+        """Emit the operation with the Builder ``b``; return its outputs."""
         raise NotImplementedError
 
     def validate_and_infer_types(self) -> None:
@@ -77,7 +77,7 @@ class Node:
         self.values = [y._value for y in ys]
 
     def as_constants(self) -> list[Constant]:
-        """Fold the node: return constants with the bits of a run for its outputs, or none where it is not folded."""
+        """Fold the node: return a Constant per output, with the bits of a run, or an empty list if the node does not fold."""
         constants_of: dict[int, list[Constant]] = {}
         for node in in_order([self], lambda node: id(node) in constants_of):
             constants = [constants_of[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
@@ -85,7 +85,7 @@ class Node:
         return constants_of[id(self)]
 
     def fold(self, constants: Sequence[Constant]) -> list[Constant]:
-        """Fold the node for constant arguments: return constants for its outputs, or none where it is not folded."""
+        """Fold the node for constant arguments: return a Constant per output, or an empty list if the node does not fold."""
         if not constants or len(constants) < len(self.arguments):
             return []
         b = Builder(fold=True)
@@ -97,7 +97,7 @@ class Node:
     def output(self, index: int) -> Output:
         """Return one output. Raises RuleError [node.outputs]."""
         if not 0 <= index < len(self.types):
-            raise RuleError("node.outputs", f"{self!r} has {len(self.types)} outputs, and no output {index}")
+            raise RuleError("node.outputs", f"the index must be one of {len(self.types)} outputs of {self!r}, got {index}")
         return Output(self, index)
 
     def outputs(self) -> list[Output]:
@@ -140,7 +140,7 @@ class Node:
 
 
 ARITHMETIC: dict[str, Callable[[Node | Output, Node | Output], Node]] = {}
-"""The nodes of arithmetic on nodes; dovetail.ngraph.operators registers them."""
+"""Node classes of the arithmetic operators on nodes; dovetail.ngraph.operators registers these classes."""
 
 
 def output_of(argument: Node | Output) -> Output:
@@ -149,7 +149,7 @@ def output_of(argument: Node | Output) -> Output:
     if not isinstance(argument, Node):
         raise RuleError("node.inputs", f"an argument must be a node, got {argument!r}")
     if len(argument.types) != 1:
-        raise RuleError("node.outputs", f"an argument must be one output, got {argument!r} of {len(argument.types)} outputs")
+        raise RuleError("node.outputs", f"an argument must be one output, got {argument!r} with {len(argument.types)} outputs")
     return Output(argument, 0)
 
 
@@ -168,13 +168,13 @@ def as_list(outputs: Value | Sequence[Value]) -> list[Value]:
 
 
 def constant_of(argument: Output) -> Constant | None:
-    """Return an argument as a Constant, folded if needed; None where it is none."""
+    """Return an argument as a Constant, folded if needed; None for an argument that is not constant."""
     constants = argument.node.as_constants()
     return constants[argument.index] if constants else None
 
 
 class Parameter(Node):
-    """An argument of a Function. A size may be an integer, a symbol's name, or None for an unknown one."""
+    """Parameter is an argument of a Function. A size may be an integer, a symbol's name, or None for an unknown size."""
 
     _count = 0
 
@@ -197,7 +197,7 @@ class Parameter(Node):
 
 
 class Constant(Node):
-    """A tensor of ``shape`` from ``data`` in row-major order; a single element fills it. The data is copied."""
+    """Constant is a tensor of ``shape`` from a copy of ``data`` in row-major order; a single element fills the tensor."""
 
     def __init__(self, dtype: Any, shape: Sizes, data: object) -> None:
         self.dtype = dtypes.dtype(dtype)
@@ -205,16 +205,16 @@ class Constant(Node):
         if any(size < 0 for size in sizes):
             raise RuleError("shape.range", f"dimensions must be at least 0, got {list(sizes)}")
         array = np.asarray(data)
-        # NaN and infinity have no integer; the range check below refuses them.
+        # NaN and infinity have no integer value; the range check below refuses these elements.
         with np.errstate(invalid="ignore"):
             flat = np.array(array, dtype=self.dtype.numpy).reshape(-1)
         count = int(np.prod(np.array(sizes, dtype=object), initial=1))
         if self.dtype.is_integer and array.size and array.dtype.kind in "iuf":
             low, high = self.dtype.range()
             if any(not low <= item <= high or item != int(item) for item in array.reshape(-1).tolist()):
-                raise RuleError("constant.data", f"an element does not fit {self.dtype}")
+                raise RuleError("constant.data", f"elements must be integers in the range of {self.dtype}")
         if flat.size not in (count, 1):
-            raise RuleError("constant.data", f"{flat.size} elements for the shape {list(sizes)} of {count}")
+            raise RuleError("constant.data", f"the shape {list(sizes)} needs {count} elements or 1, got {flat.size}")
         self.data = np.array(np.broadcast_to(flat, (count,)) if flat.size == 1 else flat).reshape(sizes)
         self.data.flags.writeable = False
         super().__init__()
@@ -232,7 +232,7 @@ class Constant(Node):
 
 
 def in_order(roots: Sequence[Node], is_done: Callable[[Node], bool]) -> list[Node]:
-    """Yield the nodes that ``roots`` need in topological order."""
+    """Return ``roots`` and the nodes that they need, in topological order, without nodes for which ``is_done`` is true."""
     order: list[Node] = []
     state: dict[int, bool] = {}
     stack = list(reversed(roots))

@@ -21,7 +21,7 @@ v1 = SimpleNamespace()
 
 
 class Concat(Node, version=v0):
-    """Concatenation of ``args`` along ``concatenation_axis``, which may count from the end."""
+    """Concat concatenates ``args`` along ``concatenation_axis``; a negative axis counts from the end."""
 
     def __init__(self, args: Sequence[Node | Output], concatenation_axis: int) -> None:
         (self.axis,) = check_integers([concatenation_axis], "the axis")
@@ -37,7 +37,7 @@ class Concat(Node, version=v0):
 
 
 class Reshape(Node, version=v0):
-    """Version 0: transpose by ``input_order``, a permutation of the axes, then reshape to ``output_shape``."""
+    """Reshape, version 0, transposes by ``input_order``, a permutation of the axes, then reshapes to ``output_shape``."""
 
     def __init__(self, arg: Node | Output, input_order: Sequence[int], output_shape: Sizes) -> None:
         self.input_order = check_integers(input_order, "an axis")
@@ -47,18 +47,18 @@ class Reshape(Node, version=v0):
     def write(self, b: Builder, *xs: Value) -> Any:
         (x,) = xs
         if any(size < 0 for size in self.output_shape):
-            raise RuleError("reshape.target", f"sizes {list(self.output_shape)} should not be negative")
+            raise RuleError("reshape.target", f"sizes must be at least 0, got {list(self.output_shape)}")
         rank = len(self.input_order) if x.shape is None else len(x.shape)
         if sorted(self.input_order) != list(range(rank)):
-            raise RuleError("axis.repeated", f"{list(self.input_order)} is no permutation of {rank} axes")
-        # Where the rank is not known yet, the transpose sees to it that it is this one.
+            raise RuleError("axis.repeated", f"input_order must be a permutation of {rank} axes, got {list(self.input_order)}")
+        # If the rank is not known yet, the Transpose checks that the rank is the length of input_order.
         if self.input_order != tuple(range(rank)) or x.shape is None:
             x = b.Transpose(x, self.input_order)
         return b.Reshape(x, list(self.output_shape), special_zero=False)
 
 
 class ReshapeV1(Node, version=v1):
-    """Version 1: reshape to ``pattern``. With ``special_zero`` a 0 copies the dimension at its index; -1 is computed."""
+    """Reshape, version 1, to ``pattern``: with ``special_zero`` a 0 copies the dimension at its index; -1 is computed."""
 
     def __init__(self, arg: Node | Output, pattern: Node | Output, special_zero: bool) -> None:
         self.special_zero = bool(special_zero)
@@ -70,8 +70,10 @@ class ReshapeV1(Node, version=v1):
 
 
 class Slice(Node, version=v0):
-    """Version 0: elements from ``lower_bounds`` up to ``upper_bounds`` in steps of ``strides``. Bounds are checked, never
-    clamped."""
+    """Slice, version 0, takes elements from ``lower_bounds`` up to ``upper_bounds`` in steps of ``strides``.
+
+    Bounds are checked, never clamped.
+    """
 
     def __init__(
         self, arg: Node | Output, lower_bounds: Sequence[int], upper_bounds: Sequence[int], strides: Sequence[int] | None = None
@@ -85,13 +87,15 @@ class Slice(Node, version=v0):
         (x,) = xs
         counts = {len(self.lower_bounds), len(self.upper_bounds), len(self.strides)}
         if len(counts) != 1 or (x.shape is not None and counts != {len(x.shape)}):
-            raise RuleError("attribute.length", f"{sorted(counts)} bounds and strides for {x.type}")
+            raise RuleError(
+                "attribute.length", f"bounds and strides must have an item per axis of {x.type}, got {sorted(counts)}"
+            )
         for axis, (low, high, stride) in enumerate(zip(self.lower_bounds, self.upper_bounds, self.strides, strict=True)):
             size = None if x.shape is None else x.shape[axis]
             if not 0 <= low <= high or (size is not None and symbolic.less_equal(high, size) is False):
-                raise RuleError("attribute.range", f"bounds [{low}, {high}) along axis {axis} do not lie in [0, {size}]")
+                raise RuleError("attribute.range", f"bounds [{low}, {high}) along axis {axis} must lie in [0, {size}]")
             if stride < 1:
-                raise RuleError("attribute.range", f"stride {stride} along axis {axis} is below 1")
+                raise RuleError("attribute.range", f"the stride along axis {axis} must be at least 1, got {stride}")
         axes = list(range(len(self.lower_bounds)))
         if not axes:
             return b.Identity(x)
@@ -100,15 +104,17 @@ class Slice(Node, version=v0):
         lows, highs = list(self.lower_bounds), list(self.upper_bounds)
         for axis in axes:
             if symbolic.less_equal(highs[axis], x.dims[axis]) is not True:
-                # A cut refuses at run time what a slice would clamp.
+                # A Split refuses, at run time, bounds that a Slice would clamp.
                 x = b.Split(x, [lows[axis], highs[axis] - lows[axis], -1], axis=axis, outputs=3, wildcard=True)[1]
                 lows[axis], highs[axis] = 0, highs[axis] - lows[axis]
         return b.Slice(x, lows, highs, axes, list(self.strides))
 
 
 class Split(Node, version=v0):
-    """Version 0: cut along ``axis``, a scalar Constant (or an integer), into ``splits`` pieces, or pieces of the lengths
-    ``splits``."""
+    """Split, version 0, splits along ``axis``, a scalar Constant or an integer.
+
+    An integer ``splits`` is the number of equal pieces; a sequence has the lengths of the pieces.
+    """
 
     def __init__(self, arg: Node | Output, axis: Node | Output | int, splits: int | Sequence[int]) -> None:
         self.axis = _scalar_axis(axis)
@@ -136,7 +142,7 @@ def _scalar_axis(axis: Node | Output | int) -> int:
 
 
 class SplitV1(Node, version=v1):
-    """Version 1: split along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
+    """Split, version 1, splits along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, num_splits: int) -> None:
         self.axis = _scalar_axis(axis)
@@ -149,7 +155,7 @@ class SplitV1(Node, version=v1):
 
 
 class VariadicSplit(Node, version=v1):
-    """Version 1: split along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``; one may be -1, the rest."""
+    """VariadicSplit splits along ``axis``, a scalar or a vector of one, by ``split_lengths``; one -1 stands for the rest."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
         self.axis = _vector_axis(axis)
@@ -176,7 +182,7 @@ def _vector_axis(axis: Node | Output | int) -> int:
 
 
 class _BinaryNode(Node):
-    """Elementwise on two arguments of one shape and type; nGraph's version 0 does not broadcast."""
+    """_BinaryNode is an elementwise operator on two arguments of equal shape and type; nGraph's version 0 does not broadcast."""
 
     kind = ""
 
@@ -189,19 +195,19 @@ class _BinaryNode(Node):
 
 
 class Add(_BinaryNode, version=v0):
-    """arg0 + arg1, elementwise."""
+    """Add computes arg0 + arg1 elementwise."""
 
     kind = "Add"
 
 
 class Subtract(_BinaryNode, version=v0):
-    """arg0 - arg1, elementwise."""
+    """Subtract computes arg0 - arg1 elementwise."""
 
     kind = "Subtract"
 
 
 class Multiply(_BinaryNode, version=v0):
-    """arg0 * arg1, elementwise."""
+    """Multiply computes arg0 * arg1 elementwise."""
 
     kind = "Multiply"
 
@@ -210,7 +216,7 @@ ARITHMETIC.update(Add=Add, Subtract=Subtract, Multiply=Multiply)
 
 
 class Core(Node):
-    """A node of one core operator, as in gradients."""
+    """Core is a node of one core operator, as used in gradients."""
 
     def __init__(self, op: Op, *arguments: Node | Output) -> None:
         self.op = op
