@@ -18,19 +18,19 @@ TOLERANCE = 1e-4
 """The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""
 
 BLOCK = 1 << 16
-"""Elements of one block: its f64 copies fit into the L2 cache."""
+"""Number of elements of one block; the f64 copies of a block fit into the L2 cache."""
 QUANTIZED_BITS = 8
 ULP_TYPES = ("f16", "bf16", "f32", "f64")
-"""The types whose bits are ordered as their values, but for the sign."""
+"""Types whose bits, apart from the sign, are ordered as their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """The largest difference of two values.
+    """Deviation is the largest difference of two values.
 
-    ``relative``: to the largest magnitude of the reference. ``ulp``: representable numbers between two elements, in the coarser
-    type; None for types that are compared exactly, and for those of 8 bits and fewer. ``why``: the reason where elements cannot
-    be compared, or a difference of types, which are then compared by value.
+    ``relative`` is relative to the largest magnitude of the reference. ``ulp`` counts representable numbers between two elements,
+    in the coarser type; None for types that are compared exactly, and for types of at most 8 bits. ``why`` is the reason why
+    elements cannot be compared, or a difference of types; elements of different types are compared by value.
     """
 
     absolute: float
@@ -66,12 +66,12 @@ def missing(why: str) -> Deviation:
 def deviation_of(
     first: object, second: object, tolerance: float | None = None, *, types_may_differ: bool = False, minimum: float = 0.0
 ) -> Deviation:
-    """Compare a value with its reference ``first``; sequences and maps element by element, of which the worst is returned.
+    """Compare ``second`` with its reference ``first``; for sequences and maps the largest deviation of an element is returned.
 
-    ``tolerance`` is relative to the largest magnitude, by default that of the coarser type of the two. Integers, booleans and
-    strings must be equal; integers of 8 bits and fewer, which are most often quantized, only without ``tolerance``. With
-    ``types_may_differ`` values of different types, or shapes that differ by axes of size 1, agree where their numbers do.
-    ``minimum``: that of the default tolerance of floats, where the value follows from one of a coarser type.
+    ``tolerance`` is relative to the largest magnitude; the default is the tolerance of the coarser type of both. Integers,
+    booleans and strings must be equal, but ``tolerance`` also applies to integers of at most 8 bits, which are mostly quantized.
+    With ``types_may_differ`` values of different types, or of shapes that differ by axes of size 1, agree if their numbers agree.
+    ``minimum`` is a lower bound of the default tolerance of floats, for a value that is computed from a coarser type.
     """
     if isinstance(first, list | dict) or isinstance(second, list | dict) or first is None or second is None:
         return _compare_lists(first, second, tolerance, types_may_differ, minimum)
@@ -101,7 +101,7 @@ def deviation_of(
 def relative_difference(first: Any, second: Any) -> float:
     """Return the largest difference of two arrays relative to the largest magnitude.
 
-    Infinity for other types or shapes, for values that are no arrays, and where NaN or infinities are in different places.
+    Infinity for different types or shapes, for values that are no arrays, and where NaN or infinities are in different places.
     """
     arrays = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
     if not arrays or first.shape != second.shape or first.dtype != second.dtype:
@@ -175,13 +175,13 @@ def _floats(first: Array, second: Array, one: DType, other: DType, allowed: floa
 
 
 def _coarser(one: DType, other: DType, default: DType) -> DType:
-    """Return the type of two with the fewer bits, of which integers have none."""
+    """Return the float type with fewer bits; ``default`` if neither type is in ULP_TYPES."""
     floats = [dtype for dtype in (one, other) if dtype.name in ULP_TYPES]
     return min(floats, key=lambda dtype: dtype.numpy.itemsize) if floats else default
 
 
 def _ulp_distance(x: Array, y: Array) -> float:
-    """Return the most representable numbers between two elements of a pair; numbers that overflow the type count as infinite."""
+    """Return the maximum number of representable numbers between two finite elements at the same position."""
     finite = np.isfinite(x) & np.isfinite(y)
     if not finite.all():
         x, y = x[finite], y[finite]

@@ -1,4 +1,4 @@
-"""A run of a model in f64: it says which of two engines that differ is nearer to the model's own numbers."""
+"""A run of a model in f64, which shows which of two different results is nearer to the exact one."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NARROW = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat1
 
 
 def wide(item: object) -> Any:
-    """Return an array, or a list of them, with its floats as f64."""
+    """Return an array or a list of arrays with floats converted to f64."""
     if isinstance(item, list):
         return [wide(each) for each in item]
     return item.astype(np.float64) if isinstance(item, np.ndarray) and item.dtype in NARROW else item
 
 
 def run_wide(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outputs by name, computed with constants, inputs and types among the attributes in f64."""
+    """Return the outputs by name, computed in f64: constants, inputs and float types in attributes are widened."""
     return run_wide_with_magnitude(model, inputs)[0]
 
 
 def run_wide_with_magnitude(model: Model, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-    """Return the outputs of :func:`run_wide`, and the largest finite magnitude of any value of floats."""
+    """Return the outputs of :func:`run_wide`, and the largest finite magnitude of any float value."""
     graph = copy_model(model).graph
     _widen(graph)
     wide_inputs = {
@@ -45,7 +45,7 @@ def run_wide_with_magnitude(model: Model, inputs: Mapping[str, Any]) -> tuple[di
             if index not in live:
                 continue
             current().check_time()
-            # Some rules, as those of ai.onnx.ml, make f32 of whatever goes in.
+            # Some rules, such as those of ai.onnx.ml, return f32 for inputs of any type.
             results = [wide(y) for y in evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])]
             found.store(node, results)
             largest = max(largest, *map(magnitude_of, results)) if results else largest
@@ -66,7 +66,7 @@ def magnitude_of(item: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> flo
 def _widen(graph: Graph) -> None:
     """Widen the constants and attributes of a graph in place.
 
-    The types of other values are left: the run of a loop infers those of its body, but for those of constants.
+    Types of other values are not changed: the run of a Loop infers the types in its body, except the types of constants.
     """
     for node in graph.nodes:
         for _, body in bodies(node.op):

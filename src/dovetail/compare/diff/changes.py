@@ -20,17 +20,17 @@ from dovetail.ir.op import Op, host_inputs
 from dovetail.ir.types import Unknown, is_static
 
 DERIVED = ("broadcast", "empty")
-"""Attributes that importing derives from the types of operands."""
+"""Attributes that the import derives from the types of operands."""
 MAX_ELEMENTS = 32
-"""The most elements of an integer operand of shape rules that are shown one by one."""
+"""Maximum number of elements of an integer operand of shape rules that is shown element by element."""
 MAX_SEEDS = 8
 MAX_TEXT = 200
-"""The most characters of an attribute."""
+"""Maximum number of characters of the text of an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """One fact before and after: an attribute, an operand, or the type of an output."""
+    """FactChange is one fact before and after: an attribute, an operand, or the type of an output."""
 
     name: str
     before: str
@@ -43,9 +43,11 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A difference between nodes. ``kind``: "changed" (one node of each model), "added", "removed", or "replaced" (several).
+    """NodeChange is a difference between nodes of two models.
 
-    ``first`` and ``second`` are the labels of the nodes, ``operators`` those of both models, ``path`` the subgraph.
+    ``kind`` is "changed" (one node of each model), "added", "removed", or "replaced" (several nodes). ``first`` and ``second``
+    are the labels of the nodes in the two models, ``first_operators`` and ``second_operators`` their operators. ``path`` is the
+    path of the subgraph.
     """
 
     kind: str
@@ -73,13 +75,13 @@ class NodeChange:
 
 @dataclass(slots=True)
 class GraphChanges:
-    """The differences between two graphs and their subgraphs, with counts of matched and renamed nodes."""
+    """GraphChanges holds the differences between two graphs and their subgraphs, with counts of matched and renamed nodes."""
 
     changes: list[NodeChange] = field(default_factory=list)
     matched: int = 0
     renamed: int = 0
     resized: int = 0
-    """Values whose types differ only because types before them do."""
+    """Number of values whose types differ only because types of earlier values differ."""
     notes: list[str] = field(default_factory=list)
 
     def add(self, other: GraphChanges) -> None:
@@ -92,7 +94,7 @@ class GraphChanges:
 
 
 class NodeComparison:
-    """Comparison of the matched nodes of two graphs, and of the regions that have no match."""
+    """NodeComparison compares the matched nodes of two graphs, and the regions of nodes without a match."""
 
     def __init__(self, matching: Matching, dimensions: Dimensions, path: str, outputs: Sequence[tuple[int, int]]) -> None:
         self._outputs = outputs
@@ -105,10 +107,10 @@ class NodeComparison:
         self.found = GraphChanges(notes=list(matching.notes))
         seeds = [seed for side in self._sides for seed in side.drawn_seeds]
         if self._sides[0].drawn_seeds != self._sides[1].drawn_seeds:
-            self.found.notes.append(f"not compared, as of files without seeds: {', '.join(seeds[:MAX_SEEDS])}")
+            self.found.notes.append(f"seeds that loading has assigned are not compared: {', '.join(seeds[:MAX_SEEDS])}")
 
     def run(self) -> Iterator[tuple[str, Graph, Graph]]:
-        """Compare all nodes; yield the pairs of subgraphs that are not equal, with their paths."""
+        """Compare all nodes; yield the pairs of subgraphs of matched nodes, with their paths."""
         for first, second in enumerate(self._matching.partners[0]):
             if second < 0:
                 continue
@@ -164,7 +166,7 @@ class NodeComparison:
                 yield f"{self._path}{nodes[0].label}/{name}/", one, other
 
     def _has_other_inputs(self, nodes: tuple[Node, Node]) -> bool:
-        """Return whether operands of the nodes have types or known elements that differ, from which those of outputs follow."""
+        """Return whether operands of two nodes differ in types or known elements, which may explain types of outputs."""
         pairs = [(x, z) for x, z in zip(nodes[0].inputs, nodes[1].inputs, strict=False) if x is not None and z is not None]
         return any(not self._dimensions.are_equal(x.type, z.type) or str(x.value) != str(z.value) for x, z in pairs)
 
@@ -173,16 +175,16 @@ class NodeComparison:
         return not are_static or self._has_other_inputs(nodes)
 
     def _compare_constants(self, name: str, first: Weight, second: Weight, is_host: bool) -> WeightChange | None:
-        """Compare two constants, each pair once: several nodes may read them."""
+        """Compare two constants. The result is cached, because several nodes may read the same pair."""
         key = _layout(first), _layout(second), is_host
         if key not in self._compared:
-            # The arrays are kept: their addresses are in the key.
+            # The arrays must stay alive, because the key contains their addresses.
             self._compared[key] = first, second, compare_constants(name, first, second, is_host=is_host)
         change = self._compared[key][-1]
         return None if change is None else replace(change, operand=name)
 
     def _in_order(self, refs: list[tuple[Ref, Ref]]) -> list[tuple[Ref, Ref]]:
-        """Return pairs of operands in which each first one has the same second one, where there is one."""
+        """Return the operands paired anew: each operand of the first node with an equal one of the second, if any."""
         free = [other for _, other in refs]
         partners: list[Ref | None] = []
         for one, _ in refs:
@@ -216,11 +218,11 @@ class NodeComparison:
                 if attribute and change is None:
                     explained.add(attribute)
                 elif attribute:
-                    # The elements do not follow the attribute: both are as they are stored.
+                    # The changed attribute does not explain the elements: compare the stored elements.
                     constants = stored
                     change = self._compare_constants(name, *constants, is_host)
                 if change is not None and is_host and all(each.data.size <= MAX_ELEMENTS for each in constants):
-                    # An axis or a shape reads as an attribute.
+                    # A small integer operand, such as an axis or a shape, is reported like an attribute.
                     facts.append(FactChange(name, *(str(each.data.tolist()) for each in constants)))
                 elif change is not None:
                     weights.append(change)
@@ -229,7 +231,7 @@ class NodeComparison:
         return tuple(facts), tuple(weights), tuple(operands), explained
 
     def _are_same(self, first: Ref, second: Ref) -> bool:
-        """Return whether two operands are the same value: paired, or computed alike from the inputs."""
+        """Return whether two operands are the same value: paired values, or values with equal computations from the inputs."""
         if first.kind == second.kind == "constant":
             return self._sides[0].constant_number(first.number) == self._sides[1].constant_number(second.number)
         keys = self._matching.ref_key(0, first), self._matching.ref_key(1, second)
@@ -252,13 +254,13 @@ class NodeComparison:
                 self._add("added", [], [node])
 
     def _compare_identities(self) -> None:
-        """Report the Identity nodes that one side has more of, for each value that they repeat."""
+        """Report, for each value, the Identity nodes of the value that one graph has in excess of the other."""
         groups: dict[Hashable, tuple[list[Node], list[Node]]] = {}
         for side in (0, 1):
             for node, ref in self._sides[side].identities:
                 key = self._matching.ref_key(side, ref)
                 if ref.kind == "constant":
-                    # Other elements are a change of the nodes that read them.
+                    # Different elements are reported as changes of the nodes that read the constant.
                     key = "constant", type_key(self._sides[side].constants[ref.number])
                 if key is None:
                     key = "region", side, ref.number
@@ -286,13 +288,13 @@ class NodeComparison:
 
 
 def _layout(weight: Weight) -> Hashable:
-    """Return what identifies the elements of a constant that is in memory."""
+    """Return a key of the memory of a constant: address, shape, strides and types."""
     data = weight.data
     return data.ctypes.data, data.shape, data.strides, weight.dtype, weight.stored
 
 
 def _without_common_names(nodes: list[Node], others: list[Node], count: int) -> list[Node]:
-    """Return the nodes without ``count`` matched ones, those with names that ``others`` have first."""
+    """Return the nodes except ``count`` matched ones; nodes with names that ``others`` have are matched first."""
     names = {node.label for node in others}
     ordered = sorted(nodes, key=lambda node: node.label not in names)
     return ordered[count:]

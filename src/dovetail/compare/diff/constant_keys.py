@@ -18,15 +18,18 @@ from dovetail.laws.terms.keys import digest
 from dovetail.ops.constant import Foreign
 
 WHOLE_BYTES = 1 << 16
-"""A constant of more bytes has a key of samples: equality is decided later, by blocks, for matched nodes only."""
+"""Maximum size in bytes of a constant whose key has all elements.
+
+The key of a larger constant has samples; larger constants of matched nodes are compared later, by blocks.
+"""
 SAMPLES = 256
 MAX_SHOWN = 8
 MAX_HOST = 1024
-"""The most elements of an integer input of shape rules that are compared whatever its width is."""
+"""Maximum number of elements of an integer input of shape rules that is compared independent of the integer width."""
 
 
 class Weight(NamedTuple):
-    """A constant as an operand: elements stored as ``stored`` and read as ``dtype``, a float type at least as wide."""
+    """Weight is a constant operand: elements stored as ``stored`` and read as ``dtype``, a float type at least as wide."""
 
     data: np.ndarray[Any, Any]
     dtype: DType
@@ -42,7 +45,7 @@ class Weight(NamedTuple):
 
 
 def constant_key(constant: Weight, is_host: bool) -> tuple[Hashable, ...]:
-    """Return the key of a constant's elements; ``is_host``: shape rules read it, so that i32 and i64 mean the same."""
+    """Return the key of a constant's elements; with ``is_host``, for operands of shape rules, i32 and i64 have equal keys."""
     data = constant.data
     if is_host and data.dtype.kind in "iu" and data.size <= MAX_HOST:
         return "integers", data.shape, tuple(data.reshape(-1).tolist())
@@ -63,7 +66,7 @@ def _digest(data: np.ndarray[Any, Any]) -> bytes:
 
 
 def _sample(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return some elements, the first and the last among them, without reading the others."""
+    """Return evenly spaced elements, including the first and the last, without reading the other elements."""
     if data.size <= SAMPLES:
         return data.reshape(-1)
     positions = np.linspace(0, data.size - 1, SAMPLES).astype(np.int64)
@@ -72,7 +75,7 @@ def _sample(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def canonical_op(node: Node) -> Op:
-    """Return the operator of a node in canonical form, or as it is where its rule cannot tell."""
+    """Return the operator of a node in canonical form; the unchanged operator if its rule fails."""
     try:
         return node.op.canonical(*node.inputs)
     except (Unknown, Inexact, DovetailError, NotImplementedError, *UNFORESEEN):
@@ -87,7 +90,7 @@ def op_key(op: Op) -> tuple[Hashable, ...]:
 
 
 def attribute_key(value: object) -> Hashable:
-    """Return the key of an attribute; subgraphs are compared on their own and have none."""
+    """Return the key of an attribute; all subgraphs have the same key, because they are compared separately."""
     if isinstance(value, Graph):
         return "graph"
     if isinstance(value, np.ndarray):
@@ -102,5 +105,5 @@ def attribute_key(value: object) -> Hashable:
         return op_key(value)
     if is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__, *(attribute_key(getattr(value, field.name)) for field in dataclass_fields(value))
-    # A NaN differs from itself, and 1 equals True.
+    # The text and the type are in the key, because NaN differs from itself, and 1 equals True.
     return type(value).__name__, repr(value) if isinstance(value, float) or not isinstance(value, Hashable) else value

@@ -1,4 +1,4 @@
-"""Conversion of models of different formats or opsets into one, so that only what the conversion cannot explain differs."""
+"""Conversion of two models to one format and opset, so that differences of formats and opsets are not reported."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from dovetail.ir.graph import Model
 
 TITLES = {"onnx": "ONNX", "openvino": "IR"}
 ROUNDS = 2
-"""Exports and imports of one model: names and constants are stable after the second in most models."""
+"""Number of exports and imports of one model; in most models names and constants are stable after the second import."""
 
 
 def convert_pairs(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]]:
-    """Yield both models in one format and opset, and a note about the conversion; nothing where they have the same already.
+    """Yield both models converted to one format and opset, with a note; nothing if both models have the same ones already.
 
-    Between formats the comparison is in IR, then in ONNX; between opsets in that of either model.
+    Models of different formats are converted to IR, then to ONNX; models of different opsets to the higher opset, then to the
+    lower one.
     """
     if first.format != second.format:
         yield from _in_format(first, second, "openvino")
@@ -26,7 +27,7 @@ def convert_pairs(first: Model, second: Model) -> Iterator[tuple[Model, Model, s
 
 
 def _in_format(first: Model, second: Model, format: str) -> Iterator[tuple[Model, Model, str]]:
-    """Yield both models in a format: first with the one that has it as it is, then with both written anew."""
+    """Yield both models in ``format``: first a model that already has the format unchanged, then both models converted."""
     opset = next((model.versions.get("") for model in (first, second) if model.format == "onnx"), None)
     both = [_convert(model, format, opset) for model in (first, second)]
     as_they_are = [model if model.format == format else new for model, new in zip((first, second), both, strict=True)]
@@ -46,7 +47,7 @@ def _in_opsets(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]
 
 
 def _convert(model: Model, format: str, opset: int | None = None) -> Model | None:
-    """Return the model as loading it from a file of ``format`` would give it; None where it cannot be written so."""
+    """Return the model exported to ``format`` and imported, ROUNDS times; None if the export or the import fails."""
     try:
         for _ in range(ROUNDS):
             model = reload(model, format, opset)

@@ -1,4 +1,4 @@
-"""Equality of types of two models whose dimensions may have other names."""
+"""Equality of types of two models whose dimensions may have different names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dovetail.ir.types import Sequence, Size, Tensor, Type
 
 
 class Dimensions:
-    """The names of one model's dimensions for those of another, from the types of paired inputs."""
+    """Dimensions maps the names of one model's dimensions to those of another, by the types of paired inputs."""
 
     def __init__(self, pairs: Iterable[tuple[Value, Value]]) -> None:
         self._names: dict[str, str] = {}
         self._merged: set[str] = set()
-        """Names that are one name with another in the second model: it requires equal sizes where the first one does not."""
+        """Different names of the first model that are one name in the second model, which requires equal sizes."""
         claimed: dict[str, str] = {}
         for first, second in pairs:
             for one, other in zip(_sizes(first.type), _sizes(second.type), strict=False):
@@ -28,7 +28,7 @@ class Dimensions:
                         self._merged.add(names[0])
 
     def are_equal(self, first: Type, second: Type) -> bool:
-        """Return whether types are equal as far as both are known: a size that inference has named itself is not."""
+        """Return whether types are equal as far as both are known; a size with a name from inference is not known."""
         if isinstance(first, Tensor) and isinstance(second, Tensor):
             if first.dtype is not second.dtype and first.dtype is not None and second.dtype is not None:
                 return False

@@ -1,7 +1,7 @@
-"""Constants of matched nodes in one form, where two models only write them in different ways.
+"""One form for constants of matched nodes that two models store in different but equivalent ways.
 
-Three ways mean the same: leading axes of size 1 of an operand that broadcasts, a matrix that is stored transposed for a MatMul
-that transposes it, and axes that count from the end.
+Equivalent are: leading axes of size 1 of a broadcast operand, a transposed matrix of a MatMul with a transpose attribute, and
+axes that count from the end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MATRICES = {"a": "transpose_a", "b": "transpose_b"}
 
 
 def align(nodes: tuple[Node, Node], ops: tuple[Op, Op], name: str, first: Weight, second: Weight) -> tuple[Weight, Weight, str]:
-    """Return two constants in one form, and the attribute whose difference that form explains, or an empty name.
+    """Return two constants in one form, and the attribute whose difference this form explains, else an empty string.
 
-    ``name`` is that of the operand. Constants that are written in one way come back as they are.
+    ``name`` is the name of the operand. Constants that have no other form are returned unchanged.
     """
-    # Deferred for start-up time: `import dovetail` gives the name of `diff`, and only a comparison needs the operators.
+    # Deferred for start-up time: `import dovetail` imports this module, but only a comparison needs the operators.
     from dovetail.ops.elementwise import binary, bitwise, logical
     from dovetail.ops.linalg.matmul import MatMul
 
@@ -43,7 +43,7 @@ def align(nodes: tuple[Node, Node], ops: tuple[Op, Op], name: str, first: Weight
 
 
 def _have_equal_types(nodes: tuple[Node, Node]) -> bool:
-    """Return whether the outputs have one rank: only then leading axes of size 1 change nothing."""
+    """Return whether the first outputs have equal rank; only then do leading axes of size 1 change nothing."""
     types: list[Any] = [node.outputs[0].type for node in nodes]
     shapes = [type.shape if isinstance(type, Tensor) else None for type in types]
     return shapes[0] is not None and shapes[1] is not None and len(shapes[0]) == len(shapes[1])

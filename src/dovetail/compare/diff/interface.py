@@ -1,4 +1,4 @@
-"""Pairs of the inputs or outputs of two graphs, and what differs between them."""
+"""Pairs of the inputs or outputs of two graphs, and the differences of the pairs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class PortChange:
-    """One input or output. ``kind``: "same", "renamed", "moved" (another position), "changed" (its type), "added", "removed".
+    """PortChange compares one input or output of two graphs.
 
-    A name and a position are no difference of what a model computes; the other kinds are one.
+    ``kind`` is "same", "renamed", "moved" (another position), "changed" (another type), "added" or "removed". The last three are
+    differences; names and positions do not affect the results of a model.
     """
 
     role: str
@@ -38,9 +39,9 @@ class PortChange:
 
 
 def pair_ports(first: Sequence[Value], second: Sequence[Value], *, by_position: bool = False) -> Pairs:
-    """Pair the ports of equal names, then the others of equal types, then of equal element types, in order.
+    """Pair ports by name, the others by type, by element type and rank, and then by element type, in order.
 
-    ``by_position``: those of a subgraph have no names that matter.
+    With ``by_position`` ports are paired by position, because names of the ports of a subgraph do not matter.
     """
     if by_position:
         return [(index, index) for index in range(min(len(first), len(second)))]
@@ -79,7 +80,7 @@ def _dtype(value: Value) -> str:
 def compare_ports(
     role: str, first: Sequence[Value], second: Sequence[Value], pairs: Pairs, dimensions: Dimensions
 ) -> list[PortChange]:
-    """Return a row for each pair, then those that only one graph has."""
+    """Return a PortChange for each pair, then for each port that only one graph has."""
     rows = []
     for one, other in pairs:
         x, y = first[one], second[other]

@@ -1,4 +1,4 @@
-"""diff: what is different between two models, whatever their names, node order and formats are."""
+"""dovetail.diff: the differences between two models, independent of names, node order and formats."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from dovetail.storage.mapped_files import check_mapped_files
 
 @dataclass(frozen=True, slots=True)
 class ModelDiff:
-    """The differences between two models.
+    """ModelDiff holds the differences between two models.
 
-    ``changes`` are those of nodes, ``ports`` those of inputs and outputs (equal ones included), ``properties`` formats, opsets,
-    metadata and states. ``matched`` nodes are in both models, ``renamed`` of them under other names; ``resized`` values have
-    other types only because values before them do. ``notes`` say where the answer is coarser than it could be.
+    ``changes`` are differences of nodes. ``ports`` compares all inputs and outputs, equal ones included. ``properties`` are
+    differences of formats, opsets, metadata and states. ``matched`` counts the nodes in both models, ``renamed`` the matched
+    nodes with different names. ``resized`` counts the values whose types differ only because types of earlier values differ.
+    ``notes`` say where the comparison is coarser than it could be.
     """
 
     first: str
@@ -46,7 +47,7 @@ class ModelDiff:
 
     @property
     def is_same(self) -> bool:
-        """True where no node, type or weight differs, and no opset or metadata between files of one format."""
+        """True if no node, type or weight differs, and, for models of one format, no opset, metadata or number of states."""
         is_same_file = self.formats[0] != self.formats[1] or not self.properties
         return not self.changes and not any(port.is_difference for port in self.ports) and is_same_file
 
@@ -61,7 +62,7 @@ class ModelDiff:
     def node_numbers(self, side: str = "second") -> dict[str, float]:
         """Return a number for each node that differs, by its name in one model, for :func:`dovetail.report.draw.draw_model`.
 
-        It is the share of changed elements where only weights differ, else 1.
+        The number is the fraction of changed elements if only weights differ, else 1.
         """
         numbers: dict[str, float] = {}
         for item in self.changes:
@@ -106,11 +107,11 @@ class ModelDiff:
 
 @check_keywords
 def diff(a: Model | str | PathLike[str], b: Model | str | PathLike[str], *, limits: Limits | None = None) -> ModelDiff:
-    """Compare two models, each of either format; names and the order of nodes do not matter.
+    """Compare two models of the same format or of different ones; names and the order of nodes do not matter.
 
     Nodes are matched by what they compute and by what reads them. Weights are compared by blocks. Models of different formats or
-    opsets are also compared after a conversion in memory, so that what the conversion writes differently is no difference; the
-    ``notes`` say so.
+    opsets are also compared after a conversion in memory, so that differences of the formats are not reported; the ``notes`` say
+    so.
 
     Raises FormatError [file.changed], and the errors of :func:`load` for paths.
 

@@ -8,22 +8,22 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dovetail.compare.diff.side import MIN_WEIGHT, Interner, Ref, Side, Use
 
 ROUNDS = 12
-"""The most rounds of propagation; a graph that needs more is matched more coarsely."""
+"""Maximum number of rounds of propagation; a graph that needs more rounds is matched more coarsely."""
 LARGE = 20_000
-"""Nodes from which on a graph has fewer rounds, to end in a minute."""
+"""Number of nodes from which a graph has only ROUNDS_OF_LARGE rounds, so that the matching takes less than a minute."""
 ROUNDS_OF_LARGE = 2
 RADII = 3
-"""Colours of neighbourhoods are refined this many times."""
+"""Number of refinements of the colours of neighbourhoods."""
 MAX_VOTES = 64
-"""The most readers of one value that vote for a match."""
+"""Maximum number of readers of one value that vote for a match."""
 
 Colors = list[int]
 
 
 class Matching:
-    """Pairs of nodes of two sides. ``partners`` has for each side the matched node of each node, or -1.
+    """Matching holds pairs of nodes of two sides. ``partners`` has, for each side, the matched node of each node, or -1.
 
-    ``notes`` say where the answer is coarser than it could be.
+    ``notes`` say where the matching is coarser than it could be.
     """
 
     def __init__(self, sides: tuple[Side, Side], inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> None:
@@ -55,7 +55,7 @@ class Matching:
         self.count += 1
 
     def pair_number(self, side: int, node: int) -> int:
-        """Return the number of a matched pair: that of its first node; -1 without a partner."""
+        """Return the number of a node's pair, which is the number of the node of side 0; -1 for a node without a partner."""
         partner = self.partners[side][node]
         return -1 if partner < 0 else node if side == 0 else partner
 
@@ -65,7 +65,7 @@ class Matching:
     def ref_key(self, side: int, ref: Ref, colors: Colors | None = None) -> Hashable:
         """Return a key of an operand that is equal on both sides where the operands are paired, or have equal ``colors``.
 
-        None for a node without a partner where there are no colours. Constants belong to the key of the node.
+        None for a node without a partner if ``colors`` is None. Elements of constants are in the key of the reader.
         """
         if ref.kind == "input":
             number = self._input_pairs[side].get(ref.number)
@@ -85,7 +85,7 @@ class Matching:
                       for position, output in found)  # fmt: skip
 
     def have_equal_values(self, first: int, second: int) -> bool:
-        """Return whether nodes of the two sides compute the same from the inputs: all elements of constants are read."""
+        """Return whether two nodes compute the same from the inputs; all elements of constants are compared."""
         if self.forward[0][first] != self.forward[1][second]:
             return False
         for side in (0, 1):
@@ -104,10 +104,10 @@ class Matching:
             colors.append(self.interner.number(("whole", self.forward[side][node], operands)))
         return colors
 
-    # Colours of whole cones
+    # Colours of all ancestors or all descendants
 
     def color_forward(self, keys: str, *, is_relative: bool) -> tuple[Colors, Colors]:
-        """Number what each node computes: its key and its operands', from the inputs on. ``is_relative``: pairs are equal."""
+        """Colour each node by its key and the colours of its operands; with ``is_relative``, pairs have equal colours."""
         first, second = (self._color_forward(side, getattr(self.sides[side], keys), is_relative) for side in (0, 1))
         return first, second
 
@@ -128,7 +128,7 @@ class Matching:
         return colors
 
     def color_backward(self, keys: str, *, is_relative: bool) -> tuple[Colors, Colors]:
-        """Number what each node is read for: its key and its readers', from the outputs back."""
+        """Colour each node by its key and the colours of its readers; with ``is_relative``, pairs have equal colours."""
         first, second = (self._color_backward(side, getattr(self.sides[side], keys), is_relative) for side in (0, 1))
         return first, second
 
@@ -148,9 +148,9 @@ class Matching:
     # Groups of equal colours
 
     def match_equal(self, colors: tuple[Colors, Colors], ties: Sequence[tuple[Colors, Colors]], *, in_order: bool) -> int:
-        """Pair unmatched nodes of equal colours. Among several, those with equal ``ties``, then names, then their order decide.
+        """Pair unmatched nodes of equal colour. Among several candidates, equal ``ties`` decide, then equal names.
 
-        ``in_order``: nodes of one colour compute the same, so that any choice is right.
+        With ``in_order`` the order of the nodes decides last: nodes of one colour compute the same, so that any choice is right.
         """
         before = self.count
         groups: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -179,7 +179,7 @@ class Matching:
     def _match_where(
         self, first: list[int], second: list[int], key: Callable[[int, int], Hashable]
     ) -> tuple[list[int], list[int]]:
-        """Pair nodes of a group with a key that one node has on each side; return the others."""
+        """Pair the nodes of a group whose key occurs exactly once on each side; return the other nodes."""
         counts = (Counter(key(0, node) for node in first), Counter(key(1, node) for node in second))
         others = {key(1, node): node for node in second}
         for node in first:
@@ -218,7 +218,7 @@ class Matching:
     def _match_ready(
         self, groups: dict[Hashable, tuple[list[int], list[int]]], ready: list[list[int]], keys: str, direction: str
     ) -> list[tuple[int, int]]:
-        """Enter nodes that became ready into the groups of their neighbours, and match the groups that they enter."""
+        """Add nodes that became ready to the groups of equal neighbours, and match the nodes of these groups."""
         entered: dict[Hashable, None] = {}
         for side in (0, 1):
             for node in ready[side]:
@@ -264,7 +264,7 @@ class Matching:
         return self.count - before
 
     def match_weights(self) -> int:
-        """Pair unmatched nodes of one operator whose weights have the same range, which no other unmatched node has."""
+        """Pair unmatched nodes of one operator whose weights have a range that occurs exactly once on each side."""
         before = self.count
         groups: dict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for side in (0, 1):
@@ -295,7 +295,7 @@ class Matching:
         return any(ref.kind == "constant" and graph.constants[ref.number].data.size >= MIN_WEIGHT for ref in graph.refs[node])
 
     def vote(self) -> int:
-        """Pair nodes of one operator to which most matched neighbours lead; each must be the best for the other."""
+        """Pair nodes of one operator by votes of their matched neighbours; each node must have the most votes for the other."""
         before = self.count
         best = tuple(self._favorites(side) for side in (0, 1))
         for node, other in best[0].items():
@@ -304,7 +304,7 @@ class Matching:
         return self.count - before
 
     def _favorites(self, side: int) -> dict[int, int]:
-        """Return the node of the other side with the most votes, for each unmatched node that has one such node."""
+        """Return the node of the other side with the most votes, for each unmatched node with exactly one such node."""
         own, opposite = self.sides[side], self.sides[1 - side]
         favorites: dict[int, int] = {}
         for node in self.free_nodes(side):
@@ -351,7 +351,7 @@ def match_nodes(sides: tuple[Side, Side], inputs: Sequence[tuple[int, int]], out
 
 
 def _refine(matching: Matching) -> None:
-    """Match what is left in rounds, each with the strictest step that still finds a pair."""
+    """Match the remaining nodes in rounds; each round ends with the first, strictest step that finds a pair."""
 
     def propagate(keys: str) -> int:
         return matching.propagate(keys, "forward") + matching.propagate(keys, "backward")

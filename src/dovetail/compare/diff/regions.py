@@ -1,4 +1,4 @@
-"""Regions of unmatched nodes: what leads into each, and which regions of both sides replace each other."""
+"""Regions of unmatched nodes: the sources of each region, and the regions of both sides that replace each other."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dovetail.compare.diff.side import Ref
 
 @dataclass(slots=True)
 class Region:
-    """Connected unmatched nodes of both sides that stand for each other; one of the two lists may be empty."""
+    """Region holds connected unmatched nodes of both sides that replace each other; one of the two lists may be empty."""
 
     nodes: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
 
 
 class Regions:
-    """The unmatched nodes by region. A region reads ``sources``: keys of paired operands, equal on both sides."""
+    """Regions groups the unmatched nodes. Each region has sources: keys of its paired operands, which are equal on both sides."""
 
     def __init__(self, matching: Matching) -> None:
         self._matching = matching
@@ -55,9 +55,9 @@ class Regions:
         return self.root(side, ref.number) if ref.kind == "node" and ref.number in self._parents[side] else None
 
     def explain(self, first: Ref, second: Ref) -> bool:
-        """Return whether regions between two operands explain that they differ: both come from a common source.
+        """Return whether regions of unmatched nodes explain that two operands differ, since both depend on a common source.
 
-        Where both are computed by regions, these regions replace each other.
+        If regions compute both operands, these regions are recorded as replacing each other.
         """
         roots = self.region_of(0, first), self.region_of(1, second)
         if roots == (None, None):
@@ -86,7 +86,7 @@ class Regions:
         return end
 
     def collect(self) -> list[Region]:
-        """Return the regions, those that replace each other as one, in the order of their first nodes."""
+        """Return the regions in the order of their first nodes; regions that replace each other are one Region."""
         regions: dict[tuple[int, int], Region] = {}
         for side in (0, 1):
             for node in self._parents[side]:

@@ -1,4 +1,4 @@
-"""One graph of a comparison as numbered nodes and references, with Identity and the names of values gone."""
+"""One graph of a comparison as numbered nodes and references, without Identity and names of values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dovetail.ops.elementwise.cast import Cast
 
 
 class Ref(NamedTuple):
-    """The source of an operand: ``kind`` is "none", "input", "constant" or "node", ``number`` its number of that kind.
+    """Ref is the source of an operand: ``kind`` is "none", "input", "constant" or "node", ``number`` the number in this kind.
 
-    ``output`` is the output of the node.
+    ``output`` is the index of the node's output.
     """
 
     kind: str
@@ -31,13 +31,13 @@ NONE = Ref("none")
 NEAR = 8
 PLAIN = frozenset(("f16", "bf16", "f32", "f64"))
 MIN_WEIGHT = 16
-"""A node may be matched by itself, wherever it is, if a constant of it has at least this many elements."""
+"""Minimum number of elements of a constant by which its reader may be matched without matched neighbours."""
 MAX_WEIGHT = 1 << 22
-"""The most elements of a constant whose minimum and maximum are computed."""
+"""Maximum number of elements of a constant whose minimum and maximum are computed."""
 
 
 class Interner:
-    """Numbers for keys, shared by both sides: two nodes have one number where their keys are equal."""
+    """Interner assigns numbers to keys, shared by both sides: equal keys have equal numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -47,7 +47,7 @@ class Interner:
 
 
 class Use(NamedTuple):
-    """One read of a node's output: operand ``slot`` of the node ``reader``."""
+    """Use is one read of a node's output ``output`` by the operand ``slot`` of the node ``reader``."""
 
     reader: int
     slot: int
@@ -55,11 +55,15 @@ class Use(NamedTuple):
 
 
 class Side:
-    """A graph with its nodes numbered in topological order, constants and Identity apart.
+    """Side is a graph with its nodes numbered in topological order, except constants and Identity.
 
-    ``refs`` are the operands of each node, ``uses`` the readers, ``results`` the positions of graph outputs. Keys of four
-    levels: ``exact`` has attributes and the elements of constants, ``structure`` attributes and the types of constants,
-    ``shapes`` the class of the operator and the sizes of constants, ``kinds`` the class alone.
+    ``refs`` are the operands of each node, ``uses`` the reads of each node, ``results`` the positions of graph outputs by node.
+    Each node has keys of four levels:
+
+    - ``exact``: attributes and elements of constants
+    - ``structure``: attributes and types of constants
+    - ``shapes``: operator class and sizes of constants
+    - ``kinds``: only the operator class
     """
 
     def __init__(self, graph: Graph, interner: Interner) -> None:
@@ -131,7 +135,7 @@ class Side:
         self.constants.append(weight)
 
     def _widen(self, node: Node, to: DType) -> Weight | None:
-        """Return the constant that a cast to a wider float type reads; None for any other cast."""
+        """Return the constant operand of a Cast to a wider float type, with this type; None for any other Cast."""
         ref = self.ref(node.inputs[0])
         weight = self.constants[ref.number] if ref.kind == "constant" else None
         is_widened = weight is not None and weight.stored.is_float and to.is_float and weight.dtype.bits <= to.bits
@@ -139,9 +143,9 @@ class Side:
         return weight._replace(dtype=to) if is_plain and weight is not None and weight.stored.bits < to.bits else None
 
     def _without_drawn_seed(self, node: Node, op: Op, position: int) -> Op:
-        """Return a random operator without a seed where its file has none: importing then takes the number of nodes before it.
+        """Return a random operator without the seed that the import assigned, because the file has no seed.
 
-        Folding has moved the node by some places since.
+        An assigned seed is the number of nodes before the operator; folding may have changed this number slightly since.
         """
         seed = op.__dict__.get("seed")
         if not isinstance(seed, float) or op.__dict__.get("op_seed") or abs(seed - position) > NEAR + position // 10:
@@ -167,20 +171,20 @@ class Side:
         self.kinds.append(intern(("kind", kind)))
 
     def whole_number(self, index: int) -> int:
-        """Return the number of all elements of a constant, of which a large one's ``constant_number`` has samples."""
+        """Return the number of all elements of a constant; ``constant_number`` of a large constant covers only samples."""
         weight = self.constants[index]
         number = self.constant_number(index)
         return number if is_whole(weight.data) else self.interner.number(("whole constant", number, digest(weight.data)))
 
     def weight_range(self, number: int) -> Hashable:
-        """Return the size, minimum and maximum of a node's largest constant, which a transposition keeps; None without one."""
+        """Return size, minimum and maximum of a node's largest float constant, which a transposition keeps; None without one."""
         candidates = [self.constants[ref.number] for ref in self.refs[number] if ref.kind == "constant"]
         weight = max(candidates, key=lambda each: each.data.size, default=None)
         if weight is None or not MIN_WEIGHT <= weight.data.size <= MAX_WEIGHT or weight.data.dtype.kind != "f":
             return None
         known = self._ranges.get(id(weight))
         if known is None:
-            # In f16 at most: a weight that one side stores so has the same range.
+            # Rounded to f16, so that a weight that one side stores in f16 has the same range.
             low, high = (float(np.float16(bound)) for bound in (weight.data.min(), weight.data.max()))
             known = self._ranges[id(weight)] = (weight.data.size, low, high)
         return self.kinds[number], *known
@@ -195,7 +199,7 @@ class Side:
 
 
 def graph_key(graph: Graph, interner: Interner) -> int:
-    """Return the number of a subgraph's content: equal where its nodes compute the same from its inputs by position."""
+    """Return the number of a subgraph's content; subgraphs that compute the same from inputs by position have equal numbers."""
     side = Side(graph, interner)
     colors: list[int] = []
     for number, refs in enumerate(side.refs):

@@ -17,9 +17,9 @@ from dovetail.laws.terms.keys import digest
 
 Array: TypeAlias = np.ndarray[Any, Any]
 BLOCK = 1 << 22
-"""Elements that are compared at a time."""
+"""Number of elements that are compared at a time."""
 MAX_PERMUTED = 1 << 26
-"""The most elements of a constant whose axes or rows are tried in other orders."""
+"""Maximum number of elements of a constant for which other orders of axes or rows are tried."""
 MAX_RANK = 4
 MAX_ROWS = 1 << 16
 _SAMPLE = 64
@@ -27,11 +27,11 @@ _SAMPLE = 64
 
 @dataclass(frozen=True, slots=True)
 class WeightChange:
-    """One operand whose constant elements differ: its types, the number of ``changed`` elements of ``size``, and the largest
-    absolute difference.
+    """WeightChange is a constant operand whose elements differ.
 
-    ``changed`` and ``largest`` are None where elements do not correspond. ``relation`` is what explains the change: a cast, a
-    reshape, a transposition, rows in another order, or empty.
+    ``before`` and ``after`` are the types. ``changed`` of ``size`` elements differ, and ``largest`` is the largest absolute
+    difference; both are None where elements do not correspond. ``relation`` explains the change: a cast, a reshape, a
+    transposition or rows in another order; else it is empty.
     """
 
     operand: str
@@ -55,9 +55,9 @@ class WeightChange:
 
 
 def compare_constants(operand: str, first: Weight, second: Weight, *, is_host: bool = False) -> WeightChange | None:
-    """Return the change of a constant; None where it has the same bits.
+    """Return the change between two constants; None if they have the same bits.
 
-    ``is_host``: shape rules read it, and integers of another width are the same.
+    With ``is_host``, for operands of shape rules, equal integers of different widths are no change.
     """
     x, y = first.data, second.data
     if x is y and first.dtype is second.dtype:
@@ -72,7 +72,7 @@ def compare_constants(operand: str, first: Weight, second: Weight, *, is_host: b
         if first.stored is not second.stored:
             relation = _cast(x, y, first.stored, second.stored)
         else:
-            # One changed element is no other order.
+            # A single changed element cannot be another order.
             relation = _movement(x, y) if changed > 1 and _may_be_moved(x, y) else ""
         return WeightChange(operand, *types, x.size, changed, largest, relation)
     relation = _movement(x, y) if x.size == y.size and first.stored is second.stored else ""
@@ -112,7 +112,7 @@ def _are_equal(x: Array, y: Array) -> bool:
 
 
 def _cast(x: Array, y: Array, first: DType, second: DType) -> str:
-    """Return the cast that makes one of two constants of one shape the other."""
+    """Return as text the cast that converts one of two constants to the other; empty if there is none."""
     if x.dtype.hasobject or y.dtype.hasobject:
         return ""
     with np.errstate(all="ignore"):
@@ -124,7 +124,7 @@ def _cast(x: Array, y: Array, first: DType, second: DType) -> str:
 
 
 def _may_be_moved(x: Array, y: Array) -> bool:
-    """Return whether two arrays have the same elements in any order, as far as their sums tell."""
+    """Return whether two arrays may have the same elements in another order, which their sums decide."""
     if x.dtype.hasobject or x.size > MAX_PERMUTED:
         return False
     with np.errstate(all="ignore"):
@@ -153,7 +153,7 @@ def _movement(x: Array, y: Array) -> str:
 
 
 def _has_equal_elements(x: Array, y: Array) -> bool:
-    """Compare some elements first, then all."""
+    """Return whether two arrays have equal elements; some elements are compared first, then all."""
     positions = np.unravel_index(np.linspace(0, x.size - 1, _SAMPLE).astype(np.int64), x.shape) if x.size else ()
     if x.size and not bool(np.all(same_bits(x[positions], y[positions]))):
         return False
