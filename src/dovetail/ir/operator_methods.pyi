@@ -471,7 +471,7 @@ class OperatorMethods:
         *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
         output_type: DTypeLike = 'i64', outputs: Literal[1] = 1, soft_and_hard: bool = False,
     ) -> Value:
-        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
+        """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
 
         ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
         width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -496,7 +496,7 @@ class OperatorMethods:
         *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
         output_type: DTypeLike = 'i64', outputs: Literal[2, 3], soft_and_hard: bool = False,
     ) -> list[Value]:
-        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
+        """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
 
         ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
         width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -521,7 +521,7 @@ class OperatorMethods:
         *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
         output_type: DTypeLike = 'i64', outputs: int, soft_and_hard: bool = False,
     ) -> Value | list[Value]:
-        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
+        """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
 
         ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
         width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -576,9 +576,9 @@ class OperatorMethods:
         has a ``max_size``, and one box for each ratio in ``aspect_ratio``. Without ``min_max_aspect_ratios_order``, the boxes for
         ratios precede the square for ``max_size``. With ``flip``, each ratio other than 1 is followed by its inverse.
 
-        Without ``scale_all_sizes``, ``min_size`` and ``step`` are multiples of the image's height, a ``step`` of -1 is the height
-        of a cell, and ratios apply to the first ``min_size`` only. ``clip`` clips all boxes to the image; boxes of a ``fixed_size``
-        are always clipped.
+        Without ``scale_all_sizes``, ``min_size`` and ``step`` are multiples of the image's height, and ratios apply to the first
+        ``min_size`` only. A ``step`` of -1 is then the height of a cell. ``clip`` clips all boxes to the image; boxes of a
+        ``fixed_size`` are always clipped.
         Source: OpenVINO PriorBox-1, -8.
         """
 
@@ -609,11 +609,11 @@ class OperatorMethods:
         ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
         are 0; the first unused row of an image has -1 in its first column.
 
-        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
-        square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
-        the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
-        deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
-        ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
+        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``. An anchor is a square
+        of side ``base_size``, changed to the ratio and scaled. ``class_probs`` [images, 2 * anchors, rows, columns] holds the
+        foreground scores in the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas
+        per anchor. Two deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided
+        by ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
         ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
         times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
@@ -639,11 +639,11 @@ class OperatorMethods:
         ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
         are 0; the first unused row of an image has -1 in its first column.
 
-        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
-        square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
-        the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
-        deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
-        ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
+        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``. An anchor is a square
+        of side ``base_size``, changed to the ratio and scaled. ``class_probs`` [images, 2 * anchors, rows, columns] holds the
+        foreground scores in the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas
+        per anchor. Two deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided
+        by ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
         ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
         times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
@@ -669,11 +669,11 @@ class OperatorMethods:
         ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
         are 0; the first unused row of an image has -1 in its first column.
 
-        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
-        square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
-        the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
-        deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
-        ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
+        Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``. An anchor is a square
+        of side ``base_size``, changed to the ratio and scaled. ``class_probs`` [images, 2 * anchors, rows, columns] holds the
+        foreground scores in the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas
+        per anchor. Two deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided
+        by ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
         ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
         times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its
@@ -1454,8 +1454,8 @@ class OperatorMethods:
 
         The kernels are those of SVMRegressor. Support vectors are sorted by class, with ``vectors_per_class`` vectors per class.
         ``coefficients`` is a matrix [classes - 1, vectors]: row j holds for each vector the coefficient of the pair of its class
-        and the j-th other class. The score of a pair of classes i < j is the sum of kernel times coefficient over the vectors of
-        both classes, plus the element of ``rho`` for this pair. A score above 0 is a vote for class i, any other score a vote for
+        and the j-th other class. The score of a pair of classes i < j sums kernel times coefficient over the vectors of both
+        classes, and adds the element of ``rho`` for this pair. A score above 0 is a vote for class i, any other score a vote for
         class j.
 
         The pair scores are the second output. With two classes, the pair score s gives two scores: ``-s, s``, with ``LOGISTIC``
@@ -1529,7 +1529,7 @@ class OperatorMethods:
         - Where weights are for both classes, integer labels are 0 and 1, whatever the class labels are.
         - Where the row's leaves have weights for the first class only, the two scores are ``logistic(-s), logistic(s)`` with
           LOGISTIC. Otherwise they are ``1 - s, s`` if all weights are for one class and no weight is negative, else ``-s, s``.
-        - With two base values and weights for both classes in the row's leaves, the second score is the sum of the first class's
+        - With two base values and weights for both classes in the row's leaves, the second score is the first class's sum of
           weights plus the second base value. The first score is the negative of the second score.
 
         Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.

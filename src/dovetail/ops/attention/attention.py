@@ -124,7 +124,7 @@ def check_mask(mask: View, query: View) -> None:
     mask_dtype = getattr(mask.type, "dtype", None)
     query_dtype = getattr(query.type, "dtype", None)
     if mask_dtype is not None and mask_dtype.kind != "bool" and query_dtype is not None and mask_dtype is not query_dtype:
-        raise RuleError("attribute.conflict", f"mask must be boolean or {query_dtype}, got {mask.type}")
+        raise RuleError("attribute.conflict", f"the attention mask must be boolean or {query_dtype}, got {mask.type}")
 
 
 class Attention(

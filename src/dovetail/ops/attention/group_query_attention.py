@@ -92,7 +92,9 @@ class GroupQueryAttention(
             )
         if self.qk_output not in ("off", "masked", "weights") or (self.qk_output == "off" and self.outputs == 4):
             raise RuleError(
-                "attribute.value", f"qk_output must be off, masked or weights, got {self.qk_output!r} for {self.outputs} outputs"
+                "attribute.value",
+                f"qk_output must be masked or weights, or off for fewer than 4 outputs, got {self.qk_output!r} for "
+                f"{self.outputs} outputs",
             )
         if self.local_window_size != -1 and (self.local_window_size < 1 or not self.causal):
             raise RuleError(

@@ -72,7 +72,7 @@ def gradients_of_loop(
 ) -> list[Value | None]:
     """Return the gradients of the inputs of a Loop: the outputs of a backward Loop that runs from the last trip to the first.
 
-    The states of the backward Loop are the gradients of the forward states, and the sums of the gradients of the values that
+    The states of the backward Loop are the gradients of the forward states. Further states sum the gradients of the values that
     every forward trip reads unchanged. The scan outputs of the backward Loop are the gradients of the parts of the scan inputs.
     """
     _refuse_random(node)

@@ -268,7 +268,9 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             lengths.append(x.shape[axis] // size)
         if trip_count is None:
             if len(set(lengths)) > 1:
-                raise EngineError("loop.parts", f"scan inputs must have equally many parts, got {', '.join(map(str, lengths))}")
+                raise EngineError(
+                    "loop.parts", f"scan inputs must have equal numbers of parts, got {', '.join(map(str, lengths))}"
+                )
             return lengths[0] if lengths else None
         count = int(arrays.to_numpy(trip_count).reshape(()))
         if any(length < count for length in lengths):

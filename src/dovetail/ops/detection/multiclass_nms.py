@@ -28,7 +28,7 @@ _SHARED = (
 
 
 class _MulticlassNmsBase(Op):
-    """_MulticlassNmsBase is the base class of MulticlassNms and MatrixNms: their attributes and outputs.
+    """_MulticlassNmsBase is the base class of MulticlassNms and MatrixNms, with their common attributes and outputs.
 
     ``boxes`` are [images, boxes, 4] as corners, ``scores`` [images, classes, boxes]. ``selected_outputs`` are rows [class,
     score, x1, y1, x2, y2]. ``selected_indices`` are the indices of these boxes, counted through all images (image * boxes +

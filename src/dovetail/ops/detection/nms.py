@@ -60,7 +60,7 @@ class NonMaxSuppression(
         f"{_ENCODING}, sort_result_descending, output_type | inclusive=true, soft_and_hard=false, outputs=3)"
     ),
 ):
-    """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
+    """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
 
     ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
     width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most

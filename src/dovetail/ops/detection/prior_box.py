@@ -122,9 +122,9 @@ class PriorBox(
     has a ``max_size``, and one box for each ratio in ``aspect_ratio``. Without ``min_max_aspect_ratios_order``, the boxes for
     ratios precede the square for ``max_size``. With ``flip``, each ratio other than 1 is followed by its inverse.
 
-    Without ``scale_all_sizes``, ``min_size`` and ``step`` are multiples of the image's height, a ``step`` of -1 is the height
-    of a cell, and ratios apply to the first ``min_size`` only. ``clip`` clips all boxes to the image; boxes of a ``fixed_size``
-    are always clipped.
+    Without ``scale_all_sizes``, ``min_size`` and ``step`` are multiples of the image's height, and ratios apply to the first
+    ``min_size`` only. A ``step`` of -1 is then the height of a cell. ``clip`` clips all boxes to the image; boxes of a
+    ``fixed_size`` are always clipped.
     Source: OpenVINO PriorBox-1, -8.
     """
 
@@ -154,7 +154,8 @@ class PriorBox(
         if len(self.priors()) != self.openvino_count():
             raise UnsupportedError(
                 "op.unsupported",
-                f"{self}: OpenVINO's shape rule counts {self.openvino_count()} boxes per cell, its kernel {len(self.priors())}",
+                f"{self}: OpenVINO's shape rule counts {self.openvino_count()} boxes per cell, but OpenVINO's kernel "
+                f"{len(self.priors())}",
             )
 
     def ratios(self) -> list[float]:

@@ -45,11 +45,11 @@ class Proposal(
     ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` rows for each image; ``probs`` are their scores. Unused rows
     are 0; the first unused row of an image has -1 in its first column.
 
-    Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``, with the sides of a
-    square of ``base_size`` changed by both. ``class_probs`` [images, 2 * anchors, rows, columns] holds the foreground scores in
-    the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas per anchor. Two
-    deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided by
-    ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
+    Each cell of a grid with the spacing ``feat_stride`` has an anchor for each ``ratio`` and ``scale``. An anchor is a square
+    of side ``base_size``, changed to the ratio and scaled. ``class_probs`` [images, 2 * anchors, rows, columns] holds the
+    foreground scores in the second half of its channels. ``bbox_deltas`` [images, 4 * anchors, rows, columns] holds four deltas
+    per anchor. Two deltas, divided by ``box_coordinate_scale``, move the center by multiples of the size. Two deltas, divided
+    by ``box_size_scale``, are the logarithms of the factors by which the size is scaled.
 
     ``image_shape`` is [height, width, scale] or [height, width, height scale, width scale]. Boxes smaller than ``min_size``
     times the scale get the score 0. The best ``pre_nms_topn`` boxes of each image are candidates; a box is dropped where its

@@ -95,7 +95,7 @@ class Einsum(
         front, dots, back = term.partition("...")
         ellipsis_rank = rank - len(front) - len(back)
         if ellipsis_rank < 0 or (ellipsis_rank and not dots):
-            raise RuleError("shape.rank", f"term {term!r} does not fit an operand of rank {rank}")
+            raise RuleError("shape.rank", f"term {term!r} must fit the rank of the operand, got rank {rank}")
         return (*front, *(str(index) for index in range(ellipsis_rank, 0, -1)), *back)
 
     def sizes(self, equation: _Equation, xs: Sequence[Any]) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Gemm(
             # A symbolic size can be 1 at run time, which broadcasts to any size.
             may_stretch = self.broadcast and (not isinstance(size, int) or size == 1)
             if not may_stretch and symbolic.equal(size, whole) is False:
-                raise RuleError("shape.broadcast", f"c of size {size} must broadcast to {whole}")
+                raise RuleError("shape.broadcast", f"size {size} of c must broadcast to {whole}")
 
     def value(self, *xs: View) -> Any:
         """Raise Unknown: shape values are not tracked through matrix products."""

@@ -75,7 +75,10 @@ class LinearClassifier(
         count = self.score_count()
         _check_lengths("LinearClassifier", self.coefficients, self.intercepts, count)
         if count != len(labels) and not (count == 1 and len(labels) == 2):
-            raise RuleError("attribute.length", f"rows of coefficients ({count}) must match the classes ({len(labels)})")
+            raise RuleError(
+                "attribute.length",
+                f"the number of rows of coefficients ({count}) must equal the number of classes ({len(labels)})",
+            )
         if count == 1 and self.post_transform == "PROBIT":
             raise RuleError("attribute.conflict", "PROBIT must have a score for each class, got a single score for two classes")
 

@@ -52,7 +52,8 @@ class _SVMBase(Op):
         if count < 0 or (count and (not self.support_vectors or len(self.support_vectors) % count)):
             raise RuleError(
                 "attribute.length",
-                f"the length of support_vectors ({len(self.support_vectors)}) must be a multiple of its vectors ({count})",
+                f"the length of support_vectors ({len(self.support_vectors)}) must be a multiple of the number of vectors "
+                f"({count})",
             )
 
     def vector_count(self) -> int:
@@ -97,7 +98,8 @@ class SVMRegressor(
         super().validate()
         if self.n_supports and len(self.coefficients) != self.n_supports:
             raise RuleError(
-                "attribute.length", f"coefficients ({len(self.coefficients)}) must match n_supports ({self.n_supports})"
+                "attribute.length",
+                f"the number of coefficients ({len(self.coefficients)}) must equal n_supports ({self.n_supports})",
             )
         if self.post_transform == "PROBIT":
             raise UnsupportedError(
@@ -128,8 +130,8 @@ class SVMClassifier(
 
     The kernels are those of SVMRegressor. Support vectors are sorted by class, with ``vectors_per_class`` vectors per class.
     ``coefficients`` is a matrix [classes - 1, vectors]: row j holds for each vector the coefficient of the pair of its class
-    and the j-th other class. The score of a pair of classes i < j is the sum of kernel times coefficient over the vectors of
-    both classes, plus the element of ``rho`` for this pair. A score above 0 is a vote for class i, any other score a vote for
+    and the j-th other class. The score of a pair of classes i < j sums kernel times coefficient over the vectors of both
+    classes, and adds the element of ``rho`` for this pair. A score above 0 is a vote for class i, any other score a vote for
     class j.
 
     The pair scores are the second output. With two classes, the pair score s gives two scores: ``-s, s``, with ``LOGISTIC``
@@ -154,12 +156,15 @@ class SVMClassifier(
         if not vectors:
             if len(self.coefficients) % count:
                 raise RuleError(
-                    "attribute.length", f"coefficients ({len(self.coefficients)}) must be a multiple of the classes ({count})"
+                    "attribute.length",
+                    f"the number of coefficients ({len(self.coefficients)}) must be a multiple of the number of classes "
+                    f"({count})",
                 )
             return
         if len(self.vectors_per_class) != count:
             raise RuleError(
-                "attribute.length", f"vectors_per_class ({len(self.vectors_per_class)}) must match the labels ({count})"
+                "attribute.length",
+                f"the length of vectors_per_class ({len(self.vectors_per_class)}) must equal the number of labels ({count})",
             )
         if len(self.coefficients) != (count - 1) * vectors:
             raise RuleError(

@@ -175,7 +175,9 @@ class TreeEnsembleRegressor(_TreeColumns, sig="x: R -> y: f32"):
             )
         super().validate()
         if len(self.base_values) not in (0, self.n_targets):
-            raise RuleError("attribute.length", f"base_values ({len(self.base_values)}) must match n_targets ({self.n_targets})")
+            raise RuleError(
+                "attribute.length", f"the number of base_values ({len(self.base_values)}) must equal n_targets ({self.n_targets})"
+            )
 
     def weight_columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
         return self.target_treeids, self.target_nodeids, self.target_ids, self.target_weights
@@ -211,7 +213,7 @@ class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
     - Where weights are for both classes, integer labels are 0 and 1, whatever the class labels are.
     - Where the row's leaves have weights for the first class only, the two scores are ``logistic(-s), logistic(s)`` with
       LOGISTIC. Otherwise they are ``1 - s, s`` if all weights are for one class and no weight is negative, else ``-s, s``.
-    - With two base values and weights for both classes in the row's leaves, the second score is the sum of the first class's
+    - With two base values and weights for both classes in the row's leaves, the second score is the first class's sum of
       weights plus the second base value. The first score is the negative of the second score.
 
     Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
@@ -228,7 +230,10 @@ class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
         count = self.target_count()
         super().validate()
         if len(self.base_values) not in ((0, 1, 2) if count == 2 else (0, count)):
-            raise RuleError("attribute.length", f"base_values ({len(self.base_values)}) must match the classes ({count})")
+            raise RuleError(
+                "attribute.length",
+                f"the number of base_values ({len(self.base_values)}) must equal the number of classes ({count})",
+            )
         if count == 2 and len(self.base_values) < 2 and self.forest().has_weight(self.class_ids, 1) is not True:
             if self.post_transform == "PROBIT":
                 raise UnsupportedError(
