@@ -2009,8 +2009,8 @@ class OperatorMethods:
         """Scatter ``x`` to the positions ``indices`` that MaxPool returns; all other elements are 0.
 
         The result has ``(size - 1) * stride + kernel - pads`` elements along a spatial axis, and ``indices`` are row-major over all
-        of its axes. With ``output_shape`` zeros are appended to each axis up to that shape. Source: ONNX MaxUnpool 9 to 22 and its
-        reference evaluator (for ``output_shape``).
+        axes of the result. With ``output_shape`` zeros are appended to each axis up to that shape. Source: ONNX MaxUnpool 9 to 22
+        and its reference evaluator (for ``output_shape``).
         """
 
     # nn.resize
@@ -2880,7 +2880,7 @@ class OperatorMethods:
     ) -> list[Value]:
         """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
 
-        ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+        ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one length may be -1: the remainder.
         Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then each part has ceil(dim / outputs)
         elements, and the last part may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
         """
@@ -2900,7 +2900,7 @@ class OperatorMethods:
     def ShuffleChannels(
         self, data: Operand, /, *, axis: int | Value = 1, group: int | Value = 1,
     ) -> Value:
-        """Shuffle the indices of ``axis``: reshape them to a matrix of ``group`` rows and transpose it.
+        """Shuffle the indices of ``axis``: reshape the indices to a matrix of ``group`` rows, and transpose the matrix.
 
         The size of ``axis`` must be a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
         """
@@ -3015,10 +3015,10 @@ class OperatorMethods:
         self, data: Operand, pads: Operand, constant_value: Operand | None = None, axes: Operand | None = None, /, *,
         mode: str = 'constant',
     ) -> Value:
-        """Pad ``data`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along each of n ``axes``.
+        """Pad ``data`` with ``pads[i]`` elements at the beginning and ``pads[n + i]`` at the end of ``axes[i]``, for n axes.
 
         Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
-        ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
+        ``constant``: ``constant_value`` (by default 0, False or the empty string); ``edge``: the nearest element; ``reflect`` and
         ``symmetric``: the mirrored elements, without and with the border; ``wrap``: the elements of the other end. With ``wrap``
         crops apply before padding; in the other modes padding may repeat elements that the other side crops. A resulting size below
         0 becomes 0.

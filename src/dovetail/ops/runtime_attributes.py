@@ -51,7 +51,7 @@ _SIGNATURES: dict[tuple[type[Op], tuple[str, ...]], Signature] = {}
 
 
 def can_be_input(field: Field) -> bool:
-    """Test whether an attribute may be read from an input: integers and lists of integers may."""
+    """Test whether an attribute may be read from an input: only integers and lists of integers may."""
     return field.annotation in _INTEGER_KINDS
 
 
@@ -114,7 +114,7 @@ class RuntimeAttributes(Op):
     # The two parts of the inputs
 
     def own_inputs(self, xs: Iterable[Any]) -> list[Any]:
-        """Return the inputs of ``op``."""
+        """Return the inputs of ``op``: all inputs but the attribute inputs, without trailing None."""
         result = list(xs)[: -len(self.names)]
         while result and result[-1] is None:
             result.pop()

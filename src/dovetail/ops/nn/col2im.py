@@ -67,7 +67,7 @@ class Col2Im(
         """Add each element to its position in the image, and drop the elements on the padding."""
         sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
-            raise UnsupportedError("constant.needed", "Col2Im needs image_shape and block_shape before run time")
+            raise UnsupportedError("constant.needed", "Col2Im needs constant image_shape and block_shape, got computed values")
         self.shape(x, image, block)
         geometry = self.geometry(sizes, kernel)
         refuse_table((*kernel, *geometry.outs), 32, "the positions of a Col2Im")

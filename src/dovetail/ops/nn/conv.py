@@ -321,7 +321,7 @@ class ConvTranspose(
             if output_shape is not None:
                 if self._is_size_times_stride(x, w, output_shape):
                     return b.add(self, x, w, bias)[0]
-                raise UnsupportedError("type.unknown", "output_shape with same_* padding must be known before run time")
+                raise UnsupportedError("type.unknown", "output_shape with same_* padding must be constant, got a computed value")
             count = len(w.dims) - 2
             target = b.Multiply(_vector(b, sizes_of(b, x)), list(self.steps(count)[0]))
             return b.add(self, x, w, bias, target)[0]

@@ -211,7 +211,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         sizes = elements_of(size)
         static_sizes = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
         if self.align_corners and static_sizes is not None and 1 in static_sizes[2:]:
-            raise UnsupportedError("op.unsupported", "align_corners needs at least 2 elements per axis: sources differ for 1")
+            raise UnsupportedError("op.unsupported", "align_corners needs at least 2 elements per axis, got 1: sources differ")
         vector = size if size.dtype == "i64" else b.Cast(size, to=dtypes.i64)
         spatial: Any = static_sizes[2:] if static_sizes is not None else b.Slice(vector, [2], [axes + 2], [0])
         columns = []

@@ -123,6 +123,6 @@ def split_weight_groups(b: Builder, w: Value, group: int) -> Any:
 
 
 def reshape_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
-    """Reshape ``x``; if ``x`` is itself a Reshape of a value of that shape, return that value."""
+    """Reshape ``x`` to ``shape``; if ``x`` is the result of a Reshape of a value with that shape, return this value."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
     return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)

@@ -116,7 +116,7 @@ class BatchNormalization(
         if not 1 <= self.outputs <= (3 if self.training_mode else 1):
             raise RuleError("node.outputs", f"number of outputs must be 1, or up to 3 with training_mode, got {self.outputs}")
         if self.training_mode and not self.spatial:
-            raise UnsupportedError("op.unsupported", "training_mode needs spatial")
+            raise UnsupportedError("op.unsupported", "training_mode needs spatial true, got false")
 
     def shape(self, x: View, *parameters: View) -> Any:
         if x.shape is None:

@@ -356,8 +356,8 @@ class MaxUnpool(
     """Scatter ``x`` to the positions ``indices`` that MaxPool returns; all other elements are 0.
 
     The result has ``(size - 1) * stride + kernel - pads`` elements along a spatial axis, and ``indices`` are row-major over all
-    of its axes. With ``output_shape`` zeros are appended to each axis up to that shape. Source: ONNX MaxUnpool 9 to 22 and its
-    reference evaluator (for ``output_shape``).
+    axes of the result. With ``output_shape`` zeros are appended to each axis up to that shape. Source: ONNX MaxUnpool 9 to 22
+    and its reference evaluator (for ``output_shape``).
     """
 
     kernel_shape: tuple[int, ...] = ()

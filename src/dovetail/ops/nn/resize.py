@@ -132,7 +132,7 @@ class Resize(
         if self.antialias and self.mode == "nearest":
             raise RuleError("attribute.conflict", "antialias needs mode linear or cubic, got nearest")
         if self.narrow and not self.antialias:
-            raise RuleError("attribute.conflict", "narrow needs antialias")
+            raise RuleError("attribute.conflict", "narrow needs antialias true, got false")
 
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
@@ -200,7 +200,7 @@ class Resize(
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             return [(0.0, 1.0)] * count
         if roi is None:
-            raise RuleError("attribute.conflict", "tf_crop_and_resize needs roi")
+            raise RuleError("attribute.conflict", "coordinate_transformation_mode tf_crop_and_resize needs roi, got none")
         values = known_floats(roi)
         return None if values is None else [(values[index], values[index + count]) for index in range(count)]
 

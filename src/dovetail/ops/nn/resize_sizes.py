@@ -28,7 +28,7 @@ def known_floats(item: View | None) -> list[Any] | None:
 
 
 def known_scales(item: View | None) -> list[Any] | None:
-    """Return constant scales as :func:`known_floats`. Raises RuleError [attribute.range] unless they are above 0."""
+    """Return the elements of constant scales in f32, or None. Raises RuleError [attribute.range] unless all are above 0."""
     scales = known_floats(item)
     if scales is not None and not all(0 < scale < np.inf for scale in scales):
         raise RuleError("attribute.range", f"scales must be above 0, got {[float(scale) for scale in scales]}")
@@ -79,7 +79,8 @@ def has_same_length(size: Any, scale: Any) -> bool:
         return False
     if isinstance(size, int):
         return bool(scale_size(size, scale, (0.0, 1.0)) == scale_size(size, scale, (0.0, 1.0), has_margin=True))
-    # A scale that is a multiple of 1/1024 keeps a length 1/1024 below the next integer; MARGIN adds less for lengths below 976.
+    # If the scale is a multiple of 1/1024, the scaled length is at least 1/1024 below the next integer. MARGIN adds less than
+    # 1/1024 to a scaled length if the length is below 976.
     return float(scale) * 1024 == int(float(scale) * 1024)
 
 

@@ -92,7 +92,7 @@ class SlidingWindowOp(Op):
         return pads[:count], pads[count:]
 
     def geometry(self, sizes: Sequence[Any], kernel: Sequence[Any]) -> Geometry:
-        """Compute the window positions over axes of ``sizes``, which may hold symbols."""
+        """Compute the window positions over axes of ``sizes`` elements; sizes may be symbolic."""
         count = len(sizes)
         strides, dilations = self.steps(count)
         spans = [extent_of(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]

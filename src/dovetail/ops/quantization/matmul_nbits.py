@@ -72,7 +72,7 @@ class MatMulNBits(
     ) -> list[Type]:
         bound = check_inputs(self, (x, weights, scales, zero_points, g_idx, bias))
         if g_idx is not None:
-            raise UnsupportedError("op.unsupported", "g_idx must be left out: it is deprecated")
+            raise UnsupportedError("op.unsupported", "g_idx must be absent, got an input: g_idx is deprecated")
         kind = bound.get("R") if zero_points is not None else None
         if kind is not None and kind != "u8" and not kind.is_float:
             raise RuleError("quantize.type", f"zero_points must be u8 or floats, got {kind}")

@@ -114,7 +114,7 @@ class QuantizeLinear(
         return result
 
     def canonical(self, x: View, y_scale: View, y_zero_point: View | None = None) -> Op:
-        """Drop attributes without effect: the axis of a scalar scale, the type of a zero point, the precision of the quotient."""
+        """Drop attributes without effect: ``axis`` of a scalar scale, ``output_dtype`` with a zero point, equal ``precision``."""
         kind = self.output_dtype if y_zero_point is None else y_zero_point.dtype
         wide = _quotient_type(x.dtype, y_scale.dtype)
         return self.with_(

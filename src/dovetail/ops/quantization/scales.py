@@ -56,7 +56,7 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
 
 def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
     if axis is None:
-        raise RuleError("attribute.conflict", f"a block size ({block}) needs an axis")
+        raise RuleError("attribute.conflict", f"a block size ({block}) needs an axis, got none")
     if x.shape is None:
         return
     if len(shape) != len(x.shape):

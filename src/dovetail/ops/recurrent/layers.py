@@ -113,7 +113,7 @@ class RecurrentLayer(Op):
         if len(self.activations) not in {0, count, count * self.directions}:
             raise RuleError(
                 "attribute.length",
-                f"activations must be {count} for each of {self.directions} directions, got {len(self.activations)}",
+                f"number of activations must be {count} for each of {self.directions} directions, got {len(self.activations)}",
             )
         for name in self.activations:
             if name not in DEFAULT_PARAMETERS:
@@ -136,7 +136,7 @@ class RecurrentLayer(Op):
         return activations[direction * count : (direction + 1) * count] if len(activations) > count else activations
 
     def canonical(self, *xs: View | None) -> Op:
-        """Drop default activations, and the second direction's activations if both directions have the same."""
+        """Drop default activations, and the second direction's activations if both directions have equal activations."""
         canonical: Any = self if self.clip else self.with_(clip=None)
         if not self.activations:
             return self.with_(activation_alpha=(), activation_beta=(), clip=self.clip or None)
@@ -206,7 +206,9 @@ class RecurrentLayer(Op):
 
     def check_lengths(self, xp: Namespace, lengths: Array, sizes: dict[str, Size | None]) -> None:
         if lengths is not None and arrays.is_numpy(xp) and bool(((lengths < 0) | (lengths > sizes["s"])).any()):
-            raise EngineError("attribute.range", f"sequence_lens must be in [0, {sizes['s']}]")
+            raise EngineError(
+                "attribute.range", f"sequence_lens must be in [0, {sizes['s']}], got {lengths.min()} to {lengths.max()}"
+            )
 
     def check_hidden_size(self, sizes: dict[str, Size | None]) -> None:
         """Raise UnsupportedError [type.unknown] for an unknown hidden size, with which time steps cannot be emitted."""

@@ -79,7 +79,10 @@ def sum_biases(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
 
 
 def split_bias(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
-    """Split a summed bias into an input bias and a recurrence bias of zeros (but gate h with ``linear_before_reset``)."""
+    """Split a summed bias into an input bias and a recurrence bias of zeros.
+
+    With ``linear_before_reset`` both biases of gate h are kept.
+    """
     if not getattr(op, "linear_before_reset", False):
         return b.Concat(bias, zeros_like(b, bias), axis=1)
     z, r, h, h_inner = b.Split(bias, axis=1, outputs=4)

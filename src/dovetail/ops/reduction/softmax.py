@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
     """_SoftmaxOp is the base of Softmax, LogSoftmax and Hardmax over ``axis``.
 
-    With ``coerce_to_2d`` they apply over ``axis`` and all later axes flattened into one.
+    With ``coerce_to_2d`` these operators apply over ``axis`` and all later axes flattened into one.
     """
 
     axis: int = -1

@@ -29,7 +29,7 @@ class Optional(SequenceOp, sig="input?: any -> output: any"):
         if input is not None:
             return [types.Optional(input.type)]
         if self.type is None:
-            raise RuleError("attribute.missing", "the attribute type must be present where the input is left out, got neither")
+            raise RuleError("attribute.missing", "Optional needs an input or the attribute type, got neither")
         return [types.Optional(types.forget_element_sizes(self.type))]
 
     def value(self, input: View | None = None) -> Any:

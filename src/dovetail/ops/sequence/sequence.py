@@ -127,7 +127,7 @@ class SequenceConstruct(SequenceOp, sig="*inputs: T -> output_sequence: any", on
 
     def types(self, *inputs: View) -> list[Type]:
         if not inputs:
-            raise RuleError("node.inputs", "needs at least 1 input, got 0")
+            raise RuleError("node.inputs", "SequenceConstruct needs at least 1 input, got 0")
         check_inputs(self, inputs)
         return [Sequence(reduce(common_type, (x.type for x in inputs)), len(inputs))]
 
@@ -408,7 +408,7 @@ class ConcatFromSequence(
         if self.new_axis:
             sizes.insert(axis, known.length)
         else:
-            # All elements have equal sizes off the axis; along the axis the sizes add up.
+            # All elements have equal sizes along the other axes; along `axis` the sizes of all elements add up.
             item = sizes[axis]
             sizes[axis] = None if item is None or known.length is None else item * known.length
         return [Tensor(part.dtype, tuple(sizes))]
@@ -449,7 +449,7 @@ class ConcatFromSequence(
         return b.Concat(*parts, axis=axis)
 
     def _join_split(self, b: Builder, whole: Value, axis: int, keeps: bool) -> Any:
-        """Join the slices of length 1 of ``whole`` along ``axis``; None for slices that keep ``axis`` but join along another.
+        """Join the slices of length 1 of ``whole`` along ``axis``; None if slices that keep ``axis`` join along another axis.
 
         ``keeps``: whether the slices keep ``axis``.
         """

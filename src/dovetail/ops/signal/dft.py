@@ -239,7 +239,7 @@ def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
 def _frequency_counts(b: Builder, count: Value, like: Value, axis: int) -> Any:
     """Return the number of times that each one-sided frequency occurs among ``count`` frequencies.
 
-    It is 1 for the first frequency and for frequency count / 2, otherwise 2.
+    The number is 1 for the first frequency and for frequency count / 2, otherwise 2.
     """
     frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))

@@ -44,7 +44,7 @@ class Concat(
 
     def shape(self, *inputs: View) -> Any:
         if not inputs:
-            raise RuleError("node.inputs", "needs at least 1 input, got 0")
+            raise RuleError("node.inputs", "Concat needs at least 1 input, got 0")
         known = [x.shape for x in inputs if x.shape is not None]
         if not known:
             return None
@@ -110,7 +110,7 @@ class Split(
 ):
     """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
 
-    ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+    ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one length may be -1: the remainder.
     Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then each part has ceil(dim / outputs)
     elements, and the last part may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
     """
@@ -122,7 +122,7 @@ class Split(
 
     def validate(self) -> None:
         if self.outputs < 1:
-            raise RuleError("split.sizes", f"needs at least 1 output, got {self.outputs}")
+            raise RuleError("split.sizes", f"Split needs at least 1 output, got {self.outputs}")
 
     def shape(self, input: View, split: View | None = None) -> Any:
         lengths = None if split is None else self._lengths(split)
@@ -181,7 +181,9 @@ class Split(
             if all(map(is_size, lengths)) and symbolic.equal(rest, size) is False:
                 raise RuleError("split.sizes", f"lengths must add up to the dimension ({size}), got {_text(lengths)}")
         elif symbolic.less(remainder, 0):
-            raise RuleError("split.sizes", f"lengths but -1 must add up to at most the dimension ({size}), got {_text(lengths)}")
+            raise RuleError(
+                "split.sizes", f"lengths other than -1 must add up to at most the dimension ({size}), got {_text(lengths)}"
+            )
         # A symbolic length that may be negative may be -1, the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 

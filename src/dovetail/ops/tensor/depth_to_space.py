@@ -173,7 +173,7 @@ class SpaceToDepth(
 
 
 class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChannels-1(data; axis=1, group=1)"):
-    """Shuffle the indices of ``axis``: reshape them to a matrix of ``group`` rows and transpose it.
+    """Shuffle the indices of ``axis``: reshape the indices to a matrix of ``group`` rows, and transpose the matrix.
 
     The size of ``axis`` must be a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
     """

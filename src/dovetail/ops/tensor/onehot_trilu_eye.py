@@ -147,6 +147,6 @@ class EyeLike(Op, sig="input: T -> output: T1", onnx="EyeLike-9,22(input; dtype?
         return [None]
 
     def decompose(self, b: Builder, input: Value) -> Any:
-        """Compare column and row indices."""
+        """Decompose to a comparison of column - row with ``k``."""
         rows, columns = (indices_of_axis(b, input, axis) for axis in (0, 1))
         return b.Cast(b.Equal(b.Subtract(columns, b.Unsqueeze(rows, [1])), self.k), to=self.dtype or input.dtype)

@@ -46,10 +46,10 @@ class Pad(
         f"Pad-19,21,23,24,25(data, pads, constant_value?, axes?; mode~{_FROM_19}=constant)",
     ),
 ):
-    """Pad ``data`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along each of n ``axes``.
+    """Pad ``data`` with ``pads[i]`` elements at the beginning and ``pads[n + i]`` at the end of ``axes[i]``, for n axes.
 
     Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
-    ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
+    ``constant``: ``constant_value`` (by default 0, False or the empty string); ``edge``: the nearest element; ``reflect`` and
     ``symmetric``: the mirrored elements, without and with the border; ``wrap``: the elements of the other end. With ``wrap``
     crops apply before padding; in the other modes padding may repeat elements that the other side crops. A resulting size below
     0 becomes 0.

@@ -125,7 +125,7 @@ class Reshape(
         known = total(size for axis, size in enumerate(sizes) if axis != free)
         literal = total(size for axis, size in enumerate(sizes) if axis != free and axis not in copied)
         if known == 0 and self.empty == "refuse":
-            raise RuleError("reshape.target", f"sizes but -1 must not multiply to 0, for an input of shape {list(shape)}")
+            raise RuleError("reshape.target", f"sizes other than -1 must not multiply to 0, for an input of shape {list(shape)}")
         if self.empty == "zero" and symbolic.equal(known, 0) is not False:
             return 0 if isinstance(known, int) else None
         # Copied dimensions occur in the input and in the output, and cancel even if they are 0.
@@ -142,7 +142,7 @@ class Reshape(
         return symbolic.quotient_of_nonzero(remaining, literal) if isinstance(literal, symbolic.Dim) else remaining // literal
 
     def canonical(self, data: View, shape: View) -> Op:
-        """Reset attributes without effect: ``empty`` without -1 or without a size of 0, ``special_zero`` if a 0 copies a 0."""
+        """Reset attributes without effect: ``empty`` if no -1 occurs with a size of 0, ``special_zero`` if a 0 copies a 0."""
         sizes = elements_of(shape)
         empty = "refuse" if self.empty == "cancel" and not self.special_zero else self.empty
         if sizes is None:

@@ -263,7 +263,7 @@ def _known_begin(size: Size, bounds: Bounds) -> int | None:
 
 
 def _element_value(b: Builder, vector: Value | None, index: int) -> Any:
-    """Return one element of a vector, as a vector."""
+    """Return element ``index`` of a vector, as a vector of one element; [1] for an absent vector."""
     if vector is None:
         return [1]
     data = vector.constant
@@ -420,7 +420,10 @@ class ReverseSequence(
 
 
 class Run(NamedTuple):
-    """Run copies ``size`` elements of an axis, ``step`` apart from index ``source`` on, to consecutive indices at ``target``."""
+    """Run is a copy of ``size`` elements of one axis.
+
+    The source indices begin at ``source`` and are ``step`` apart; the target indices begin at ``target`` and are consecutive.
+    """
 
     size: int
     source: int

@@ -48,7 +48,7 @@ class Unique(
             if kind not in ("i32", "i64"):
                 raise RuleError("attribute.value", f"indices and counts must be i32 or i64, got {kind}")
         if not 1 <= self.outputs <= 4:
-            raise RuleError("node.outputs", f"needs 1 to 4 outputs, got {self.outputs}")
+            raise RuleError("node.outputs", f"Unique needs 1 to 4 outputs, got {self.outputs}")
 
     def types(self, x: View) -> list[Type]:
         values = default_types(self.with_(outputs=1), (x,))[0]

@@ -100,9 +100,7 @@ class StringNormalizer(
                 "attribute.value", f"case_change_action must be one of {', '.join(_CASES)}, got {self.case_change_action!r}"
             )
         if re.split("[_.@-]", self.locale)[0].lower() in _LANGUAGES_WITH_OWN_CASE:
-            raise UnsupportedError(
-                "op.unsupported", f"locale {self.locale!r} has case mappings of its own, which are not supported"
-            )
+            raise UnsupportedError("op.unsupported", f"locale must use the default case mappings of Unicode, got {self.locale!r}")
 
     def shape(self, x: View) -> Any:
         if x.shape is None:
@@ -145,7 +143,7 @@ class RegexFullMatch(Op, sig="x: string -> y: boolean", onnx="RegexFullMatch-20(
 
     def validate(self) -> None:
         if self.pattern is None:
-            raise RuleError("attribute.missing", "RegexFullMatch needs a pattern")
+            raise RuleError("attribute.missing", "RegexFullMatch needs the attribute pattern, got none")
         check_pattern(self.pattern)
 
     def shape(self, x: View) -> Any:

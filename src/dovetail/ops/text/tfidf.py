@@ -52,28 +52,33 @@ class TfIdfVectorizer(
                 f"{self.min_gram_length} and {self.max_skip_count}",
             )
         if bool(self.pool_int64s) == bool(self.pool_strings):
-            raise RuleError("attribute.conflict", "TfIdfVectorizer needs either pool_int64s or pool_strings")
+            raise RuleError(
+                "attribute.conflict",
+                f"TfIdfVectorizer needs either pool_int64s or pool_strings, got {'both' if self.pool_strings else 'neither'}",
+            )
         if any(end < start for start, end in pairwise((0, *self.ngram_counts, self._pool_size()))) or not self.ngram_counts:
             raise RuleError(
-                "attribute.length", f"ngram_counts must rise within the pool ({self._pool_size()}), got {list(self.ngram_counts)}"
+                "attribute.length",
+                f"ngram_counts must be ascending and at most {self._pool_size()}, got {list(self.ngram_counts)}",
             )
         if len(self.ngram_counts) < self.max_gram_length:
             raise RuleError(
                 "attribute.range",
-                f"max_gram_length ({self.max_gram_length}) must not exceed the lengths of the pool ({len(self.ngram_counts)})",
+                f"max_gram_length ({self.max_gram_length}) must not exceed the number of ngram_counts ({len(self.ngram_counts)})",
             )
         if any((end - start) % length for length, start, end in self._pool_ranges()):
             raise RuleError("attribute.length", "the pool must hold only complete n-grams of each length, got a partial n-gram")
         if len(self.ngram_indexes) != self._ngram_count() or any(index < 0 for index in self.ngram_indexes):
             raise RuleError(
-                "attribute.length", f"needs {self._ngram_count()} ngram_indexes of at least 0, got {len(self.ngram_indexes)}"
+                "attribute.length",
+                f"ngram_indexes must be {self._ngram_count()} numbers of at least 0, got {list(self.ngram_indexes)[:8]}",
             )
         if len(self._ngrams()) < self._ngram_count(self.min_gram_length, self.max_gram_length):
-            raise RuleError("attribute.conflict", "n-grams of the pool must be different")
+            raise RuleError("attribute.conflict", "n-grams of the pool must be distinct, got repeated n-grams")
         if self.mode == "idf" and len(set(self.ngram_indexes)) < len(self.ngram_indexes):
-            raise UnsupportedError("op.unsupported", "idf with several n-grams at one index is not defined")
+            raise UnsupportedError("op.unsupported", "ngram_indexes must be distinct with mode idf, got repeated indexes")
         if self.weights and len(self.weights) != self._ngram_count():
-            raise RuleError("attribute.length", f"needs {self._ngram_count()} weights, got {len(self.weights)}")
+            raise RuleError("attribute.length", f"number of weights must be {self._ngram_count()}, got {len(self.weights)}")
 
     def _pool_size(self) -> int:
         return len(self.pool_int64s or self.pool_strings)

@@ -40,7 +40,10 @@ class Tokenizer(
 
     def validate(self) -> None:
         if bool(self.separators) == bool(self.tokenexp):
-            raise RuleError("attribute.conflict", "Tokenizer needs either separators or tokenexp")
+            raise RuleError(
+                "attribute.conflict",
+                f"Tokenizer needs either separators or tokenexp, got {'both' if self.separators else 'neither'}",
+            )
         if self.mincharnum < 1 or (self._splits_characters() and self.mincharnum > 1):
             raise RuleError("attribute.range", f"mincharnum must be at least 1, with an empty separator 1, got {self.mincharnum}")
         if "" in self.separators and not self._splits_characters():

@@ -136,7 +136,10 @@ class CTCLoss(
         return symbols, b.ReduceSum(counted, [1], keepdims=False)
 
     def _allowed_transitions(self, b: Builder, symbols: Value, times: int) -> tuple[Any, Any]:
-        """Return masks of states [batch or 1, 2 * times + 1]: a path may stay there; a path may skip the blank before it."""
+        """Return masks of the states in which a path may stay, and of the states that a path may enter by skipping a blank.
+
+        The masks are [batch or 1, 2 * times + 1].
+        """
         is_label = (np.arange(2 * times + 1) % 2 == 1).reshape(1, -1)
         if not self.ctc_merge_repeated:
             may_skip = is_label & (np.arange(2 * times + 1) > 1)

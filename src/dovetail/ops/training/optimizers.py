@@ -59,7 +59,7 @@ class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
         return [row[part] for part in range(1 + self.state_count) for row in results]
 
     def step(self, b: Builder, r: Value, t: Value, x: Value, g: Value, *rest: Value) -> tuple[Any, ...]:
-        """Return the new tensor and the new states for the tensor ``x``, its regularized gradient ``g`` and its states."""
+        """Return the new tensor and states for the tensor ``x`` with the regularized gradient ``g`` and the states ``rest``."""
         raise NotImplementedError
 
 
