@@ -469,7 +469,7 @@ def test_a_body_with_steps_in_python_runs_in_python() -> None:
     x = np.array([0, -1, 0.5], np.float32)
     program = assert_same(b.model, {"x": x, "trips": np.array(2)}, {"x": -x, "trips": np.array(1)}, is_native=False)
     (step,) = executable_of(program).python_steps
-    assert step[1] == "its subgraph is a program of its own"
+    assert step[1] == "its subgraph is a separate program"
     facts = step_facts(executable_of(program), None)
     assert [fact.kernel for fact in facts if not fact.is_native] == ["CompiledLoop"]
 

@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
         _show_usage(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader of the pipe has closed it, as ``head`` does.
+        # The reader has closed the pipe, as ``head`` does.
         _discard_output()
         sys.exit(0)
     except Exception as error:

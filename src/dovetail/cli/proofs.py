@@ -73,7 +73,7 @@ def as_data(proof: EqualityProof) -> dict[str, Any]:
 
 
 def say_proof(proof: EqualityProof) -> None:
-    """Print the verdict, the rewrites on which it rests, and the regions that are not proved."""
+    """Print the verdict, the rewrites on which the proof rests, and the regions that are not proved."""
     for note in proof.notes:
         narrate(note)
     click.echo(VERDICTS[proof.verdict])

@@ -56,7 +56,7 @@ MAX_COUNTS = 4096
 OWN_PLANS = {1: 1, 2: 3, 3: 8, 4: 12}
 """The number of plans for single sizes that an engine makes before a parametric plan, by the number of symbols."""
 OWN_PART = 16
-"""The number of sample plans of a parametric plan for which one more plan for single sizes is made first."""
+"""An engine makes one more plan for single sizes first for each OWN_PART sample plans of the parametric plan."""
 
 
 class PlanRecorder(Protocol):
@@ -305,9 +305,9 @@ class Engine:
             yield {name: found[level * len(found) // depth] for name, found in of_sizes.items()}
 
     def _is_due(self, key: RangeKey, ranges: dict[str, SizeRange]) -> bool:
-        """Count a plan for single sizes within ``ranges``; return whether enough were made to justify a parametric plan.
+        """Count a plan for single sizes within ``ranges``; return whether enough plans were made to justify a parametric plan.
 
-        Also True where the parametric plan would need more than MAX_PLANS sample plans: make_parametric_plan refuses it quickly.
+        Also True where the parametric plan would need more than MAX_PLANS sample plans: make_parametric_plan then refuses it.
         """
         if len(self._plans_in) > MAX_COUNTS:
             self._plans_in.clear()

@@ -36,7 +36,7 @@ from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph
 
 MAX_ELEMENTS = 256
-"""The maximum number of elements of a constant that depends on the sizes, such as a position, and is computed anew for each."""
+"""The maximum number of elements of a constant, such as a position, that is computed anew for each set of sizes."""
 MAX_VERIFIED_BYTES = 1 << 24
 """The maximum bytes (arena, inputs and outputs) of a sample plan that is verified element by element."""
 WIDE = 4096
@@ -56,7 +56,7 @@ Polynomial = tuple[int, ...]
 
 
 class NoCommonPlan(Exception):
-    """Raised where the sizes of a range have no common plan; the message gives the reason."""
+    """NoCommonPlan reports that the sizes of a range have no common plan; the message gives the reason."""
 
 
 def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:

@@ -50,7 +50,7 @@ def log_parametric_plan(file: str | None, ranges: Mapping[str, SizeRange], reaso
 def log_eviction(file: str | None, cached: int, nbytes: int, maximum: int) -> None:
     """Log the eviction of a program, and the number and bytes of the programs that remain in the cache."""
     LOGGER.info(
-        "%s: the program of the sizes that were used least recently is dropped for a new one: %d take %d of %d bytes",
+        "%s: the least recently used program is dropped for a new one: the remaining %d programs take %d of %d bytes",
         printable(file or "the model"), cached, nbytes, maximum,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Verification of a finished plan: live tensors do not overlap, and no step reads what was not written or was overwritten.
+"""Verification of a finished plan: live tensors do not overlap, and no step reads unwritten or overwritten memory.
 
 The verifier executes the plan on marks in place of elements. Memory starts unmarked, a step that computes writes a distinct mark
 for each element of its results, and a copy copies marks. The windows of the graph's data movement determine the marks of each

@@ -36,7 +36,7 @@ def check_elide(elide: str) -> None:
 
 
 class NonAffineInput(Exception):
-    """Raised for an input, named by the message, whose strides do not allow a view that the plan needs; copy it densely."""
+    """NonAffineInput names an input whose strides rule out a view that the plan needs: a dense copy has to replace the input."""
 
 
 def make_plan(

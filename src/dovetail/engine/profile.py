@@ -38,7 +38,7 @@ class Times:
 def median_times(
     executable: Executable, arrays: Sequence[Array], names: Sequence[str], rounds: int, *, warm_up: bool = True
 ) -> Times:
-    """Time a whole run and each step: medians of ``rounds`` whole runs, interleaved with as many runs timed by step.
+    """Time a whole run and each step: medians of ``rounds`` whole runs, interleaved with ``rounds`` runs timed step by step.
 
     ``warm_up``: the model runs once before, untimed.
     """

@@ -17,7 +17,7 @@ from dovetail.ir.op import Window
 
 
 class NonAffineLayout(Exception):
-    """Raised where a view that a step reads or writes has no affine physical layout."""
+    """NonAffineLayout reports that a view that a step reads or writes has no affine physical layout."""
 
 
 class StepBuilder:

@@ -32,7 +32,7 @@ Caches = Mapping[str, str]
 class SizeMeasurement:
     """SizeMeasurement holds times of one engine in seconds: median and 99th percentile for new sizes and for seen sizes.
 
-    Calls in which dovetail made a plan are left out for all engines; ``planning`` is the sum of their seconds.
+    Calls in which dovetail made a plan are left out for all engines; ``planning`` has the total seconds of these calls.
 
     A ratio is the median, over the calls, of dovetail's time divided by the engine's time for the same inputs. ``plans``: the
     number of plans that dovetail made.
@@ -53,7 +53,7 @@ class SizeMeasurement:
 
 
 def draw_sizes(ranges: Mapping[str, tuple[int, int]], growing: Mapping[str, int], calls: int, seed: int) -> list[dict[str, int]]:
-    """Return the sizes of each call: uniform in ``ranges``, both ends included, and one more at each call for ``growing``."""
+    """Return the sizes of each call: uniform in ``ranges``, both ends included; sizes of ``growing`` grow by 1 per call."""
     chance = np.random.default_rng(seed)
     return [
         {name: int(chance.integers(low, high + 1)) for name, (low, high) in ranges.items()}

@@ -58,7 +58,7 @@ class Reshape(Node, version=v0):
 
 
 class ReshapeV1(Node, version=v1):
-    """Reshape, version 1, to ``pattern``: with ``special_zero`` a 0 copies the dimension at its index; -1 is computed."""
+    """Reshape, version 1, reshapes to ``pattern``. With ``special_zero`` a 0 copies the input dimension; -1 is inferred."""
 
     def __init__(self, arg: Node | Output, pattern: Node | Output, special_zero: bool) -> None:
         self.special_zero = bool(special_zero)
@@ -155,7 +155,7 @@ class SplitV1(Node, version=v1):
 
 
 class VariadicSplit(Node, version=v1):
-    """VariadicSplit splits along ``axis``, a scalar or a vector of one, by ``split_lengths``; one -1 stands for the rest."""
+    """VariadicSplit splits along ``axis``, a scalar or a vector of one, by ``split_lengths``; a length -1 is the rest."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
         self.axis = _vector_axis(axis)

@@ -74,7 +74,7 @@ class _Assignment:
     # Assignment
 
     def _alias_outputs(self, call: KernelCall) -> None:
-        """Alias each output that is one window."""
+        """Alias each output that a single window writes."""
         if covers_outputs(call):
             for tensor, windows in _windows_by_output(call):
                 if len(windows) == 1:
@@ -95,7 +95,7 @@ class _Assignment:
                 self.aliases.alias(tensor, TensorView(root, layout))
 
     def _read_map(self, call: KernelCall, window: Window) -> IndexMap | None:
-        """Return the map from the elements of the root that a window writes to those of the root that it reads."""
+        """Return the map from elements of the root that a window writes to elements of the root that the window reads."""
         moved = self.aliases.map_of(call, window)
         return None if moved is None else moved[2].inverse()
 

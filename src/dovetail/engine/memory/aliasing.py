@@ -47,7 +47,7 @@ class AliasMap:
         self._copied = other._copied
 
     def of(self, tensor: RunTensor) -> TensorView:
-        """Return the root of a tensor, and the tensor's layout in it."""
+        """Return the root of a tensor, and the tensor's layout in that root."""
         parent = self._parents.get(tensor)
         if parent is None:
             view = self._root_views.get(tensor)
@@ -148,7 +148,7 @@ class AliasMap:
         return read is not None and read == written
 
     def map_of(self, call: KernelCall, window: Window) -> tuple[RunTensor, RunTensor, IndexMap] | None:
-        """Return the roots that a window reads and writes, and the map between their elements; None where it is not affine."""
+        """Return the roots that a window reads and writes, and the map between their elements; None if not affine."""
         if 0 in window.sizes:
             return None
         source, target = self.of(source_of(call, window)), self.of(call.writes[window.output])
@@ -164,7 +164,7 @@ class AliasMap:
 
 
 def _axes_in_dense_order(sizes: Sequence[int], far: Iterable[int], near: Iterable[int]) -> list[Mode] | None:
-    """Return the axes of a window as (size, far stride), ordered by falling near stride.
+    """Return the axes of a window as (size, far stride), ordered by decreasing near stride.
 
     None where the near strides are not those of a dense tensor, and for an empty window.
     """
@@ -183,7 +183,7 @@ def _dense_strides(sizes: list[int]) -> list[int]:
 
 
 def covers_outputs(call: KernelCall) -> bool:
-    """Return whether the windows leave no element to be filled. (Windows of a call with a fill value do not overlap.)"""
+    """Return whether the windows leave no element to be filled. Windows of a call with a fill value do not overlap."""
     return _excess_elements(call) >= 0
 
 

@@ -26,7 +26,8 @@ def allocate(
 ) -> Allocation:
     """Allocate the arena for ``steps``. ``external``: inputs and outputs of the plan, whose buffer numbers start at 1.
 
-    ``apart``: each arena buffer gets a separate number, after those of ``external``, and operand offsets count from its start.
+    ``apart``: each arena buffer gets a separate number, after those of ``external``; operand offsets count from the buffer's
+    start.
     """
     owners = share_in_place(steps, layouts)
     live: dict[RunTensor, list[int]] = {}

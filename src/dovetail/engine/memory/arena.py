@@ -52,7 +52,7 @@ def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def _assign_in_order(lifetimes: Sequence[Lifetime], order: Sequence[int]) -> tuple[dict[int, int], int, int]:
-    """Assign each buffer in ``order`` to the smallest gap; return the offsets, the arena's bytes, and the buffer at its end."""
+    """Assign each buffer in ``order`` to the smallest gap; return the offsets, the arena's bytes, and the arena's last buffer."""
     offsets: dict[int, int] = {}
     allocated = _Allocated(max((lifetime.last for lifetime in lifetimes), default=0) + 1)
     arena_bytes = outermost = 0

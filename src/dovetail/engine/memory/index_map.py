@@ -1,6 +1,6 @@
 """Affine maps between the elements of two tensors: the map of one window, and the union of the maps of several windows.
 
-The *near* tensor is the one that may become a view of the *far* one. All indices are row-major.
+The *near* tensor may become a view of the *far* tensor. All indices are row-major.
 """
 
 from __future__ import annotations

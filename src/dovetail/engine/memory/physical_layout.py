@@ -48,7 +48,7 @@ class PhysicalLayouts:
         return self._strides.get(root) or row_major_strides(root.sizes)
 
     def layout(self, tensor: RunTensor) -> Layout | None:
-        """Return the layout of a tensor in the buffer of its root; None where it is not affine."""
+        """Return the layout of a tensor in the buffer of its root; None where that layout is not affine."""
         if tensor not in self._layouts:
             self._layouts[tensor] = self._layout_of(tensor)
         return self._layouts[tensor]

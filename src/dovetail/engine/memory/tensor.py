@@ -198,7 +198,7 @@ def elements_as_array(value: Array, shape: tuple[int, ...], dtype: DType) -> np.
 
 
 def as_row_major(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return ``array`` if it is row-major and aligned to its element type, as kernels require; else a copy that is."""
+    """Return ``array`` if it is row-major and aligned to its element type, as kernels require; else an aligned row-major copy."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 

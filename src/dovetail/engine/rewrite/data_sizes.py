@@ -33,7 +33,7 @@ class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered
     body: Graph
     outputs: int = 1
     program: Any = None
-    interpreter_reason = "its sizes follow from data: it is a program of its own"
+    interpreter_reason = "its sizes depend on data, so it is a separate program"
 
     def types(self, *captures: View) -> list[Type]:
         """Return the types of the outputs without sizes, since the arrays that the program returns have the sizes."""

@@ -1,7 +1,8 @@
 """IntegerConv, the engine's product of 8-bit integers; fusion of MatMulInteger and ConvInteger with the rescaling after them.
 
 Quantizers emit a dynamically quantized layer as DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, a Multiply by the
-product of the scales, and an Add of the bias. One kernel computes all but the first, and rounds as these operators do.
+product of the scales, and an Add of the bias. One kernel computes all operators after DynamicQuantizeLinear, and rounds as
+these operators do.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _add(
 
 
 def fuse_integer_product(b: Builder, node: Node) -> Value | None:
-    """Fuse a MatMulInteger or ConvInteger with the Cast, Multiply and Add after it; None where they do not fuse."""
+    """Fuse a MatMulInteger or ConvInteger with the Cast, Multiply and Add after it; None where these nodes do not fuse."""
     match node.op:
         case Multiply():
             product = _rescaled_product_of(b, node)

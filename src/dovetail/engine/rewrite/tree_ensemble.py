@@ -23,8 +23,8 @@ class TreeEnsembleSums(
 ):
     """TreeEnsembleSums returns the aggregates of ``ensemble``, a TreeEnsemble without transform, from tables.
 
-    A row of ``nodes`` is: feature, mode, whether NaN takes the true branch, next node if the test is true, next node if the test
-    is false, begin and end in ``members``. Leaves are numbered after the nodes. The weights of leaf i are
+    A row of ``nodes`` is: feature, mode, whether NaN takes the true branch, next node if true, next node if false, begin and end
+    in ``members``. Leaves are numbered after the nodes. The weights of leaf i are
     ``leaf_weights[leaf_starts[i]:leaf_starts[i + 1]]``. Only the engine uses this operator.
     """
 

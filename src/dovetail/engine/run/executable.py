@@ -64,7 +64,7 @@ class CopyCount:
 
 
 class NeedsOwnPlan(Exception):
-    """Raised where a step of a parametric plan failed: only a separate plan for these sizes can report the reason."""
+    """NeedsOwnPlan reports that a step of a parametric plan failed: only a separate plan for these sizes shows the reason."""
 
 
 class Executable:
@@ -73,8 +73,8 @@ class Executable:
     ``arrays``: example inputs, whose memory layout the inputs of every call have. ``fill`` adds all steps of a parametric plan to
     the core's program; ``make_own`` then returns an executable with a separate plan for the sizes of its argument.
 
-    Where the steps do not allow an input and an output of ``shared`` to use the same memory, the output is copied into its target
-    after the run, and ``copies`` counts the bytes.
+    ``shared``: inputs and outputs that may use the same memory. Where the steps do not allow this, the output is copied into its
+    target after the run, and ``copies`` counts the bytes.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class _ArrayInterface:
 def _array_at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if 0 in sizes:
         return np.empty(sizes, dtype)
-    # The interface names numpy's own types; arrays of ml_dtypes are viewed from raw bytes.
+    # The interface can name only numpy's built-in types; arrays of ml_dtypes are viewed from raw bytes.
     typestr = dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}"
     array = np.asarray(
         _ArrayInterface({"version": 3, "data": (address, False), "shape": sizes, "strides": strides, "typestr": typestr})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.engine.run.executable import Executable
     from dovetail.engine.run.fast_calls import FastCalls
 
-REASON = "its subgraph is a program of its own"
+REASON = "its subgraph is a separate program"
 """The reason that a plan gives for running an If or Loop in Python."""
 _TRUE = np.array(True)
 MAX_EXECUTABLES = 64

@@ -90,7 +90,7 @@ SIGN_INDEPENDENT = frozenset(
 
 
 class NoInstruction(Exception):
-    """Raised where no instructions compute an operator; the message is the reason."""
+    """NoInstruction reports that no instructions compute an operator; the message is the reason."""
 
 
 class Register(NamedTuple):

@@ -17,7 +17,7 @@ class KernelTraits(NamedTuple):
     updates_first_read: bool = False
     """The result is a changed copy of the first read, whose element i is read just before element i of the result is written."""
     is_elementwise: bool = False
-    """Element i of every read is read before element i of the only result is written, and not again."""
+    """Element i of every read is read before element i of the only result is written, and is not read again."""
     loads_along_axis: bool = False
     """The kernel loads vectors along its axis, so that a strided axis costs a gather."""
     loads_one_axis: bool = False
