@@ -88,7 +88,7 @@ class FastCalls:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The number of evicted and of cached programs that calls created from parametric plans, and the bytes of the cached."""
+        """The numbers of evicted and cached programs that calls created from parametric plans, and the cached programs' bytes."""
         return self._core.counts() if self._core is not None else (0, 0, 0)
 
     def discard(self, executable: Executable | None) -> None:
