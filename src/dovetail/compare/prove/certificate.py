@@ -26,22 +26,22 @@ KIND = "dovetail equality certificate"
 VERSION = 1
 _BLOCK = 1 << 20
 MAX_BYTES = 1 << 28
-"""The most bytes of a certificate's file."""
+"""Maximum size in bytes of the file of a certificate."""
 _FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "digest"))
 
 
 def write_certificate(proof: EqualityProof) -> dict[str, Any]:
     """Return the certificate of a proof.
 
-    Raises RuleError [argument.conflict] where nothing is proved, [certificate.files] for a model that is not from a file.
+    Raises RuleError [argument.conflict] if nothing is proved, [certificate.files] for a model that is not from a file.
     """
     if not proof.is_proved or proof.models is None:
-        raise RuleError("argument.conflict", f"only a proof has a certificate, the verdict is {proof.verdict!r}")
+        raise RuleError("argument.conflict", f"the verdict of a certificate must be 'bits' or 'real', got {proof.verdict!r}")
     files = [_file_entry(model) for model in proof.models]
     matching = _matching(proof.models, proof.verdict, proof.rewrites)
     rewrites = proof.rewrites
     if matching is None:
-        # A rewrite beside the paths prepares one on them: the certificate lists all.
+        # A rewrite outside the paths of the proof may enable a rewrite on them: the certificate lists all rewrites.
         rewrites = _all_rewrites(proof.models)
         matching = _matching(proof.models, proof.verdict, rewrites)
     if matching is None:
@@ -63,7 +63,7 @@ def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[
     """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
 
     Raises FormatError [certificate.format] for other data, a digest that does not fit its content, and another version;
-    [certificate.files] for other files; [certificate.proof] where the equality does not follow, or the matched values are others;
+    [certificate.files] for other files; [certificate.proof] where the equality does not follow, or the matched values differ;
     and the errors of :func:`load`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Negative(b.Negative(b.input("x", "f32", (2,)))))
@@ -77,13 +77,15 @@ def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[
     models = tuple(each if isinstance(each, Model) else load(each) for each in (a, b))
     for entry, model in zip(content["files"], models, strict=True):
         if entry != _file_entry(model):
-            raise FormatError("certificate.files", "the file is not the one that the certificate was made for", file=model.file)
+            raise FormatError(
+                "certificate.files", "the file must be the file for which the certificate was made", file=model.file
+            )
     with counting(models[0].limits):
         matching = _matching((models[0], models[1]), content["verdict"], content["rewrites"])
     if matching is None:
         raise FormatError("certificate.proof", "the equality does not follow from the rewrites that the certificate lists")
     if matching != content["matching"]:
-        raise FormatError("certificate.proof", "the matched values are not those of the certificate")
+        raise FormatError("certificate.proof", "the matched values must be those of the certificate")
 
 
 def read_certificate(path: str | PathLike[str]) -> Any:
@@ -94,16 +96,16 @@ def read_certificate(path: str | PathLike[str]) -> Any:
         code = "certificate.format" if error.code == "file.size" else "certificate.files"
         raise FormatError(code, f"the file cannot be read: {error.message}", file=os.fspath(path)) from None
     except (ValueError, RecursionError) as error:
-        raise FormatError("certificate.format", f"the certificate is no JSON data: {error}", file=os.fspath(path)) from None
+        raise FormatError("certificate.format", f"the certificate must be JSON data: {error}", file=os.fspath(path)) from None
 
 
 def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a certificate without its digest, after the checks that need no files."""
     if not isinstance(certificate, Mapping) or set(certificate) != _FIELDS or certificate["kind"] != KIND:
-        raise FormatError("certificate.format", "the data is no equality certificate of dovetail")
+        raise FormatError("certificate.format", "the data must be an equality certificate of dovetail")
     content = {name: value for name, value in certificate.items() if name != "digest"}
     if certificate["digest"] != _digest_of(content):
-        raise FormatError("certificate.format", "the digest of the certificate does not fit its content")
+        raise FormatError("certificate.format", "the digest of the certificate must be the digest of its content")
     if certificate["version"] != VERSION or certificate["dovetail"] != __version__:
         raise FormatError(
             "certificate.format", f"the certificate must be of dovetail {__version__}, got {str(certificate['dovetail'])[:40]!r}"
@@ -117,7 +119,7 @@ def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:
         and len(files) == 2
     )
     if not is_valid:
-        raise FormatError("certificate.format", "the data is no equality certificate of dovetail")
+        raise FormatError("certificate.format", "the data must be an equality certificate of dovetail")
     return content
 
 
@@ -125,12 +127,12 @@ def _digest_of(content: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise FormatError("certificate.format", f"the certificate is no JSON data: {error}") from None
+        raise FormatError("certificate.format", f"the certificate must be JSON data: {error}") from None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _file_entry(model: Model) -> dict[str, str]:
-    """Return the hash of a model's file, and that of all its constants, wherever they are stored."""
+    """Return the hash of a model's file, and the hash of all constants, which may be stored in other files."""
     if model.file is None:
         raise RuleError("certificate.files", "a certificate needs models that were loaded from files")
     code = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""EqualityProof: the answer whether two models are equal for all inputs."""
+"""EqualityProof: the result of a proof that two models are equal for all inputs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ REAL = (
 
 @dataclass(slots=True, repr=False)
 class EqualityProof:
-    """The answer of :func:`prove`.
+    """EqualityProof is the result of :func:`prove`.
 
-    ``verdict``: "bits" (the same bits for all inputs), "real" (equal as formulas of real numbers: results
-    differ by rounding, and by more where large numbers cancel, as in (x + 1e30) - 1e30), "open" (not proved), or "different" (a
-    part was run, and its results really differ). ``rewrites`` are the names of the rewrites over the real numbers on which the
-    answer rests, ``regions`` the smallest parts that are not proved equal, ``notes`` what limits the answer, and ``frontier`` the
-    operators at the first values of either model that the other one does not have.
+    ``verdict`` is one of:
+
+    - "bits": the same bits for all inputs
+    - "real": equal as formulas of real numbers; results differ by rounding, and by more where large numbers cancel, as in
+      (x + 1e30) - 1e30
+    - "open": not proved
+    - "different": inputs, outputs or states differ, or a part was run and its results differ by more than rounding
+
+    ``rewrites`` are the names of the rewrites over the real numbers that the proof uses. ``regions`` are the smallest parts that
+    are not proved equal, ``notes`` the limits of the result. ``frontier`` pairs the operators of both models at the first values
+    that the other model does not have.
     """
 
     verdict: Verdict
@@ -37,7 +43,7 @@ class EqualityProof:
 
     @property
     def is_proved(self) -> bool:
-        """True where the models are equal for all inputs, in bits or as formulas of real numbers."""
+        """True if the models are equal for all inputs, in bits or as formulas of real numbers."""
         return self.verdict in ("bits", "real")
 
     def __repr__(self) -> str:
@@ -50,7 +56,7 @@ class EqualityProof:
         return printable("; ".join([texts[self.verdict], *self.notes]).join("<>"))
 
     def certificate(self) -> dict[str, Any]:
-        """Return what :func:`dovetail.check_certificate` checks without searching, as JSON data.
+        """Return a certificate as JSON data, which :func:`dovetail.check_certificate` checks without searching.
 
         Raises RuleError [argument.conflict] without a proof, and [certificate.files] for a model that is not from a file.
         """

@@ -1,4 +1,4 @@
-"""Terms of models: the graphs of several models written into one table of terms."""
+"""Terms of models: the graphs of several models are translated into one table of terms."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dovetail.ops.control_flow.loop import Loop
 
 @dataclass(slots=True)
 class Numbered:
-    """Models as terms of one table. ``terms`` has the term of each value by identity, for each model.
+    """Numbered holds models as terms of one table. ``terms`` maps, for each model, the id of each value to its term.
 
-    ``before_cuts`` has for each model, by the number of a cut, the term of the value that the cut replaces. ``is_complete`` is
-    false where the time was over, and later operators are compared as a whole.
+    ``before_cuts`` maps, for each model, the number of a cut to the term of the value that the cut replaces. ``is_complete`` is
+    false if the time ran out; no rules are then applied to later operators.
     """
 
     table: Terms
@@ -38,7 +38,7 @@ class Numbered:
 
 
 class Numberer:
-    """Writes the graphs of models into one table of terms."""
+    """Numberer translates the graphs of models into one table of terms."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Numberer:
         self._inputs: dict[tuple[str, Type], Value] = {}
         self._draws: dict[Any, int] = {}
         self._copies: list[Op] = []
-        """Copies of subgraphs, whose operators are compared by identity: they stay alive."""
+        """Copies of operators with subgraphs; they must stay alive, because terms identify their operators by id."""
 
     def run(self) -> Numbered:
         for index, model in enumerate(self._models):
@@ -93,7 +93,7 @@ class Numberer:
             return table.term(op, xs)
         try:
             if isinstance(op, DefaultInput):
-                # The caller may pass any array: an input of its own, which equals one of the same name and default.
+                # The caller may pass any array, so that a default input equals only a default input of the same name and default.
                 key = ("default", node.outputs[0].name, operator_key(op))
                 return table.opaque(key, xs, [_plain(y.type) for y in node.outputs])
             if not self._result.is_complete:
@@ -101,7 +101,7 @@ class Numberer:
             if isinstance(op, If | Loop):
                 return self._subgraph_terms(op, xs, depth)
             if draws(op, xs):
-                # The same draw outside of a loop and in its body are one number and one of each trip.
+                # A draw outside of a loop gives one number, a draw in its body a number for each iteration: they are not equal.
                 key = (depth, operator_key(op), *map(id, xs))
                 number = self._draws[key] = self._draws.get(key, 0) + 1
                 types = infer_types(op, tuple(xs), f"draw_{len(table.graph.nodes)}")
@@ -113,11 +113,11 @@ class Numberer:
             self._result.is_complete = False
             return self._terms_of(node, xs, depth)
         except (Unknown, symbolic.Inexact, RecursionError, DovetailError, *UNFORESEEN):
-            # An operator that inference refuses is compared as a whole; a subgraph then equals only itself.
+            # No rules are applied to an operator that inference rejects; an operator with subgraphs then equals only itself.
             return table.opaque(("refused", self._whole_key(node)), xs, [UNKNOWN] * len(node.outputs))
 
     def _whole_key(self, node: Node) -> Any:
-        """Return the key of an operator that is compared as a whole: one that draws numbers equals none."""
+        """Return the key of an operator to which no rules are applied; the key of a random operator equals no other key."""
         if draws(node.op, node.inputs):
             return "draw", len(self._table.graph.nodes)
         return id(node.op) if node.op.holds_graphs else operator_key(node.op)
@@ -176,5 +176,5 @@ def number_terms(
     fit_sizes: bool = False,
     cuts: Sequence[dict[int, int]] | None = None,
 ) -> Numbered:
-    """Write models into one table of terms. ``cuts`` maps values, by identity, to the numbers of unknowns that replace them."""
+    """Translate models into one table of terms. ``cuts`` maps ids of values to numbers of the unknowns that replace them."""
     return Numberer(models, deadline, fit_sizes=fit_sizes, cuts=cuts).run()

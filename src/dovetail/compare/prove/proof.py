@@ -23,11 +23,12 @@ def prove(
 ) -> EqualityProof:
     """Prove that two models, or files of either format, are equal for all inputs and all sizes of open dimensions.
 
-    Inputs and outputs are paired by name. Equal means the same bits in the interpreter, with row-major operands, wherever both
-    models are defined; with ``real`` also equal over the real numbers, where results differ by rounding, and by more where large
-    numbers cancel: (x + 1e30) - 1e30 equals x. What is not proved is cut into the smallest regions, which run on inputs of
-    ``seed``. With ``fit_sizes`` a size that one model fixes and the other leaves open is the fixed one. Without ``regions``
-    nothing runs, and the answer has none.
+    Inputs and outputs are paired by name. Models are equal if the interpreter computes the same bits with row-major operands,
+    wherever both models are defined. With ``real`` models that are equal over the real numbers are equal too: results then differ
+    by rounding, and by more where large numbers cancel, since (x + 1e30) - 1e30 equals x.
+
+    Parts that are not proved equal are cut into the smallest regions, which run on inputs drawn from ``seed``. With ``fit_sizes``
+    a size that one model fixes and the other leaves open is fixed in both. Without ``regions`` nothing is cut or run.
 
     Raises RuleError [merge.connection], [type.disagree] where inputs or outputs have no counterpart, FormatError [file.changed],
     and the errors of :func:`load`.

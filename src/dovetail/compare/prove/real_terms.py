@@ -1,4 +1,4 @@
-"""Terms that are equal over the real numbers: composed operators in parts, sums and products in one order."""
+"""Terms over the real numbers: composed operators are decomposed, sums and products are put into one order."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from dovetail.ops.elementwise.binary import Add, Subtract
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 
 ULPS = 2
-"""The units in the last place within which a computed constant equals a stored one: it is rounded once, and so was the other."""
+"""Maximum distance in ulp of a computed constant and an equal stored constant, since each of them is rounded once."""
 _PLAIN = ("f32", "f64")
 MAX_LOSS = 64.0
-"""The most by which a sum of near constants may magnify their relative error: if they cancel, it may be any number."""
+"""Maximum factor by which a sum of inexact constants may magnify their relative error; a sum that cancels may be any number."""
 MAX_CANDIDATES = 64
-"""The most constants of one shape with which a computed one is compared."""
+"""Maximum number of constants of one shape with which a computed constant is compared."""
 
 
 class ConstantErrors:
-    """Which constants stand for another one that is only near, and which must not, because a sum of them cancels."""
+    """ConstantErrors records constants that replace a nearly equal one, and constants that must stay exact, as a sum cancels."""
 
     def __init__(self) -> None:
         self._sources: dict[int, list[Value]] = {}
@@ -47,11 +47,11 @@ class ConstantErrors:
         known += [source for source in sources if source is not value and not any(source is each for each in known)]
 
     def are_inexact(self, values: Sequence[Value]) -> bool:
-        """Return whether a constant, or one that it was computed from, stands for one that is only near."""
+        """Return whether one of the constants, or a constant from which it was computed, replaces a nearly equal constant."""
         return any(key in self._inexact for key in self._origins(values))
 
     def may_equal(self, value: Value, *, is_exact: bool) -> bool:
-        """Return whether ``value`` may stand for another constant, and record it where that one is only near."""
+        """Return whether ``value`` may replace another constant; without ``is_exact`` the replacement is recorded as inexact."""
         if is_exact:
             return True
         if id(value) in self._exact:
@@ -60,7 +60,7 @@ class ConstantErrors:
         return True
 
     def keep_exact(self, values: Sequence[Value]) -> bool:
-        """Record that ``values`` and their sources must stay exact. Returns False where one of them is not."""
+        """Record that ``values`` and their sources must stay exact. Returns False if one of them is inexact already."""
         origins = self._origins(values)
         if not origins.isdisjoint(self._inexact):
             return False
@@ -79,9 +79,9 @@ class ConstantErrors:
 
 
 class RealTerms(Terms):
-    """A table of terms in which a computed constant equals a stored one that is the computed one rounded.
+    """RealTerms is a table of terms in which a computed constant equals a stored constant up to rounding.
 
-    Constants that rules compute are kept in f64. Two stored constants are equal only bit for bit.
+    Constants that rules compute are kept in f64. Two stored constants are equal only if their bits are equal.
     """
 
     def __init__(self, rules: Any, *, deadline: float | None = None) -> None:
@@ -93,7 +93,7 @@ class RealTerms(Terms):
         self._errors = ConstantErrors()
 
     def exact_elements(self, x: Value) -> np.ndarray[Any, Any] | None:
-        """Return the elements of a float constant in f64: of a computed one before it is rounded."""
+        """Return the elements of a float constant in f64; elements of a computed constant are not rounded."""
         data = x.constant
         if data is None:
             return None
@@ -101,15 +101,15 @@ class RealTerms(Terms):
         return np.asarray(data, dtype=np.float64) if wide is None else wide
 
     def computed_constant(self, array: np.ndarray[Any, Any], dtype: DType, sources: Sequence[Value] = ()) -> Value:
-        """Return the constant with these elements in f64: a known one within rounding of them, else a new one.
+        """Return a constant for computed elements in f64: a known constant that is equal up to rounding, else a new one.
 
-        ``sources`` are the constants from which they were computed.
+        ``sources`` are the constants from which the elements were computed.
         """
         value = self._near_constant(array, dtype, self._errors.are_inexact(sources))
         if value is None:
             with np.errstate(all="ignore"):
                 rounded = array.astype(dtype.numpy)
-            # A term of its own, also where a stored constant will have the same bits: that one may not be another one's equal.
+            # A separate term: a stored constant of the same bits becomes this term only after the checks of `constant`.
             value = self.new_constant(rounded, dtype)
             self._wide[id(value)] = array
             self._list(value, array)
@@ -117,7 +117,7 @@ class RealTerms(Terms):
         return value
 
     def _near_constant(self, array: np.ndarray[Any, Any], dtype: DType, is_inexact: bool) -> Value | None:
-        """Return a known constant within rounding of computed elements, None where there is none."""
+        """Return a known constant that equals computed elements up to rounding; None if there is none."""
         ones = np.ones_like(array)
         if are_within_rounding(array, ones, dtype):
             # Products of a number and its reciprocal are 1 up to rounding.
@@ -133,7 +133,7 @@ class RealTerms(Terms):
         return None
 
     def _candidates(self, array: np.ndarray[Any, Any], dtype: DType) -> list[Value]:
-        """Return the constants of the type and shape whose first element is near that of an array."""
+        """Return the constants of ``dtype`` and the shape of ``array`` whose first element is near that of ``array``."""
         place = _place_of(array, dtype)
         found = [
             value for near in (place - 1, place, place + 1) for value in self._by_shape.get((dtype.name, array.shape, near), ())
@@ -146,7 +146,7 @@ class RealTerms(Terms):
         self._by_shape.setdefault(key, []).append(value)
 
     def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
-        """Return the term of a stored constant; a computed one that rounds to it is the same term."""
+        """Return the term of a stored constant; a computed constant that is equal up to rounding is the same term."""
         value = super().constant(data, dtype, name)
         if value.dtype.name not in _PLAIN:
             return value
@@ -156,7 +156,7 @@ class RealTerms(Terms):
         for other in self._candidates(array, value.dtype):
             wide = self._wide.get(id(other))
             partner = self._partners.get(id(other), value)
-            # Another stored constant that is near a computed one is not near this one: those differ by their bits.
+            # A computed constant equals only one stored constant, because other stored constants have different bits.
             if wide is None or partner is not value or not are_within_rounding(array, wide, value.dtype):
                 continue
             if self._errors.may_equal(other, is_exact=np.array_equal(array, wide)):
@@ -174,7 +174,7 @@ class RealTerms(Terms):
         return value
 
     def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        """Evaluate an operator on constants, in f64 where it is arithmetic of floats."""
+        """Evaluate an operator on constants, in f64 if the operator is arithmetic of floats."""
         if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
         floats = [x for x in xs if x is not None and isinstance(x.type, Tensor) and x.dtype.is_float]
@@ -203,13 +203,13 @@ class RealTerms(Terms):
 
 
 def _are_cancelled(operands: list[Any], result: np.ndarray[Any, Any]) -> bool:
-    """Return whether elements of a sum are so small beside its operands that these cancel."""
+    """Return whether an element of a sum is smaller than its operands by a factor of MAX_LOSS: the operands cancel."""
     with np.errstate(all="ignore"):
         return bool(np.any(np.abs(operands[0]) + np.abs(operands[1]) > MAX_LOSS * np.abs(result)))
 
 
 def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
-    """Return a number of the first element: those of elements within rounding differ by at most 1."""
+    """Return a number of the first element; the numbers of elements that are equal up to rounding differ by at most 1."""
     if not array.size:
         return 0
     with np.errstate(all="ignore"):
@@ -227,7 +227,7 @@ def are_within_rounding(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any
 def _is_near(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType) -> bool:
     with np.errstate(all="ignore"):
         largest = np.maximum(np.abs(first), np.abs(second))
-        # Numbers below the normal ones have units that are large beside them.
+        # The ulp of subnormal numbers is large relative to the numbers.
         is_normal = largest >= np.finfo(dtype.numpy).tiny
         unit = np.where(is_normal, np.spacing(largest.astype(dtype.numpy)).astype(np.float64), 0.0)
         same_sign = (np.signbit(first) == np.signbit(second)) | (first == second)
@@ -236,7 +236,7 @@ def _is_near(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: D
 
 @dataclass(slots=True)
 class RealNumbered:
-    """Terms over the real numbers: of each value by model, and the rewrites that led from each exact term to its real one."""
+    """RealNumbered holds terms over the real numbers for each model, and the rewrites from each exact term to its real term."""
 
     table: RealTerms
     terms: list[dict[int, Value]] = field(default_factory=list)
@@ -246,7 +246,7 @@ class RealNumbered:
 
 
 def real_terms(numbered: Numbered, *, allowed: Collection[str] | None = None, deadline: float | None = None) -> RealNumbered:
-    """Write exact terms into a table of real ones. ``allowed`` are the names of the rewrites that may be used; None: all."""
+    """Translate exact terms into a table of real terms. ``allowed`` names the rewrites that may be used; None allows all."""
     table = RealTerms(real_rules(allowed), deadline=deadline)
     result = RealNumbered(table)
     env = _Translation(table, result)
@@ -260,7 +260,7 @@ def real_terms(numbered: Numbered, *, allowed: Collection[str] | None = None, de
 
 
 class _Translation:
-    """The real term of each exact term, and the sizes that are symbols of exact terms alone."""
+    """_Translation maps each exact term to its real term, and symbols of sizes that only exact terms define to real sizes."""
 
     def __init__(self, table: RealTerms, result: RealNumbered) -> None:
         self.terms: dict[int, Value] = {}
@@ -303,7 +303,7 @@ class _Translation:
         return symbolic.substitute(size, self._sizes) if self._sizes and not isinstance(size, int) else size
 
     def _match_sizes(self, exact: Value, real: Value) -> None:
-        """Enter the sizes of a real term for those that are symbols of its exact term alone."""
+        """Record the sizes of a real term that replace symbols which only its exact term defines."""
         if not isinstance(exact.type, Tensor) or not isinstance(real.type, Tensor) or exact.shape is None or real.shape is None:
             return
         for size, new in zip(exact.shape, real.shape, strict=True):

@@ -25,13 +25,13 @@ from dovetail.runtime.interpreter.session import InitialStates
 from dovetail.runtime.random_inputs import random_inputs
 
 MEMORY = 1 << 30
-"""The most bytes of the values of both models that are kept for the runs of regions."""
+"""Maximum size in bytes of the values of both models that are kept for the runs of regions."""
 MAX_CANDIDATES = 8
-"""The most values of about the same magnitude with which a value is compared, on either side."""
+"""Maximum number of values of smaller, and of larger, mean magnitude with which a value is compared."""
 TOLERANCE = 1e-3
-"""The difference, relative to the largest magnitude, beyond which results really differ."""
+"""Difference relative to the largest magnitude beyond which results differ by more than rounding."""
 QUANTIZED_TOLERANCE = 3e-2
-"""The same where a model rounds to integers: a rounding difference there becomes a step of several units of 8 bits."""
+"""TOLERANCE of models that round to integers: a rounding difference becomes a step of several units of 8 bits."""
 
 
 Pair = tuple[Value, Value]
@@ -48,14 +48,14 @@ def find_regions(
 ) -> tuple[list[UnequalRegion], list[str]]:
     """Return the smallest regions that are not proved equal, and notes.
 
-    Values of unequal terms are paired by name and by the elements of a seeded run. Each pair is a cut: both models are numbered
-    again with one unknown in its place, and the part before a cut whose terms still differ is a region.
+    Values of unequal terms are paired by name and by the elements of a seeded run. Each pair is a cut: both models are
+    translated again with an unknown in place of the pair. If the terms before a cut still differ, the part before is a region.
     """
     notes: list[str] = []
     unequal = [_unequal_nodes(model, own, other) for model, own, other in zip(models, terms, reversed(terms), strict=True)]
     values, reason = _run_both(models, seed, deadline)
     if reason:
-        notes.append(f"the models did not run for their regions: {reason}")
+        notes.append(f"the models could not run to find the regions: {reason}")
     tolerance = QUANTIZED_TOLERANCE if any(map(_is_quantized, models)) else TOLERANCE
     is_different = not reason and any(_distance(pair, values) > tolerance for pair in outputs)
     taken = {id(value) for pair in outputs for value in pair}
@@ -88,7 +88,7 @@ def _is_quantized(model: Model) -> bool:
 
 
 def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value]) -> list[Node]:
-    """Return the nodes before the outputs with a term that the other model does not have."""
+    """Return the nodes on which outputs depend, and whose terms the other model does not have."""
     known = {id(term) for term in other.values()}
     needed = {id(value) for value in model.outputs}
     found = []
@@ -100,7 +100,7 @@ def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value])
 
 
 def _run_both(models: tuple[Model, Model], seed: int, deadline: float) -> tuple[list[dict[int, Any]], str]:
-    """Run both models on the same inputs. Returns the values of each by identity, and why they are incomplete."""
+    """Run both models on the same inputs. Returns the values of each model by id, and the reason if values are missing."""
     results: list[dict[int, Any]] = [{}, {}]
     limits = current().limits
     memory = MEMORY if limits.memory is None else min(limits.memory, MEMORY)
@@ -113,7 +113,7 @@ def _run_both(models: tuple[Model, Model], seed: int, deadline: float) -> tuple[
 
 
 def _run_in_turn(models: tuple[Model, Model], seed: int, results: list[dict[int, Any]]) -> str:
-    """Run one model after the other into ``results``. Returns why they are incomplete; empty where they are not."""
+    """Run one model after the other into ``results``. Returns the reason if values are missing, else an empty string."""
     arrays: dict[str, Any] = random_inputs(models[0], seed=seed)
     usage = current()
     if models[0].states:
@@ -122,9 +122,9 @@ def _run_in_turn(models: tuple[Model, Model], seed: int, results: list[dict[int,
     for model, found in zip(models, results, strict=True):
         for value in model.inputs:
             if value.name not in arrays:
-                return f"input {value.name!r} is in one model alone"
+                return f"input {value.name!r} is in only one model"
             found[id(value)] = arrays[value.name]
-        # Both runs keep all their values, so the count of the first goes on during the second.
+        # Both runs keep all their values, so the memory of the first run still counts during the second run.
         run_arrays = RunArrays(found.items())
         for node in model.graph.nodes:
             usage.check_time()
@@ -148,7 +148,7 @@ def _pair_values(
 ) -> list[Pair]:
     """Pair values of unequal terms: first those of equal names and types, then those of equal elements.
 
-    Without ``by_name`` values of equal names must have equal elements too: the models are not known to differ.
+    Without ``by_name`` values of equal names must also have equal elements, because the models are not known to differ.
     """
     first, second = ([y for node in nodes for y in node.outputs if id(y) not in taken and node.inputs] for nodes in unequal)
     pairs: list[Pair] = []
@@ -180,14 +180,14 @@ def _pair_values(
 
 
 def _magnitude(array: Any) -> float:
-    """Return the mean magnitude of an array's elements, which near arrays have nearly in common."""
+    """Return the mean magnitude of the elements, which is nearly equal for nearly equal arrays."""
     with np.errstate(all="ignore"):
         mean = float(np.mean(np.abs(np.asarray(array, np.float64))))
     return mean if np.isfinite(mean) else -1.0
 
 
 def _near(candidates: list[tuple[float, int, Value]], magnitude: float) -> list[Value]:
-    """Return the candidates of about a magnitude, the nearest first."""
+    """Return the candidates whose magnitude is near ``magnitude``, the nearest first."""
     place = bisect_left(candidates, (magnitude, -1))
     chosen = candidates[max(0, place - MAX_CANDIDATES) : place + MAX_CANDIDATES]
     return [value for _, _, value in sorted(chosen, key=lambda item: (abs(item[0] - magnitude), item[1]))]
@@ -213,7 +213,7 @@ def _form(array: Any) -> Any:
 
 @dataclass(slots=True)
 class _Part:
-    """A region with its nodes; ``inputs`` are the values at its boundary, of each model."""
+    """_Part is a region with its nodes; ``inputs`` are, for each model, the values at the boundary of the region."""
 
     description: UnequalRegion
     nodes: list[list[Node]]
@@ -221,7 +221,7 @@ class _Part:
 
 
 def _region(pair: Pair, terms: Sequence[dict[int, Value]], known: Sequence[set[int]], cuts: Sequence[dict[int, int]]) -> _Part:
-    """Return the nodes between a pair of unequal values and the values before them that are equal or cut."""
+    """Return the region between a pair of unequal values and the nearest earlier values that are equal or cut."""
     nodes: list[list[Node]] = [[], []]
     inputs: list[list[Value]] = [[], []]
     for index in (0, 1):
@@ -245,7 +245,7 @@ def _region(pair: Pair, terms: Sequence[dict[int, Value]], known: Sequence[set[i
 
 
 class _Runner:
-    """Runs regions on the values that the first model has at their boundaries."""
+    """_Runner runs regions on the values of the first model at the boundaries of the regions."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class _Runner:
         self._positions = [{id(node): index for index, node in enumerate(model.graph.nodes)} for model in models]
 
     def measure(self, part: _Part, pair: Pair) -> None:
-        """Run both sides of a region, and enter the difference; a region that draws random numbers does not run."""
+        """Run a region in both models, and record the difference; a region that draws random numbers does not run."""
         seconds = self._deadline - monotonic()
         if seconds <= 0 or any(draws(node.op, node.inputs) for nodes in part.nodes for node in nodes):
             return
@@ -275,7 +275,7 @@ class _Runner:
         part.description.is_different = difference > TOLERANCE
 
     def _run(self, part: _Part, pair: Pair, index: int) -> Any:
-        """Run one side. Raises KeyError where a value at the boundary is not known."""
+        """Run a region in one model. Raises KeyError if a value at the boundary is not known."""
         known: dict[int, Any] = {}
         for value in part.inputs[index]:
             array = self._by_term.get(id(self._terms[index][id(value)]))
@@ -288,7 +288,7 @@ class _Runner:
 
 
 def _merge(regions: Sequence[UnequalRegion]) -> list[UnequalRegion]:
-    """Merge regions that share nodes of both models, and drop repeated ones."""
+    """Merge regions that have the same nodes in both models."""
     merged: list[UnequalRegion] = []
     for region in regions:
         for other in merged:

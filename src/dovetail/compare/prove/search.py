@@ -14,11 +14,11 @@ from dovetail.compare.prove.symbols import interface_differences
 from dovetail.ir.graph import Model, Value
 
 SECONDS = 60.0
-"""The most seconds of a proof with its runs. A third of them is for the terms; later operators are compared as a whole."""
+"""Maximum seconds of a proof with its runs. After a third of this time, no rules are applied to further operators."""
 
 
 class ProofSearch:
-    """One search: terms that keep bits, terms over the real numbers, and the regions that remain."""
+    """ProofSearch is one search: terms that keep bits, terms over the real numbers, and the regions that remain."""
 
     def __init__(self, models: tuple[Model, Model], real: bool, seed: int, fit_sizes: bool, *, regions: bool = True) -> None:
         self._models = models
@@ -34,7 +34,7 @@ class ProofSearch:
         exact = number_terms(self._models, deadline=deadline, fit_sizes=self._fit_sizes)
         pairs = self._pair_outputs(exact)
         if not exact.is_complete:
-            self._notes.append(f"the terms took more than {SECONDS / 3:.0f} s: later operators are compared as a whole")
+            self._notes.append(f"the terms took more than {SECONDS / 3:.0f} s: no rules are applied to later operators")
         is_comparable = not self._differences
         if is_comparable and are_equal(exact.terms, pairs):
             return EqualityProof("bits", notes=self._notes, models=self._models)
@@ -59,7 +59,7 @@ class ProofSearch:
         return proof
 
     def _pair_outputs(self, exact: Numbered) -> list[tuple[Value, Value]]:
-        """Pair the outputs by name, and collect what differs in the interfaces."""
+        """Pair the outputs by name, and collect the differences of the interfaces."""
         first, second = ({value.name: value for value in model.outputs} for model in self._models)
         self._differences = interface_differences(self._models, exact.interface)
         return [(value, second[name]) for name, value in first.items() if name in second]
@@ -71,7 +71,7 @@ def are_equal(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Va
 
 
 def rewrites_of(exact: Numbered, real: RealNumbered, pairs: Sequence[tuple[Value, Value]]) -> list[str]:
-    """Return the names of the rewrites on the paths from unequal exact terms of the outputs back to equal ones."""
+    """Return the names of the rewrites of the exact terms on which the outputs of only one model depend."""
     used: set[str] = set()
     reached = _reach_outputs(exact.terms, pairs)
     shared = reached[0].keys() & reached[1].keys()
@@ -82,7 +82,7 @@ def rewrites_of(exact: Numbered, real: RealNumbered, pairs: Sequence[tuple[Value
 
 
 def _reach_outputs(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Value]]) -> list[dict[int, Value]]:
-    """Return the terms that the outputs of either model depend on, by identity."""
+    """Return, for each model, the terms on which its outputs depend, by id."""
     results = []
     for index, each in enumerate(terms):
         found: dict[int, Value] = {}
@@ -99,7 +99,7 @@ def _reach_outputs(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Valu
 
 
 def first_unequal(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Value]]) -> list[list[Value]]:
-    """Return the first terms of the outputs of either model that the other one does not have."""
+    """Return, for each model, the first terms on which its outputs depend, and which the other model does not have."""
     reached = _reach_outputs(terms, pairs)
     shared = reached[0].keys() & reached[1].keys()
     return [
@@ -113,6 +113,6 @@ def first_unequal(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value
 
 
 def operator_pairs(first: Sequence[Value], second: Sequence[Value]) -> list[tuple[str, str]]:
-    """Return the operators of the first unequal terms of either model, in pairs."""
+    """Return pairs of the operators at the first unequal terms of both models."""
     names = [list(dict.fromkeys(type(x.node.op).__name__ if x.node else "input" for x in values)) for values in (first, second)]
     return list(zip_longest(names[0], names[1], fillvalue="-"))

@@ -1,4 +1,4 @@
-"""Unification of the inputs of two models: by name, with the symbols of their sizes by input and axis."""
+"""Unification of the inputs of several models by name, and of the symbols of their sizes by input and axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.types import Size, Tensor, Type, sizes_in
 
 @dataclass(slots=True)
 class Interface:
-    """The inputs of several models as one: the type of each by name, and the reasons why an input is not shared.
+    """Interface holds the unified inputs of several models: their types by name, and the reasons why an input differs.
 
     ``types`` has one entry for each model and input name; equal entries are one input.
     """
@@ -24,7 +24,7 @@ class Interface:
 
 
 class _Classes:
-    """Union-find over the symbols of the models, with the integer that a class equals."""
+    """_Classes is a union-find over the symbols of the models; a class of symbols may equal an integer."""
 
     def __init__(self) -> None:
         self._parent: dict[tuple[int, str], tuple[int, str]] = {}
@@ -55,7 +55,7 @@ class _Classes:
         self._number.setdefault(self.root(key), number)
 
     def size(self, key: tuple[int, str]) -> Size:
-        """Return what replaces a symbol: one symbol for each class, or the integer that it equals."""
+        """Return the replacement of a symbol: the symbol of its class, or the integer that the class equals."""
         root = self.root(key)
         if root in self._number:
             return self._number[root]
@@ -67,9 +67,9 @@ class _Classes:
 
 
 def unify_inputs(models: Sequence[Model], *, fit_sizes: bool = False) -> Interface:
-    """Unify the inputs of models. Symbols are one where they stand at the same axis of an input of the same name.
+    """Unify the inputs of models. Symbols at the same axis of inputs of the same name become one symbol.
 
-    With ``fit_sizes`` a size that one model fixes and another leaves open is the fixed one; otherwise such inputs differ.
+    With ``fit_sizes`` a size that one model fixes and another leaves open is fixed in both; otherwise such inputs differ.
     """
     classes = _Classes()
     by_name = [{value.name: value for value in model.inputs} for model in models]
@@ -102,11 +102,11 @@ def unify_inputs(models: Sequence[Model], *, fit_sizes: bool = False) -> Interfa
 
 
 def interface_differences(models: tuple[Model, Model], interface: Interface) -> list[str]:
-    """Return the reasons why the inputs, the outputs and the states of two models are not the same."""
+    """Return the reasons why the inputs, the outputs or the states of two models differ."""
     reasons = list(interface.reasons)
     first, second = ([value.name for value in model.outputs] for model in models)
     for own, other in ((first, second), (second, first)):
-        reasons += [f"output {name!r} is in one model alone" for name in own if name not in other]
+        reasons += [f"output {name!r} is in only one model" for name in own if name not in other]
     if {tuple(state) for state in models[0].states} != {tuple(state) for state in models[1].states}:
         reasons.append("the states differ")
     return reasons
@@ -129,10 +129,10 @@ def _unify_sizes(classes: _Classes, first: tuple[int, Value], second: tuple[int,
 
 
 def _difference(name: str, types: Sequence[Type | None]) -> str:
-    """Return why an input is not the same in all models; empty where it is."""
+    """Return why an input differs between the models; empty if it does not."""
     present = [type for type in types if type is not None]
     if len(present) < len(types):
-        return f"input {name!r} is in one model alone"
+        return f"input {name!r} is in only one model"
     if any(type != present[0] for type in present):
         return f"input {name!r} differs: " + ", ".join(map(str, present))
     return ""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class UnequalRegion:
-    """Nodes of two models, by their labels, that compute values which are not proved equal from values that are equal.
+    """UnequalRegion holds nodes of two models, by label, that compute values not proved equal from equal values.
 
-    ``inputs`` are the names of the equal values at its boundary, in the first model; ``outputs`` the pairs of names of the values
-    that it computes. ``difference`` is their largest difference, relative to the largest magnitude, where the region ran on the
-    same seeded operands in both models; None where it did not run. ``is_different``: it is more than rounding, and so is that of
-    the outputs of the models.
+    ``inputs`` are the names, in the first model, of the equal values at the boundary. ``outputs`` are pairs of the names of the
+    computed values. ``difference`` is the largest difference of the computed values relative to the largest magnitude, where both
+    models ran the region on the same seeded operands; None where the region did not run. ``is_different`` means that this
+    difference, and the difference of the outputs of the models, exceeds rounding.
     """
 
     nodes_a: list[str]

@@ -1,4 +1,4 @@
-"""Checks of a model file: a command, whose exit code tells whether it fails, or a function."""
+"""Checks of a model file: a command that fails by its exit code, or a function."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dovetail.errors import RuleError
 
 PLACEHOLDER = "{}"
 Check: TypeAlias = Callable[[str], bool]
-"""Takes the path of a model file, and returns whether the fault is there."""
+"""Function that takes the path of a model file, and returns whether the fault is present."""
 
 
 class CheckError(RuleError):
-    """A check that cannot be used: a wrong use of the command line."""
+    """CheckError means that a check cannot be used; the command line reports it as wrong usage."""
 
     exit_code = 2
 
 
 class CheckCommand:
-    """A command that fails on a model file. ``timed_out`` is true where the last run was ended after ``timeout`` seconds.
+    """CheckCommand runs a command on a model file. ``timed_out`` is true if the last run was ended after ``timeout`` seconds.
 
-    No shell reads the command: it is split as a shell would split it, and ``{}`` in a word is the path of the file, whatever
-    characters that has. Its output is dropped.
+    The command is split into words as in a shell, but no shell runs the command. ``{}`` in a word is replaced by the path of the
+    file, whatever characters the path has. The output of the command is dropped.
     """
 
     def __init__(self, command: str, *, exit_code: int | None = None, timeout: float = 60.0) -> None:
@@ -41,7 +41,7 @@ class CheckCommand:
         self.timed_out = False
 
     def __call__(self, path: str) -> bool:
-        """Run the command on a file. Returns whether it exits with ``exit_code``, or with any but 0 where that is None."""
+        """Run the command on a file. Returns whether its exit code is ``exit_code``, or not 0 if ``exit_code`` is None."""
         code = self._run([word.replace(PLACEHOLDER, path) for word in self.words])
         self.timed_out = code is None
         if code is None:
@@ -49,7 +49,7 @@ class CheckCommand:
         return code != 0 if self.exit_code is None else code == self.exit_code
 
     def _run(self, words: list[str]) -> int | None:
-        """Return the exit code, 128 and the number of a signal as a shell counts it; None after the timeout."""
+        """Return the exit code, for a signal 128 plus its number as in a shell; None after the timeout."""
         try:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -66,7 +66,7 @@ class CheckCommand:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command with all that it has started, where it still runs."""
+    """Kill a command that still runs, with all processes that it has started."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -10,10 +10,10 @@ Item = TypeVar("Item")
 
 
 def minimize(items: Sequence[Item], holds: Callable[[list[Item]], bool]) -> list[Item]:
-    """Return a part of ``items``, in order, for which ``holds`` is true, and without any single item is not.
+    """Return a minimal part of ``items``, in order, for which ``holds`` is true: without any single item it is false.
 
-    ``holds`` is true for all items and is not asked about none. Halves are tried first, then the list without one of n parts,
-    with n doubled while nothing can go.
+    ``holds`` must be true for all items, and is never called for an empty list. The items are split into n parts, first into two.
+    Each part alone is tried, then the list without each part; n is doubled if ``holds`` is false for all of these.
 
     Source: A. Zeller, R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE Transactions on Software Engineering
     28(2), 2002 (ddmin).

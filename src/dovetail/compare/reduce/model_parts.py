@@ -1,4 +1,4 @@
-"""Smaller models from a model: some of its nodes, a node passed by, a subgraph, smaller sizes, simpler weights."""
+"""Smaller models from a model: with fewer nodes, without a node, a subgraph, with smaller sizes or simpler weights."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from dovetail.runtime.interpreter.interpret import interpret
 from dovetail.runtime.random_inputs import random_inputs
 
 MAX_RECORDED = 64
-"""The most elements of an integer value that becomes a constant where it is cut."""
+"""Maximum number of elements of an integer value that becomes a constant where it is cut."""
 
 
 def operators_of(model: Model) -> list[Node]:
-    """Return the nodes but constants."""
+    """Return the nodes except constants."""
     return [node for node in model.graph.nodes if not isinstance(node.op, Constant)]
 
 
 class ShapeRecords:
-    """Elements of the integer values that shape rules read: those known without a run, else those of one run at random inputs."""
+    """ShapeRecords holds the elements of integer values that shape rules read: known ones, else those of one random run."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._arrays: dict[str, Any] | None = None
 
     def elements(self, value: Value) -> Any:
-        """Return the elements of a value of shapes as an array; None for any other value, and where they are not known."""
+        """Return the elements of an integer value that shape rules read; None for other values and unknown elements."""
         type = value.type
         if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer or not _is_read_on_host(value):
             return None
@@ -67,9 +67,9 @@ def _is_read_on_host(value: Value) -> bool:
 
 
 def part_of(model: Model, nodes: Sequence[Node], records: ShapeRecords | None) -> Model:
-    """Return the model of these nodes: what they read from others is an input, what no other of them reads an output.
+    """Return the model of ``nodes``. Values read from other nodes become inputs, values that none of ``nodes`` reads outputs.
 
-    With ``records``, a value of shapes that is cut becomes a constant. Raises DovetailErrors.
+    With ``records``, a cut value that shape rules read becomes a constant. Raises DovetailErrors.
     """
     chosen = set(map(id, nodes))
     read = {id(x) for node in nodes for x in node.inputs if x is not None}
@@ -105,7 +105,7 @@ def _fix(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> None:
 
 
 def without_node(model: Model, index: int) -> Iterator[Model]:
-    """Yield the model with the readers of an operator reading an operand of equal type instead, one model for each operand."""
+    """Yield models in which the readers of a bypassed operator read an operand of equal type, one model for each operand."""
     node = operators_of(model)[index]
     if len(node.outputs) != 1 or any(y is node.outputs[0] for y in model.outputs):
         return
@@ -136,7 +136,7 @@ def _clean(model: Model) -> Model:
 
 
 def subgraphs_of(model: Model) -> Iterator[Model]:
-    """Yield a model of one run of each subgraph."""
+    """Yield, for each subgraph, a model that computes one run of the subgraph."""
     for node in operators_of(model):
         for name, body in bodies(node.op):
             outputs = [f"{node.label}/{name}/{y.name}" for y in body.outputs if y.node is not None and y.constant is None]
@@ -155,9 +155,9 @@ def sizes_of(model: Model) -> list[int]:
 
 
 def with_size(model: Model, old: int, new: int, *, elements: bool) -> Model:
-    """Return the model with each axis of size ``old`` of inputs and constants cut to ``new``; types are inferred anew.
+    """Return the model with each axis of size ``old`` of inputs and constants cut to ``new``; types are inferred again.
 
-    ``elements``: the elements ``old`` of integer operands of shape rules become ``new`` too. Raises DovetailErrors.
+    With ``elements``, elements ``old`` of integer operands of shape rules also become ``new``. Raises DovetailErrors.
     """
     smaller = copy_model(model)
     for value in smaller.inputs:
@@ -173,7 +173,7 @@ def with_size(model: Model, old: int, new: int, *, elements: bool) -> Model:
 
 
 def with_input_size(model: Model, index: int, axis: int, new: int) -> Model:
-    """Return the model with one axis of one input cut to ``new``; types are inferred anew. Raises DovetailErrors."""
+    """Return the model with one axis of one input cut to ``new``; types are inferred again. Raises DovetailErrors."""
     smaller = copy_model(model)
     value = smaller.inputs[index]
     shape: Any = list(value.dims)
@@ -207,7 +207,7 @@ def _infer(model: Model) -> Model:
 
 
 def weights_of(model: Model) -> list[str]:
-    """Return the names of the float constants that are not one number already, the largest first."""
+    """Return the names of the float constants whose elements are not all 0 or all 1, the largest constant first."""
     found = [
         node.outputs[0]
         for node in model.graph.nodes

@@ -1,4 +1,4 @@
-"""reduce: the smallest model for which a check still fails."""
+"""dovetail.reduce: the smallest model for which a check still fails."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from dovetail.ir.types import Tensor
 
 MAX_RUNS = 1000
 CANDIDATES_PER_RUN = 10
-"""Candidates that cannot be written run no check; they are bounded too."""
+"""Maximum number of candidates for each allowed run: candidates that cannot be saved run no check."""
 SUFFIXES = {"onnx": ".onnx", "openvino": ".xml", "text": ".onnx"}
 EXTERNAL_BYTES = 1 << 30
-"""From this many bytes of weights on, a candidate has them in a separate file."""
+"""Size of weights in bytes from which a candidate is saved with weights in a separate file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReduceReport:
-    """The report of :func:`reduce`: nodes before and after, ``runs`` of the check, and candidates ``accepted``.
+    """ReduceReport is the report of :func:`reduce`: nodes before and after, runs of the check, and accepted candidates.
 
-    ``notes`` say what ended the search early.
+    ``notes`` say why the search ended early.
     """
 
     nodes_before: int
@@ -59,7 +59,7 @@ class ReduceReport:
 
 
 class _Exhausted(Exception):
-    """Raised when the check has run as often as it may."""
+    """_Exhausted is raised when the limit of runs or candidates is reached."""
 
 
 @check_keywords
@@ -76,13 +76,13 @@ def reduce(
 ) -> Model:
     """Find the smallest model for which ``check`` still fails: fewer nodes first, then smaller sizes, then simpler weights.
 
-    ``check``: a command with ``{}`` in place of the path of a model file, which fails by an exit code other than 0 (or by
-    ``exit_code``), or a function that takes the path and returns whether the fault is there. A command that takes longer than
-    ``timeout`` seconds does not fail. ``format``: "onnx" or "openvino", that of the files to check; the model's own by default.
-    ``on_progress`` gets a line of text after each smaller model. The ``report`` of the result is a ReduceReport.
+    ``check`` is a command with ``{}`` in place of the path of a model file, or a function that takes the path and returns whether
+    the fault is present. A command fails if its exit code is not 0, or is ``exit_code``. A command that takes longer than
+    ``timeout`` seconds does not fail. ``format``, "onnx" or "openvino", is the format of the checked files; the default is the
+    model's format. ``on_progress`` gets a line of text after each smaller model. The ``report`` of the result is a ReduceReport.
 
-    Raises CheckError [argument.value] for a command that cannot be run or no run, [reduce.check] where the check does not fail on
-    the model itself; and the errors of :func:`load` and of :func:`save`.
+    Raises CheckError [argument.value] for a command that cannot be run and for ``max_runs`` below 1, [reduce.check] if the check
+    does not fail on the model itself; and the errors of :func:`load` and of :func:`save`.
 
     Source: delta debugging (Zeller and Hildebrandt, 2002); the timeout is in seconds.
 
@@ -110,7 +110,7 @@ def reduce(
 
 
 class _ReductionSearch:
-    """The search for a smaller model that fails. ``model`` is the smallest one so far."""
+    """_ReductionSearch searches for a smaller model that fails; ``model`` is the smallest failing model so far."""
 
     def __init__(self, model: Model, check: Check, path: str, max_runs: int, on_progress: Callable[[str], None] | None) -> None:
         self.model = model
@@ -144,7 +144,7 @@ class _ReductionSearch:
         save(model, self._path, **options)
 
     def _accept(self, candidate: Model) -> bool:
-        """Check a candidate, and keep it where it fails. A candidate that cannot be written is none."""
+        """Check a candidate, and keep it if the check fails on it. Returns False for a candidate that cannot be saved."""
         self._candidates += 1
         if self.runs >= self._max_runs or self._candidates > CANDIDATES_PER_RUN * self._max_runs:
             raise _Exhausted
@@ -178,7 +178,7 @@ class _ReductionSearch:
                 return
 
     def _minimize(self) -> None:
-        """Search the smallest set of nodes that fails, with all other nodes cut away."""
+        """Find a minimal set of nodes for which the check fails when all other nodes are cut away."""
         base = self.model
         nodes = operators_of(base)
         records = ShapeRecords(base)
@@ -245,7 +245,7 @@ class _ReductionSearch:
 
 
 def _without_errors(candidates: Iterable[Model]) -> Iterator[Model]:
-    """Yield candidates until one cannot be made."""
+    """Yield candidates until creating one raises an error."""
     iterator = iter(candidates)
     while True:
         try:

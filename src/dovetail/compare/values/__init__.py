@@ -1,1 +1,1 @@
-"""Every value of a model in several engines, and the search for the operator that is wrong."""
+"""Comparison of every value of a model in several engines, and the search for a wrong operator."""

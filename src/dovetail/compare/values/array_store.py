@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 SPILL_BYTES = 1 << 18
-"""Smaller arrays stay in memory."""
+"""Minimum size in bytes of an array that is written to a file."""
 
 
 class ArrayStore:
-    """Arrays by the identity of their value. With ``folder`` those of SPILL_BYTES and more are written to files in it."""
+    """ArrayStore holds arrays by the id of their value. With ``folder``, arrays of at least SPILL_BYTES are files in it."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
@@ -24,7 +24,7 @@ class ArrayStore:
         return key in self._items or key in self._files
 
     def identities(self) -> set[int]:
-        """Return the identities of the values that have arrays."""
+        """Return the ids of the values that have arrays."""
         return {*self._items, *self._files}
 
     def store(self, key: int, item: Any) -> None:
@@ -51,6 +51,6 @@ class ArrayStore:
             os.unlink(entry[0])
 
     def keep_only(self, keys: set[int]) -> None:
-        """Drop all other arrays."""
+        """Drop all arrays except those of ``keys``."""
         for key in self.identities() - keys:
             self.drop(key)

@@ -1,4 +1,4 @@
-"""The result of the search for the first operator that is wrong."""
+"""The result of the search for the first wrong operator."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ FOUND, TOGETHER, AGREES = "found", "together", "agrees"
 
 @dataclass(frozen=True, slots=True)
 class BisectResult:
-    """The operator that ``engine`` computes wrongly from the inputs of the reference.
+    """BisectResult is the operator that ``engine`` computes wrongly from the inputs of the reference.
 
-    ``status``: "found" (one operator, or the operators between two values that both models have); "together" (operators that
-    differ only as a slice: a fusion, or rounding that accumulates); "agrees" (no slice differs). ``nodes``: labels of the
-    operators. ``values``: their values with the deviation of each. ``why``: the error of the engine where it cannot run them.
-
-    ``is_amplified``: their own values agree within the tolerance, and the outputs that the reference computes from them differ.
-    ``has_more``: the operators after these are wrong too; None where no run was left to tell. ``runs``: those of the engine, at
-    most ``bound``, twice the logarithm of ``count`` operators. ``part`` runs on ``inputs``; ``reference_part`` is that of the
-    first model where two were compared.
+    - ``status``: "found" (one operator, or the operators between two values that both models have); "together" (operators that
+      differ only as a slice: a fusion, or accumulated rounding); "agrees" (no slice differs)
+    - ``nodes``: labels of the operators; ``values``: the deviation of each value of the operators
+    - ``why``: the error of the engine if the engine cannot run the operators
+    - ``is_amplified``: the values of the operators agree within the tolerance, but outputs that the reference computes from them
+      differ
+    - ``has_more``: later operators are wrong too; None if no run was left for the test
+    - ``runs``: number of runs of the engine, at most ``bound``, which is twice the binary logarithm of ``count`` operators
+    - ``part``: the operators as a model that runs on ``inputs``; ``reference_part``: the same part of the first model, if two
+      models were compared
     """
 
     status: str
@@ -46,7 +48,7 @@ class BisectResult:
 
     @property
     def node(self) -> str | None:
-        """The label of the operator; None where none alone was found."""
+        """The label of the last found operator; None unless ``status`` is "found"."""
         return self.nodes[-1] if self.status == FOUND else None
 
     def describe(self) -> str:
@@ -61,7 +63,7 @@ class BisectResult:
         if self.why:
             return f"{self.engine}: {names} cannot run: {self.why}"
         if self.is_amplified:
-            return f"{self.engine}: {names} agrees within the tolerance, and the outputs that follow from the rest do not"
+            return f"{self.engine}: {names} agrees within the tolerance, but outputs that the reference computes from it differ"
         return f"{self.engine}: {names} {'are' if len(self.nodes) > 1 else 'is'} wrong"
 
     def as_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.random_inputs import Inputs
 
 FEW = 6
-"""Operators below which the whole model is not run first: the bound leaves no run for it."""
+"""Minimum number of units for which the whole model runs first; below this number the bound leaves no run for it."""
 
 
 @check_keywords
@@ -41,14 +41,15 @@ def bisect(
 
     With ``other`` the engine runs that model, whose values are matched with those of ``model``. The other options are those of
     :func:`dovetail.compare_layers`. The engine runs at most 2 log2(n) slices of n operators, each on the reference's values. A
-    slice is wrong where a value that later operators read differs beyond the tolerance, or an output that the reference computes
-    from it. Slices of which only such values are outputs may be fused as in the whole model.
+    slice is wrong if a value that later operators read differs beyond the tolerance, or if an output that the reference computes
+    from such a value differs. Only values that later operators read are outputs of a slice, so that the engine may fuse operators
+    as in the whole model.
 
-    Where the outputs agree, every value is compared once if they fit into ``memory``, else slices are. Of several wrong operators
-    one is found: the operators before it are right in every slice that was run.
+    If the outputs of the model agree, all values are compared in one run if they fit into ``memory``, else slices are compared.
+    Of several wrong operators one is found; the operators before it are right in every slice that was run.
 
-    Raises EngineError [argument.value] for an engine, [input.unknown], [run.*], UnsupportedError [runtime.missing], and the
-    errors of :func:`load` and of :func:`run`.
+    Raises EngineError [argument.value] for an unknown engine, [input.unknown], [run.*], UnsupportedError [runtime.missing], and
+    the errors of :func:`load` and of :func:`run`.
 
     Source: bisection over a topological order; the memory is in bytes.
 
@@ -60,7 +61,7 @@ def bisect(
     first = model if isinstance(model, Model) else load(model)
     second = None if other is None else other if isinstance(other, Model) else load(other)
     if second is None and engine == reference:
-        raise EngineError("argument.value", f"a bisection needs an engine beside the reference {reference}")
+        raise EngineError("argument.value", f"the engine and the reference of a bisection must differ, got {reference} for both")
     with counting(first.limits), within_memory("the bisection", first.file):
         arrays = complete_inputs(first, Inputs.of(inputs))
         subject = Subject(first, arrays)
@@ -74,7 +75,7 @@ def bisect(
 
 
 class _Search:
-    """One bisection: the slice [low, high) of units is wrong, or is searched because everything before it is right."""
+    """_Search is one bisection of the slice [low, high) of units; all units before the slice are right."""
 
     def __init__(self, trials: Trials, memory: int | None) -> None:
         self.trials = trials
@@ -87,7 +88,7 @@ class _Search:
         trials = self.trials
         count = len(trials.subject.nodes) - trials.subject.constant_count
         if trials.count < count:
-            self.notes.append(f"the models share all values at {trials.count - 1} cuts between {count} operators")
+            self.notes.append(f"both models have all values only at {trials.count - 1} cuts between {count} operators")
         if not count:
             return self._search_constants()
         trials.start()
@@ -106,7 +107,7 @@ class _Search:
         return self._look_closer(found)
 
     def _narrow(self, smallest: Verdict | None) -> Verdict | None:
-        """Halve the slice. Returns the smallest wrong slice that was run; the slices that were found right precede it."""
+        """Halve the slice repeatedly. Returns the smallest wrong slice that was run; all right slices precede it."""
         trials = self.trials
         low, high = 0, trials.count
         while high - low > 1 and trials.runs < self.bound:
@@ -128,18 +129,20 @@ class _Search:
         """Search for an error that does not reach an output."""
         found = self._first_suspect() if self._fits() else self._narrow(None)
         if found is None:
-            self.notes.append("the outputs agree" + ("" if self._fits() else "; errors that end inside a slice are not seen"))
+            self.notes.append(
+                "the outputs agree" + ("" if self._fits() else "; errors whose effect ends inside a slice are not found")
+            )
             return self._result(AGREES, None)
         is_one = found.constant is not None or found.part.stop - found.part.start == 1
         return self._result(FOUND if is_one else TOGETHER, found, reaches_output=False)
 
     def _search_constants(self) -> BisectResult:
-        """Search a model whose outputs follow from constants alone."""
+        """Search a model whose outputs depend only on constants."""
         found = self._first_suspect()
         return self._result(AGREES if found is None else FOUND, found)
 
     def _look_closer(self, found: Verdict) -> BisectResult:
-        """Look for an operator that is wrong by itself where the search ended at one that is not."""
+        """Search for an operator whose values differ, after a search that ended at operators whose values agree."""
         if self._fits() and self.bound - self.trials.runs >= 2:
             self.trials.move_to(0)
             suspect = self._first_suspect()
@@ -155,7 +158,7 @@ class _Search:
         return self.memory is None or COPIES * sum(map(subject.nbytes, values)) <= self.memory - resident_bytes()
 
     def _first_suspect(self) -> Verdict | None:
-        """Compare every value in one run, and run the operators alone whose values differ first, while runs are left."""
+        """Compare every value in one run; then run the operators whose values differ first one by one, while runs are left."""
         trials = self.trials
         if trials.runs >= self.bound:
             return None
@@ -190,7 +193,7 @@ class _Search:
             constants = trials.test_constants(trials.nodes_of(found))
             found = constants if constants.constant is not None else found
         if self.has_lesser:
-            self.notes.append("operators before it differ too, with less effect on the outputs: rounding, or further faults")
+            self.notes.append("earlier operators differ too, with less effect on the outputs: rounding, or further faults")
         nodes = trials.nodes_of(found)
         part, reference_part = trials.parts_of(found)
         has_more = None

@@ -1,4 +1,4 @@
-"""Values of a second model that correspond to those of a first."""
+"""Matching of the values of a second model with the values of a first model."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dovetail.errors import RuleError
 from dovetail.ir.graph import Model, Value
 
 MAX_VALUES = 40_000
-"""The most values of two models that are matched by more than names."""
+"""Maximum number of values of two models that are matched by more than names."""
 NUMBERING_SECONDS = 20.0
-"""The longest time that the numbering of both models may take."""
+"""Maximum time in seconds of the value numbering of both models."""
 
 
 def names_of_value(value: Value) -> list[str]:
-    """Return the names of a value: its own, then those of its port in the file."""
+    """Return the names of a value: the primary name, then the names of its port in the file."""
     return list(dict.fromkeys((value.name, *value.names)))
 
 
 def match_inputs(first: Model, second: Model) -> dict[str, str]:
-    """Return the input of the first model for each of the second: by name, else by position.
+    """Return the name of the first model's input for each input of the second model, matched by name, else by position.
 
-    Raises RuleError [input.unknown] where an input of the second has no counterpart.
+    Raises RuleError [input.unknown] if an input of the second model has no counterpart.
     """
     by_name = _by_name(first.inputs)
     matched: dict[str, str] = {}
@@ -45,8 +45,10 @@ def match_inputs(first: Model, second: Model) -> dict[str, str]:
 
 
 def match_values(first: Subject, second: Subject) -> dict[int, Value]:
-    """Return the value of the second model for values of the first, by identity: by name, else by the number of their
-    computation, else by the content of their neighbourhood; outputs also by position."""
+    """Return, by the id of values of the first model, the matching values of the second model.
+
+    Values are matched by name, else by value numbering, else by the content of their neighbourhood; outputs also by position.
+    """
     ones = first.values_of(0, len(first.nodes))
     others = second.values_of(0, len(second.nodes))
     by_name = _by_name(others)
@@ -69,7 +71,7 @@ def match_values(first: Subject, second: Subject) -> dict[int, Value]:
 def _match_by_number(
     first: Subject, second: Subject, ones: Sequence[Value], others: Sequence[Value], matched: dict[int, Value]
 ) -> None:
-    """Match values that are computed alike from inputs of equal names, by the joint value numbering of both models."""
+    """Match values with equal computations from inputs of equal names, by the joint value numbering of both models."""
     # Deferred for start-up time: the rules of the numbering import the operators.
     from dovetail.compare.prove.model_terms import number_terms
     from dovetail.laws.terms.terms import OutOfTime
@@ -107,7 +109,7 @@ def _match_by_content(
 
 
 def _by_name(values: Iterable[Value]) -> dict[str, Value]:
-    """Return values by all their names; a primary name precedes the others."""
+    """Return values by all their names; primary names take precedence."""
     values = list(values)
     found = {value.name: value for value in values}
     for value in values:

@@ -1,4 +1,4 @@
-"""Runs of a part of a model in an engine."""
+"""Runs of parts of a model in an engine."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ def installed_engines() -> list[str]:
 
 
 def warm_up(names: Iterable[str], folder: str) -> None:
-    """Run a small model in each engine, so that its libraries are in memory when the rest of the memory is shared out."""
+    """Run a small model in each engine, so that its libraries are loaded before slices divide the remaining memory."""
     b = Builder("warm-up")
     b.output("y", b.Relu(b.input("x", "f32", [1])))
     part = Part(b.model, {"x": np.ones(1, np.float32)}, list(b.model.outputs))
     for name in dict.fromkeys(names):
-        # An engine that fails here fails again, with a row that has the reason.
+        # An engine that fails here fails again later, in a row that has the reason.
         with suppress(DovetailError):
             run_part(name, part, folder)
 
 
 def release_memory() -> None:
-    """Return freed memory to the system, which glibc keeps otherwise."""
+    """Return freed memory, which glibc would keep, to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def run_part(engine: str, part: Part, folder: str, threads: int | None = None) -> list[Any]:
-    """Run a part in an engine. Returns its outputs in order; one value may be several of them.
+    """Run a part in an engine. Returns its outputs in order; one value may be several outputs.
 
-    The peers run a file of the part: IR in OpenVINO where the model is of that format, else ONNX, which stays in memory. Raises
-    DovetailErrors only; a failure of a peer is EngineError [runtime.load], [runtime.run].
+    onnxruntime and OpenVINO run the part as a file: OpenVINO runs an IR file if the model is IR, else both run ONNX from memory.
+    Raises only DovetailErrors; a failure of a peer is EngineError [runtime.load], [runtime.run].
     """
     distinct = dict.fromkeys(map(id, part.outputs))
     arrays = _run_peer(engine, part, folder, threads) if engine in PEERS else _run_program(engine, part, threads)
     if len(arrays) != len(distinct):
-        raise EngineError("runtime.run", f"{engine} returns {len(arrays)} outputs of a part that has {len(distinct)}")
+        raise EngineError("runtime.run", f"{engine} must return the {len(distinct)} outputs of a part, got {len(arrays)}")
     by_value = dict(zip(distinct, arrays, strict=True))
     return [by_value[id(value)] for value in part.outputs]
 

@@ -15,7 +15,7 @@ MARKS = " .:-=+*#"
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """One value of the reference, with its deviation in each column. ``depth``: nodes on the longest path from an input."""
+    """ValueRow is one value of the reference with its deviation in each column; ``depth`` is the longest path from an input."""
 
     depth: int
     node: str
@@ -34,7 +34,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table: an engine that is compared with the reference, on the model or on the second one."""
+    """Column is one column of the table: an engine that runs the model, or the second model (``is_other``)."""
 
     name: str
     engine: str
@@ -43,10 +43,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class LayerComparison:
-    """Every value of a model in several engines, compared with those of ``reference``, by depth.
+    """LayerComparison compares every value of a model in several engines with its value in ``reference``, by depth.
 
-    ``slices``: the parts in which the model was run. ``tolerance`` None: that of each type. ``notes`` list what limits the
-    comparison.
+    ``slices`` is the number of parts in which the model was run. If ``tolerance`` is None, the tolerance depends on the type.
+    ``notes`` list limits of the comparison.
     """
 
     name: str
@@ -60,16 +60,16 @@ class LayerComparison:
 
     @property
     def agrees(self) -> bool:
-        """True where every value was compared in every column, and agrees."""
+        """True if every value was compared in every column, and agrees."""
         return bool(self.rows) and all(cell.agrees for row in self.rows for cell in row.cells)
 
     @property
     def differs(self) -> bool:
-        """True where a value that was compared differs beyond the tolerance."""
+        """True if a value that was compared differs beyond the tolerance."""
         return any(not row.agrees for row in self.rows)
 
     def first_difference(self, column: str | None = None) -> ValueRow | None:
-        """Return the first value beyond the tolerance, in one column or in any; None where there is none."""
+        """Return the first value beyond the tolerance, in one column or in any; None if there is none."""
         for row in self.rows:
             for entry, cell in zip(self.columns, row.cells, strict=True):
                 if column in (None, entry.name) and not cell.agrees and not cell.is_missing:
@@ -91,7 +91,7 @@ class LayerComparison:
         return found
 
     def sparkline(self, column: str, width: int = 64) -> str:
-        """Return the relative error over depth as a line of marks, from 1e-8 and less to 1 and more."""
+        """Return the relative error over depth as a line of marks; errors are clamped to [1e-8, 1]."""
         index = [entry.name for entry in self.columns].index(column)
         by_depth = errors_by_depth(self, index)
         if not by_depth:

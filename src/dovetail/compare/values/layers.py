@@ -33,7 +33,7 @@ from dovetail.runtime.random_inputs import Inputs, random_inputs, sizes_in
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
 
 MAX_REFUSALS = 64
-"""Single nodes that an engine may refuse before the rest of its column is left out."""
+"""Maximum number of single nodes that an engine may refuse before the rest of its column is left out."""
 
 
 @check_keywords
@@ -48,19 +48,21 @@ def compare_layers(
     values: Collection[str] | None = None,
     threads: int | None = None,
 ) -> LayerComparison:
-    """Compare every value of ``model`` in ``engines`` with that of the first of them, by depth.
+    """Compare every value of ``model`` in ``engines`` with its value in the first engine, the reference, by depth.
 
-    ``engines``: "interpreter", "native", "onnxruntime", "openvino", the reference first; by default all that are installed.
-    ``other``: a second model. The reference runs ``model``, and the engines after it run ``other``. A single engine runs both,
-    and without ``engines`` each installed one runs ``other``. Values are matched by name, else by their computation.
+    ``engines`` are "interpreter", "native", "onnxruntime" and "openvino", the reference first; the default is all installed
+    engines. With a second model ``other``, the reference runs ``model``, and the later engines run ``other``. A single engine
+    runs both models, and without ``engines`` each installed engine runs ``other``. Values are matched by name, else by their
+    computation.
 
-    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. ``values``: names of the values
-    to compare, by default all. With ``other`` the outputs of both are also compared where the random inputs hold NaN,
-    infinities, ties and extremes. Floats within one rounding of the largest input of their node agree, with a note.
+    ``inputs`` are arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. ``values`` are the names of
+    the values to compare; the default is all. With ``other`` the outputs of both models are also compared for random inputs with
+    NaN, infinities, ties and extremes. Floats that differ by one rounding of the largest input of their node agree, with a note.
 
-    Each engine computes on its own values, which are outputs of a part of the graph: it cannot fuse across them. With
-    ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
-    engine refuses is computed node by node around the refused node, and goes on from the reference's value.
+    Each engine continues with the values that it has computed. Compared values are outputs of a part of the graph, across which
+    an engine cannot fuse operators. ``memory`` limits the bytes of the process: the parts are then slices, and values that later
+    slices read are files in a private folder. If an engine refuses a part, the part is halved down to the refused node, after
+    which the engine continues with the reference's values.
 
     Raises EngineError [argument.value], UnsupportedError [runtime.missing], RuleError [input.unknown], [name.unknown], and the
     errors of :func:`load` and, for the reference, of :func:`run`.
@@ -83,7 +85,7 @@ def compare_layers(
         if second is not None or engine != base
     ]
     if not columns:
-        raise EngineError("argument.value", f"a comparison needs an engine beside the reference {base}")
+        raise EngineError("argument.value", f"a comparison needs an engine other than the reference {base}, got none")
     with counting(first.limits), within_memory("the comparison", first.file):
         given = Inputs.of(inputs)
         arrays = complete_inputs(first, given)
@@ -99,7 +101,7 @@ def compare_layers(
 
 
 def complete_inputs(model: Model, inputs: Inputs) -> dict[str, Any]:
-    """Return arrays for all inputs: those passed, random ones of distinct sizes, and the initial states."""
+    """Return arrays for all inputs: passed arrays, random arrays of distinct sizes, and initial states."""
     aliases = {alias: value.name for value in model.inputs for alias in value.names}
     arrays = {aliases.get(name, name): array for name, array in inputs.arrays.items()}
     known = {value.name for value in model.inputs}
@@ -132,7 +134,7 @@ def is_differing(rows: Sequence[ValueRow]) -> bool:
 def special_rows(
     first: Model, second: Model, arrays: Mapping[str, Any], varied: Collection[str], columns: Sequence[Column]
 ) -> list[ValueRow]:
-    """Return a row for each output of which the second model makes something else of special inputs, in dovetail."""
+    """Return a row for each output that differs between both models for special inputs, when dovetail runs them."""
     rows: list[ValueRow] = []
     if first.states or second.states or random_outputs(first):
         return rows
@@ -161,7 +163,7 @@ def special_rows(
 
 
 class _Run:
-    """One comparison: the reference, and a column for each engine, slice by slice."""
+    """_Run is one comparison: it runs the reference, and a column for each engine, slice by slice."""
 
     def __init__(
         self,
@@ -198,14 +200,14 @@ class _Run:
     def _first_notes(self) -> list[str]:
         found = []
         if any(column.engine in ("native", "onnxruntime", "openvino") for column in self.columns):
-            found.append("every compared value is an output of its part: engines do not fuse across it")
+            found.append("every compared value is an output of its part, so that engines do not fuse operators across it")
         if self.subject.draws:
-            found.append("random operators run in the reference alone; the others go on from its numbers")
+            found.append("random operators run only in the reference; the other engines use its numbers")
         if self.match is not None and self.other is not None:
             taken = {id(value) for value in self.match.values()}
             extra = [y for y in self.other.values_of(0, len(self.other.nodes)) if id(y) not in taken]
             if extra:
-                found.append(f"{len(extra)} values of the second model have no counterpart in the first, as {extra[0].name}")
+                found.append(f"{len(extra)} values of the second model have no counterpart in the first, such as {extra[0].name}")
         return found
 
     def _select_values(self, values: Collection[str] | None) -> set[int] | None:
@@ -236,11 +238,11 @@ class _Run:
         return rows
 
     def _counterpart(self, index: int, key: int) -> int:
-        """Return the value of the reference for one of a column, both by identity."""
+        """Return the id of the reference's value for the id of a column's value."""
         return self._references[key] if self.columns[index].is_other else key
 
     def _own(self, index: int, value: Value) -> Value | None:
-        """Return the value of a column that corresponds to one of the reference."""
+        """Return the column's value that corresponds to a value of the reference; None if there is none."""
         return value if self.match is None or not self.columns[index].is_other else self.match.get(id(value))
 
     def _slice_rows(self, part: Slice) -> list[ValueRow]:
@@ -304,7 +306,7 @@ class _Run:
         arrays: Mapping[int, Any],
         found: dict[int, Deviation],
     ) -> None:
-        """Run nodes in a column, in halves where the engine refuses them, down to the nodes that it refuses."""
+        """Run a slice in a column; a slice that the engine refuses is halved, down to the nodes that the engine refuses."""
         inside = {id(y) for node in self.subject.nodes[part.start : part.stop] for y in node.outputs}
         pairs = [(value, self._own(index, value)) for value in values if id(value) in inside]
         for value, own in pairs:
@@ -345,7 +347,7 @@ class _Run:
                 self.stores[index].store(id(own), array)
 
     def _judge(self, index: int, value: Value, cell: Deviation, arrays: Mapping[int, Any]) -> Deviation:
-        """Let floats agree that differ by one rounding of the largest input of their node, and say who is nearer to f64."""
+        """Accept floats that differ by one rounding of the largest input of their node; note both distances, also that to f64."""
         node = value.node
         if cell.agrees or cell.why or cell.is_missing or cell.ulp is None or node is None:
             return cell

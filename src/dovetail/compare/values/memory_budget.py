@@ -8,16 +8,16 @@ from typing import NamedTuple
 from dovetail.compare.values.subject import Subject
 
 COPIES = 6
-"""Copies of the values of a slice at a time: the reference's, the engine's inside and outside of it, and workspaces."""
+"""Copies of a slice's values at a time: of the reference, inside and outside of the engine, and in workspaces."""
 MINIMUM = 1 << 22
-"""The least bytes of a slice, where imports alone take nearly all of the memory."""
+"""Minimum size in bytes of a slice, where imports alone take nearly all of the memory."""
 
 MAX_NODES = 1000
-"""The most nodes of a slice: OpenVINO takes a time that grows with the square of the number of outputs."""
+"""Maximum number of nodes of a slice: the time of OpenVINO grows with the square of the number of outputs."""
 
 
 class Slice(NamedTuple):
-    """The nodes from ``start`` to before ``stop``."""
+    """Slice is the range of nodes from ``start`` to before ``stop``."""
 
     start: int
     stop: int
@@ -33,12 +33,12 @@ def resident_bytes() -> int:
 
 
 def slice_budget(memory: int) -> int:
-    """Return the bytes of a slice for which the process stays below ``memory``."""
+    """Return the size in bytes of a slice with which the process stays below ``memory``."""
     return max(MINIMUM, (memory - resident_bytes()) // COPIES)
 
 
 def slices_within(subject: Subject, memory: int | None) -> tuple[list[Slice], list[str]]:
-    """Return slices whose inputs, values and weights fit into ``memory``, and notes on nodes that alone do not.
+    """Return slices whose inputs, values and weights fit into ``memory``, and notes on single nodes that do not fit.
 
     A slice has at most MAX_NODES nodes; without ``memory`` there is no other bound.
     """
@@ -50,7 +50,7 @@ def slices_within(subject: Subject, memory: int | None) -> tuple[list[Slice], li
     for position, node in enumerate(subject.nodes):
         cost = _cost(subject, position, seen)
         if budget is not None and cost > budget and memory is not None:
-            notes.append(f"{node.label} alone needs about {cost * COPIES} bytes, more than the memory of {memory} leaves")
+            notes.append(f"{node.label} alone needs about {cost * COPIES} bytes, more than the memory limit of {memory} leaves")
         is_full = position - start >= MAX_NODES or (budget is not None and held + cost > budget)
         if position > start and is_full:
             slices.append(Slice(start, position))
@@ -64,7 +64,7 @@ def slices_within(subject: Subject, memory: int | None) -> tuple[list[Slice], li
 
 
 def _cost(subject: Subject, position: int, seen: set[int]) -> int:
-    """Return the bytes that a node adds to a slice that has the values ``seen``."""
+    """Return the bytes that a node adds to a slice that already has the values ``seen``."""
     node = subject.nodes[position]
     values = [*node.outputs, *(x for x in node.inputs if x is not None and id(x) in subject.varying)]
     return subject.weight_bytes(node) + sum(subject.nbytes(value) for value in values if id(value) not in seen)

@@ -1,4 +1,4 @@
-"""A model at the sizes of its inputs, as a row of operators whose values are compared, and parts of it on given arrays."""
+"""A model with the sizes of its inputs, as a list of operators whose values are compared, and parts of the model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.ops.constant import Constant
 
 
 class Part(NamedTuple):
-    """A part of a model with the arrays of its inputs by name; ``outputs`` are the values of the whole that it computes."""
+    """Part is a part of a model with the arrays of its inputs; ``outputs`` are the values of the whole model that it computes."""
 
     model: Model
     inputs: dict[str, Any]
@@ -31,9 +31,9 @@ class Part(NamedTuple):
 
 
 class Subject:
-    """A model whose types are those at the sizes of ``inputs``. ``nodes``: the operators that outputs depend on.
+    """Subject is a model whose types are inferred at the sizes of ``inputs``; ``nodes`` are the operators before outputs.
 
-    The first ``constant_count`` of them follow from constants alone. Each part that reads their values computes them itself.
+    The first ``constant_count`` operators depend only on constants. Each part that reads their values also computes them.
     """
 
     def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Subject:
         self._last = self._last_readers()
 
     def _coarsest_tolerances(self) -> dict[int, float]:
-        """Return the tolerance of the coarsest float type of each value and of the varying values that it follows from."""
+        """Return, for each value, the tolerance of the coarsest float type of the value and its ancestors."""
         found: dict[int, float] = {}
         for node in self.nodes:
             before = max((found.get(id(x), 0.0) for x in node.inputs if x is not None), default=0.0)
@@ -74,7 +74,7 @@ class Subject:
         return found
 
     def _last_readers(self) -> dict[int, int]:
-        """Return the position of the last reader of each value; that of an output is beyond the last node."""
+        """Return the position of the last reader of each value; for an output, the position after the last node."""
         last: dict[int, int] = {}
         for position, node in enumerate(self.nodes):
             last.update({id(x): position for x in node.inputs if x is not None})
@@ -82,7 +82,7 @@ class Subject:
         return last
 
     def values_of(self, start: int, stop: int) -> list[Value]:
-        """Return the values of these nodes that anything reads."""
+        """Return the values of the nodes from ``start`` to before ``stop`` that a node reads or that are outputs."""
         return [y for node in self.nodes[start:stop] for y in node.outputs if id(y) in self._last]
 
     def is_read_after(self, value: Value, position: int) -> bool:
@@ -90,15 +90,15 @@ class Subject:
         return id(value) in self.varying and self._last.get(id(value), -1) >= position
 
     def last_reader(self, key: int) -> int:
-        """Return the position of the last node that reads a value, by identity; -1 for none."""
+        """Return the position of the last node that reads a value, by the id of the value; -1 if there is none."""
         return self._last.get(key, -1)
 
     def needed_after(self, keys: Iterable[int], position: int) -> set[int]:
-        """Return the values, by identity, that a node at ``position`` or later reads, and outputs."""
+        """Return those of ``keys``, ids of values, that a node at ``position`` or later reads or that are outputs."""
         return {key for key in keys if self._last.get(key, -1) >= position}
 
     def positions_with(self, values: Iterable[Value]) -> set[int]:
-        """Return the positions of whose boundary at least one of these values is."""
+        """Return the positions whose boundary contains at least one of ``values``."""
         produced = {id(y): position for position, node in enumerate(self.nodes) for y in node.outputs}
         changes = [0] * (len(self.nodes) + 2)
         for value in values:
@@ -110,13 +110,13 @@ class Subject:
         return {position for position, count in enumerate(counts) if count}
 
     def boundary(self, position: int) -> list[Value]:
-        """Return the values of nodes before ``position`` that nodes from there on read, and outputs among them."""
+        """Return the values of nodes before ``position`` that a node at ``position`` or later reads, or that are outputs."""
         return [y for y in self.values_of(0, position) if self.is_read_after(y, position)]
 
     def part(self, outputs: Sequence[Value], arrays: ArrayStore) -> Part:
-        """Return the part that computes ``outputs`` from ``arrays``, and from the inputs of the model where it reads those.
+        """Return the part that computes ``outputs`` from ``arrays`` and from the inputs of the model.
 
-        Small integers that follow from sizes are constants of the part, as engines expect of shapes.
+        Integers that follow from sizes are constants of the part, because engines expect constant shapes.
         """
         used = self._sources(outputs, arrays)
         cut = [value for value in used if value.node is not None]
@@ -132,14 +132,14 @@ class Subject:
             else:
                 inputs[value.name] = array
                 _fix_type(value, array)
-        # What the file says of the whole graph is not true of the part.
+        # Metadata and documentation of the whole graph do not apply to the part.
         model.graph.metadata, model.graph.doc, model.doc = {}, "", ""
         with counting(model.limits):
             infer_graph(model.graph, file=model.file)
         return Part(model, inputs, list(outputs))
 
     def _sources(self, outputs: Sequence[Value], arrays: ArrayStore) -> list[Value]:
-        """Return the values with arrays, and the inputs, that the outputs depend on."""
+        """Return the values with arrays, and the inputs of the model, on which ``outputs`` depend."""
         seen = {id(value) for value in outputs}
         stack, found = list(outputs), []
         while stack:
@@ -158,7 +158,7 @@ class Subject:
         return found
 
     def constants_of(self, nodes: Iterable[Node]) -> list[Value]:
-        """Return the values that follow from constants alone and that these nodes read, also through one another, in order."""
+        """Return, in order, the values that depend only on constants and that ``nodes`` read, directly or indirectly."""
         needed = {id(x) for node in nodes for x in node.inputs if x is not None}
         found: list[Value] = []
         for node in reversed(self.nodes[: self.constant_count]):
@@ -168,21 +168,21 @@ class Subject:
         return found[::-1]
 
     def nbytes(self, value: Value) -> int:
-        """Return the bytes of a value; where its size is not known before a run, those of the largest input of its node."""
+        """Return the bytes of a value; if they are unknown before a run, the bytes of the largest input of its node."""
         known = static_bytes(value)
         if known is not None or value.node is None:
             return known or 0
         return max((static_bytes(x) or 0 for x in value.node.inputs if x is not None), default=0)
 
     def weight_bytes(self, node: Node) -> int:
-        """Return the bytes of the constants that a node reads."""
+        """Return the size in bytes of the constants that a node reads."""
         return sum(x.constant.nbytes for x in node.inputs if x is not None and x.constant is not None)
 
 
 def fix_sizes(model: Model, inputs: Mapping[str, Any]) -> Model:
-    """Return a copy whose input types have the sizes of the arrays, with all types inferred from them.
+    """Return a copy of ``model`` whose inputs have the sizes of the arrays; all other types are inferred from these.
 
-    Raises EngineError [input.missing] for an input without an array, RuleError where a rule does not hold at these sizes.
+    Raises EngineError [input.missing] for an input without an array, RuleError if an operator's rule does not hold at the sizes.
     """
     absent = [value.name for value in model.inputs if value.name not in inputs]
     if absent:
@@ -206,7 +206,7 @@ def static_bytes(value: Value) -> int | None:
 
 
 def cast_to(value: Value, array: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> Any:
-    """Return an array in the element type of a value, where that is known and another, and with its axes of size 1."""
+    """Return an array cast to the known element type of a value, and reshaped if the shapes differ only by axes of size 1."""
     if not isinstance(value.type, Tensor) or value.type.dtype is None or not isinstance(array, np.ndarray):
         return array
     wanted = value.type.dtype.numpy
@@ -226,7 +226,7 @@ def _fix_type(value: Value, array: np.ndarray[Any, Any] | list[np.ndarray[Any, A
 
 
 def _is_shape_value(value: Value, array: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]) -> bool:
-    """Return whether the elements follow from sizes alone, which are fixed."""
+    """Return whether the elements of a value follow only from sizes, which are fixed."""
     known = value._value
     return isinstance(array, np.ndarray) and known is not None and all(isinstance(item, int) for item in np.ravel(known).tolist())
 
@@ -244,7 +244,7 @@ def _fix_input(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> None:
 
 
 def _live(graph: Graph) -> set[int]:
-    """Return the identities of the nodes that outputs depend on."""
+    """Return the ids of the nodes on which outputs depend."""
     needed = {id(value) for value in graph.outputs}
     live = set()
     for node in reversed(graph.nodes):

@@ -1,4 +1,4 @@
-"""Trials of a bisection: a slice of the engine under test on the reference's inputs, and its effect on the outputs."""
+"""Trials of a bisection: the engine under test runs a slice on the reference's values; the effect on outputs is measured."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ir.limits import current
 
 SHARE = 0.25
-"""The share of the whole model's difference that a slice with the fault has, or more."""
+"""Minimum difference of a slice with the fault, as a fraction of the difference of the whole model."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of a trial of one slice. ``values``: deviations of what later operators read; ``outputs``: of the outputs that
-    the reference computes from them."""
+    """Verdict is the result of a trial of one slice.
+
+    ``values`` are the deviations of values that later operators read, ``outputs`` the deviations of outputs that the reference
+    computes from these values. ``why`` is the error of the engine, if the engine cannot run the slice.
+    """
 
     part: Slice
     values: dict[str, Deviation] = field(default_factory=dict)
     outputs: dict[str, Deviation] = field(default_factory=dict)
     why: str = ""
     constant: Value | None = None
-    """The first wrong value that follows from constants alone."""
+    """The first wrong value that depends only on constants."""
     thresholds: Mapping[str, float] | None = None
-    """The relative differences of outputs beyond which they count; None: any value that differs counts."""
+    """The relative differences beyond which outputs are wrong; None if any value that differs is wrong."""
     is_broken: bool = False
-    """True where the reference cannot go on from the values."""
+    """True if the reference cannot continue from the values of the engine."""
 
     @property
     def is_wrong(self) -> bool:
@@ -54,7 +57,7 @@ class Verdict:
 
 
 class Trials:
-    """Runs slices between cuts in the engine under test. ``cuts`` are the positions at which both models have all values."""
+    """Trials runs slices in the engine under test; ``cuts`` are the positions at which both models have all values."""
 
     def __init__(
         self, subject: Subject, other: Subject | None, engine: str, base: str, folder: str, options: Mapping[str, Any]
@@ -78,7 +81,7 @@ class Trials:
 
     @property
     def count(self) -> int:
-        """The number of units: operators, or runs of operators between two cuts."""
+        """The number of units: operators, or groups of operators between two cuts."""
         return len(self.cuts) - 1
 
     def _cuts(self) -> list[int]:
@@ -93,7 +96,7 @@ class Trials:
         ]
 
     def start(self) -> None:
-        """Run the reference once: the outputs, and the numbers of random operators, which every later run is given."""
+        """Run the reference once, for the outputs and for the numbers of random operators, which every later run uses."""
         subject = self.subject
         drawn = [y for position in sorted(subject.draws) for y in subject.values_of(position, position + 1)]
         outputs = [y for y in subject.boundary(len(subject.nodes)) if y not in drawn]
@@ -105,7 +108,7 @@ class Trials:
             self._before.store(id(value), array)
 
     def move_to(self, cut: int) -> None:
-        """Move the reference to a cut: its values before that are the inputs of later trials."""
+        """Move the reference to a cut: the reference's values before the cut are the inputs of later trials."""
         position = self.cuts[cut]
         if position < self._at:
             self._before.keep_only(set(self._drawn))
@@ -119,7 +122,7 @@ class Trials:
         self._at = position
 
     def _reference_values_of(self, start: int, stop: int, values: Sequence[Value]) -> list[Any]:
-        """Return the reference's values of a slice from its start, where it is. Those of the last slice are kept."""
+        """Return the reference's values of a slice; the reference must be at ``start``. The last slice is cached."""
         if stop == len(self.subject.nodes) and all(id(value) in self._final for value in values):
             return [self._final[id(value)] for value in values]
         if self._slice_of_results != (start, stop):
@@ -135,9 +138,9 @@ class Trials:
         return run_part(self.base, self.subject.part(values, self._before), self.folder, self.threads)
 
     def set_thresholds(self, whole: Verdict) -> None:
-        """Distinguish the effect of a fault from amplified rounding, by the differences of a run of the whole model.
+        """Set thresholds that separate a fault from amplified rounding, by the differences of a run of the whole model.
 
-        A slice with the only fault has about the effect of the whole; rounding, also that of a quantized layer, has less.
+        A slice with the only fault has about the difference of the whole model; rounding, even of a quantized layer, has less.
         """
         self.thresholds = {}
         for name, cell in whole.values.items():
@@ -145,7 +148,7 @@ class Trials:
                 self.thresholds[name] = inf if cell.agrees else cell.relative * SHARE
 
     def _crossing(self, start: int, stop: int) -> list[Value]:
-        """Return the values of a slice that anything after it reads, without random ones."""
+        """Return the values of a slice, except random ones, that later nodes read or that are outputs."""
         return [
             y
             for y in self.subject.values_of(start, stop)
@@ -153,7 +156,7 @@ class Trials:
         ]  # fmt: skip
 
     def parts_of(self, found: Verdict) -> tuple[Part, Part | None]:
-        """Return the part of the model under test that a verdict is about, and that of the first model where there are two."""
+        """Return the part that a verdict is about: of the model under test, and of the first model if there are two models."""
         values = [] if found.constant is None else [found.constant]
         if not values:
             self.move_to(found.part.start)
@@ -209,8 +212,10 @@ class Trials:
         return deviation_of(first, second, self.tolerance, types_may_differ=self.other is not None, minimum=minimum)
 
     def test_all_values(self) -> dict[int, Deviation]:
-        """Run the whole model in the engine with every value an output. Returns the deviations by identity; the reference must
-        be at the start."""
+        """Run the whole model in the engine with every value as an output. Returns the deviations by the id of the value.
+
+        The reference must be at the start.
+        """
         values = [
             y
             for y in self.subject.values_of(0, len(self.subject.nodes))
@@ -224,7 +229,7 @@ class Trials:
         return {id(value): self._deviation(value, one, other) for value, one, other in zip(values, expected, found, strict=True)}
 
     def test_constants(self, nodes: Sequence[Node]) -> Verdict:
-        """Run what these nodes read and what follows from constants alone. The verdict has no slice of its own."""
+        """Run the values that ``nodes`` read and that depend only on constants. The slice of the verdict is empty."""
         verdict = Verdict(Slice(0, 0))
         values = [value for value in self.subject.constants_of(nodes) if self.match is None or id(value) in self.match]
         if not values:
@@ -241,7 +246,7 @@ class Trials:
         return verdict
 
     def _run_engine(self, values: Sequence[Value], verdict: Verdict) -> list[Any] | None:
-        """Return values from the engine under test, or None with the reason in the verdict."""
+        """Return values from the engine under test; None, with the reason in ``verdict``, if the engine fails."""
         self.runs += 1
         try:
             return run_part(self.engine, self._part(values), self.folder, self.threads)
@@ -252,7 +257,7 @@ class Trials:
             return None
 
     def _follow(self, values: Sequence[Value], arrays: Sequence[Any], verdict: Verdict) -> None:
-        """Compute the outputs by the reference from the engine's values, and compare them with those of the reference alone."""
+        """Compute outputs in the reference from the engine's values, and compare them with the outputs of the reference."""
         stop = self.cuts[verdict.part.stop]
         mixed = ArrayStore(self._spill)
         for value in self.subject.boundary(stop):

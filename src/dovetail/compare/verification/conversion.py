@@ -1,4 +1,4 @@
-"""Verification of a conversion: source and target run in their own runtimes, the source in dovetail too, and are compared."""
+"""Verification of a conversion: outputs of source and target in the runtimes of their formats are compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dovetail.runtime.peers import Runner
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 
 LIMIT_CODES = ("run.memory", "run.time", "run.text", "loop.trips", "array.size")
-"""The codes of a run that exceeds a limit: no other runtime then runs the model."""
+"""Error codes of a run that exceeds a limit; no other runtime then runs the model."""
 
 NOT_COMPARED = "not compared: random"
 """The reason of a row whose output depends on random numbers."""
@@ -38,7 +38,7 @@ Arrays = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of one output of two models: the largest, and the largest relative to the largest magnitude."""
+    """Difference is the largest difference of one output, absolute and relative to the largest magnitude."""
 
     output: str
     dtype: str
@@ -51,12 +51,12 @@ class Difference:
 
 
 def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, random: Collection[str] = ()) -> list[Difference]:
-    """Compare outputs: one row per output of ``reference``, and one for each that only ``other`` has.
+    """Compare outputs: one row per output of ``reference``, and one row per output that only ``other`` has.
 
-    NaN and infinities must be at the same positions; integers, booleans and strings must be equal. ``tolerance`` defaults to that
-    of each output's element type. Elements of a sequence are compared as ``name/0``, ``name/1``, ...; an optional output
-    is absent in both, or missing in one. Outputs in ``random`` depend on random numbers: their types and shapes are compared,
-    their elements are not, and such a row does not agree.
+    NaN and infinities must be at the same positions; integers, booleans and strings must be equal. The default ``tolerance``
+    depends on the element type of each output. Elements of a sequence are compared as ``name/0``, ``name/1``, ...; an optional
+    output that is absent in only one model differs. Outputs in ``random`` depend on random numbers: their types and shapes are
+    compared, their elements are not, and such a row does not agree.
     """
     random = {*random, *flatten_outputs({name: reference[name] for name in random if name in reference})}
     reference, other = flatten_outputs(reference), flatten_outputs(other)
@@ -69,9 +69,9 @@ def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, ra
 
 
 def random_outputs(model: Model) -> set[str]:
-    """Return the outputs that depend on random numbers: engines draw different ones for the same seed.
+    """Return the outputs that depend on random numbers, which differ between engines for the same seed.
 
-    An output that follows from the sizes of the inputs alone, such as the shape of a random tensor, does not depend on them.
+    An output that depends only on sizes of inputs, such as the shape of a random tensor, does not depend on random numbers.
     """
     return _outputs_behind(model, lambda node: draws(node.op, node.inputs))
 
@@ -82,7 +82,7 @@ def selected_outputs(model: Model) -> set[str]:
 
 
 def _outputs_behind(model: Model, begins: Callable[[Node], bool]) -> set[str]:
-    """Return the outputs whose elements depend on those of some nodes."""
+    """Return the outputs whose elements depend on results of nodes for which ``begins`` is true."""
     sizes = symbols_of(model.inputs)
     reached: set[int] = set()
     for node in model.graph.nodes:
@@ -117,7 +117,7 @@ def _random_row(name: str, first: Any, second: Any) -> Difference:
 
 
 def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Runner, dict[str, Any]]:
-    """Run a model in its own runtime, or in dovetail where that fails (with the reason in the runner's ``notes``)."""
+    """Run a model in the runtime of its format; if that fails, in dovetail, with the reason in the runner's ``notes``."""
     runner = None
     try:
         runner = runner_for(path)
@@ -132,7 +132,7 @@ def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Ru
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outputs of ``file`` in ``runtime``, compared with those of the source in its own runtime."""
+    """Comparison compares outputs of ``file`` in ``runtime`` with outputs of the source in the runtime of its format."""
 
     file: str
     runtime: str
@@ -141,7 +141,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The comparisons of a conversion. ``reference`` is the runtime that ran the source; ``notes`` list what did not run."""
+    """Verification holds the comparisons of a conversion; ``reference`` is the runtime of the source, ``notes`` list failures."""
 
     reference: str
     comparisons: list[Comparison]
@@ -162,22 +162,24 @@ def verify_conversion(
     random: Collection[str] = (),
     varied: Collection[str] = (),
 ) -> Verification:
-    """Run ``source`` in its own runtime, ``target`` in its own, and ``source`` in dovetail; compare the outputs with the first's.
+    """Compare outputs of ``target`` in its runtime, and of ``source`` in dovetail, with those of ``source`` in its runtime.
 
-    ``model`` is the loaded source. Outputs that are states are excluded: OpenVINO does not return them. Dovetail is excluded
-    where it is the reference, and, with a note, where it has no rule for an operator. A target that its own runtime cannot load
-    disagrees, unless the source has the same format and cannot be loaded either, or is IR and onnxruntime lacks a kernel: then
-    OpenVINO runs both.
+    The runtime of a file is the runtime of its format, onnxruntime or OpenVINO. ``model`` is the loaded source. Outputs that are
+    states are excluded, because OpenVINO does not return them. Dovetail is excluded if it is the reference, and, with a note, if
+    it has no rule for an operator.
 
-    Without a ``tolerance``, floats that differ agree nevertheless, with a note, where both files give the same in f64 and the
-    difference is that of one rounding. ``varied`` are the inputs that also take special values: NaN, infinities, -0, ties and
+    A target that its runtime cannot load disagrees, with two exceptions: a source of the same format that cannot be loaded
+    either, and a source of IR whose ONNX target needs a kernel that onnxruntime lacks. OpenVINO then runs the ONNX target.
+
+    Without a ``tolerance``, floats that differ still agree, with a note, if both files give equal results in f64 and the
+    difference is at most one rounding. ``varied`` are the inputs that also take special values: NaN, infinities, -0, ties,
     extremes, and no elements.
     """
     return _Conversion(model, fspath(source), fspath(target), tolerance, random).verify(inputs, varied)
 
 
 class _Conversion:
-    """One conversion: its two files and their runners."""
+    """_Conversion is the verification of one conversion: its two files and their runners."""
 
     def __init__(self, model: Model, source: str, target: str, tolerance: float | None, random: Collection[str]) -> None:
         self.model, self.source, self.target = model, source, target
@@ -197,7 +199,7 @@ class _Conversion:
         return {name: x for name, x in outputs.items() if name not in self.states}
 
     def verify(self, inputs: Arrays, varied: Collection[str]) -> Verification:
-        # The runtimes know no limits: dovetail runs first, and refuses what exceeds those of the model.
+        # Other runtimes have no limits: dovetail runs first, and rejects a run that exceeds the limits of the model.
         ours = self._run_ours(inputs)
         first, outputs = run_either(self.source, inputs)
         self.notes += first.notes
@@ -233,12 +235,12 @@ class _Conversion:
             return error
 
     def _runner_of_target(self, is_source_refused: bool) -> Runner | EngineError:
-        """Return a runner of the target's own runtime; the error where it cannot load the file."""
+        """Return a runner of the target's runtime; the error if this runtime cannot load the file."""
         try:
             return runner_for(self.target)
         except EngineError as error:
             is_same_format = format_of(self.source) == format_of(self.target)
-            # The file may be right where the runtime has no kernel for an element type: the source's runtime reads it too.
+            # A valid file may need a kernel that its runtime lacks; the source's runtime can then read the file.
             is_excused = is_source_refused if is_same_format else _NO_KERNEL in error.message
             if error.code != "runtime.load" or not is_excused:
                 return error
@@ -254,7 +256,7 @@ class _Conversion:
         return Comparison(file, runtime, rows)
 
     def _judge(self, rows: list[Difference], file: str, runtime: str, reference: Arrays, inputs: Arrays) -> list[Difference]:
-        """Let floats agree where both files are the same in f64, and the difference is one rounding of the largest value."""
+        """Accept floats that differ by one rounding of the largest value, if both files give equal results in f64."""
         try:
             exact, largest = run_wide_with_magnitude(self.model, inputs)
             again = exact if file == self.source else run_wide(self.written_model, inputs_by_name(self.written_model, inputs))
@@ -279,7 +281,7 @@ class _Conversion:
     def _special_rows(self, first: Runner, second: Runner, inputs: Arrays, varied: Collection[str]) -> list[Difference]:
         rows: list[Difference] = []
         if self.model.states:
-            # A runtime keeps them from run to run.
+            # A runtime keeps states between runs, so that further runs start from other states.
             return rows
         for kind in (NOT_FINITE, TIES):
             special = special_inputs(self.model, inputs, kind, only=varied)
@@ -293,13 +295,13 @@ class _Conversion:
         return rows
 
     def _empty(self, varied: Collection[str]) -> dict[str, Any] | None:
-        """Return inputs of which the first open size is 0; None where none is open, or an input was passed."""
+        """Return inputs whose first dynamic size is 0; None if no size is dynamic, or if an input was passed."""
         if set(varied) != {value.name for value in self.model.inputs}:
             return None
         return empty_inputs(self.model)
 
     def _rows_in_runtimes(self, kind: str, first: Runner, second: Runner, special: Arrays) -> list[Difference]:
-        """Compare the runtimes where the source's is right by f64, and the target's does not deviate on the source itself."""
+        """Compare the runtimes where the source's result is right by f64, unless the target's runtime deviates on both files."""
         try:
             reference = self.visible(first.run(special))
         except DovetailError:
@@ -320,12 +322,12 @@ class _Conversion:
             self.notes.append(f"{kind}: the runtimes select other boxes ({names}); no specification orders NaN among scores")
             rows = [row for row in rows if row.output not in selected]
         if rows and self._deviates_on_source(second, outputs, special):
-            self.notes.append(f"{kind}: {second.name} deviates on {self.source} as on {self.target}")
+            self.notes.append(f"{kind}: {second.name} deviates on {self.source} in the same way as on {self.target}")
             return []
         return rows
 
     def _deviates_on_source(self, second: Runner, outputs: Arrays, special: Arrays) -> bool:
-        """Tell whether the target's runtime, given the source, makes the same of it."""
+        """Return whether the target's runtime computes from the source the same ``outputs`` as from the target."""
         if format_of(self.source) != "onnx" or not second.name.startswith("openvino"):
             return False
         try:
@@ -362,13 +364,13 @@ class _Conversion:
 
 _LOAD = "its runtime cannot load it"
 _NO_KERNEL = "NOT_IMPLEMENTED"
-"""The word of onnxruntime for a valid file with an operator for which it has no kernel."""
+"""The word in onnxruntime's error for a valid file with an operator for which onnxruntime has no kernel."""
 ROUNDING = 1e-6
-"""The share of the largest value in a model, 8 ulp of f32, that one rounding of an engine's operator may cost."""
+"""Maximum error of one rounding of an engine's operator, as a fraction of a model's largest value: 8 ulp of f32."""
 
 
 def _is_near(row: Difference) -> bool:
-    """Tell whether a row of floats differs by numbers alone."""
+    """Return whether a row of floats differs only by finite amounts."""
     return not row.agrees and not row.why and bool(row.tolerance) and bool(np.isfinite(row.absolute))
 
 
@@ -380,7 +382,7 @@ def failed_row(name: str, x: Any, why: str) -> Difference:
 
 
 def is_followed(x: Any, y: Any, exact: Any, tolerance: float | None, *, is_strict: bool) -> bool:
-    """Tell whether ``y`` is ``x`` wherever ``x`` is what f64 gives; NaN counts only with ``is_strict``: runtimes lose it."""
+    """Return whether ``y`` equals ``x`` wherever ``x`` equals the f64 result; runtimes lose NaN: it counts with ``is_strict``."""
     if y is None or np.shape(x) != np.shape(y):
         return False
     x, y, exact = np.asarray(x), np.asarray(y), np.asarray(exact)
@@ -408,7 +410,7 @@ def inputs_by_name(model: Model, inputs: Arrays) -> dict[str, Any]:
 
 
 def runner_of_target(path: str | PathLike[str]) -> Runner:
-    """Return a runner of the file's own runtime; OpenVINO for an ONNX file that onnxruntime cannot load."""
+    """Return a runner of the runtime of a file's format; of OpenVINO for an ONNX file that onnxruntime cannot load."""
     try:
         return runner_for(path)
     except EngineError as error:
@@ -422,16 +424,16 @@ def runner_of_target(path: str | PathLike[str]) -> Runner:
 
 
 def own_runtime(path: str | PathLike[str]) -> str:
-    """Return the name of the runtime of a file's format, dovetail where that is not installed."""
+    """Return the name of the runtime of a file's format; dovetail if this runtime is not installed."""
     own = {"onnx": "onnxruntime", "openvino": "openvino", "text": "dovetail"}[format_of(path)]
     return own if importlib.util.find_spec(own) else "dovetail"
 
 
 def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
-    """Return a runner of the file's own runtime where it is installed, else of dovetail.
+    """Return a runner of the runtime of a file's format if it is installed, else of dovetail.
 
-    ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not
-    installed, EngineError [runtime.load] where it refuses the model.
+    ``prefer`` selects "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] if the selected runtime
+    is not installed, EngineError [runtime.load] if the runtime refuses the model.
     """
     wanted = prefer or own_runtime(path)
     makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, "dovetail": _ours}

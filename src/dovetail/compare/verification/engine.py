@@ -12,16 +12,16 @@ from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 
 MAX_NATIVE_WEIGHTS = 256 << 20
-"""The bytes of weights up to which a model is verified by the native engine, which keeps a packed copy of them in memory."""
+"""Maximum size in bytes of the weights of a model that the native engine verifies; it keeps a packed copy of weights."""
 
 
 def compile_for_verification(model: Model) -> Program:
-    """Compile for the native engine; for the interpreter, which reads mapped weights in place, beyond MAX_NATIVE_WEIGHTS."""
+    """Compile for the native engine; beyond MAX_NATIVE_WEIGHTS for the interpreter, which reads mapped weights in place."""
     return compile(model, engine="auto" if has_native_size(model) else "interpreter")
 
 
 def run_for_verification(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model once, by the engine of compile_for_verification."""
+    """Run a model once in the engine that ``compile_for_verification`` selects."""
     return dict(compile_for_verification(model)(inputs))
 
 

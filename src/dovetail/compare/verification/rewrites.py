@@ -1,4 +1,4 @@
-"""Verification of rewritten graphs: both run on seeded inputs, by the interpreter and the native engine."""
+"""Verification of rewritten graphs: both graphs run on seeded inputs, in the native engine and in the interpreter."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from dovetail.runtime.random_inputs import random_inputs
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
-"""Sizes of open dimensions that are tried for the second run, until the model runs at one."""
+"""Sizes of dynamic dimensions that are tried for the second run, until the model runs at one of them."""
 MAX_SECONDS = 0.1
-"""Seconds of an interpreter's run beyond which a single special case is run."""
+"""Seconds of a run of the model beyond which only one special case is run."""
 Outputs = dict[str, Any]
 
 
 class Case:
-    """Inputs, and outputs for them: of the original model, and of the last graph that was not refuted.
+    """Case holds inputs, and the outputs of the original model and of the last graph that was not refuted.
 
-    ``original`` and ``last`` are those of the native engine, ``exact`` those of the interpreter for the last graph, None until a
-    comparison needs them. A special case has values or sizes at which only exact transformations must agree; the native engine
-    does not run it.
+    ``original`` and ``last`` are outputs of the native engine. ``exact`` are outputs of the interpreter for the last graph; None
+    until a comparison needs them. A special case has values or sizes at which only exact transformations must agree; the native
+    engine does not run it.
     """
 
     def __init__(self, inputs: Mapping[str, Any], native: Outputs, is_special: bool = False) -> None:
@@ -45,10 +45,10 @@ class Case:
 
 
 class RewriteVerification:
-    """The runs of one model to which those of its transformed graphs are compared, by the native engine where it can.
+    """RewriteVerification compares runs of transformed graphs of one model with runs of the model, natively if possible.
 
-    ``sizes`` are the open dimensions of each case, ``notes`` the reasons where a case could not run. Nothing runs before the
-    first comparison.
+    ``sizes`` are the sizes of dynamic dimensions of each case, ``notes`` the reasons why cases could not run. Nothing runs before
+    the first comparison.
     """
 
     def __init__(self, model: Model, seed: int = 0, tolerance: float | None = None) -> None:
@@ -66,21 +66,24 @@ class RewriteVerification:
 
     @property
     def cases(self) -> list[Case]:
-        """The cases, found where they are read first."""
+        """The ordinary cases, created at the first read."""
         if self._cases is None:
             self._cases = []
             if not self._is_native:
                 size = MAX_NATIVE_WEIGHTS >> 20
-                self.notes.append(f"only the interpreter runs, which reads mapped weights in place: they exceed {size} MiB")
+                self.notes.append(
+                    f"the weights exceed {size} MiB: only the interpreter runs, which reads mapped weights in place"
+                )
             self._add_cases(self._seed)
             self._program = None
         return self._cases
 
     def refute(self, before: Graph, after: Graph, *, is_exact: bool) -> str:
-        """Compare the answers of two graphs, and of the original. Returns the first difference as text, empty for none.
+        """Compare outputs of ``after`` with outputs of ``before`` and of the original. Returns the first difference, else "".
 
-        The answers of the native engine lie within the tolerance. Those of an exact transformation have the same bits there, or
-        in the interpreter: kernels add in the order of their layouts. ``before`` is the last graph that was not refuted.
+        Outputs of the native engine must equal those of the original within the tolerance. Outputs of an exact transformation
+        must also have the bits of the outputs of ``before``, in the native engine or in the interpreter, because native kernels
+        sum in the order of their layouts. ``before`` is the last graph that was not refuted.
         """
         model = copy_model(self._model, after)
         cases = [*self.cases, *(self.special_cases if is_exact else ())]
@@ -104,7 +107,7 @@ class RewriteVerification:
     def _compare(
         self, case: Case, model: Model, program: Program | None, before: Graph, *, is_exact: bool
     ) -> str | tuple[Outputs, Outputs | None]:
-        """Return the answers of a model for one case, natively and by the interpreter where it ran; a difference as text."""
+        """Return the native and the interpreted outputs (None if not run) of a model for one case, or a difference as text."""
         native = {} if program is None or case.is_special else dict(program(case.inputs))
         if reason := self._difference(case.original, native):
             return reason
@@ -117,7 +120,7 @@ class RewriteVerification:
         return reason or (native, exact)
 
     def _run(self, inputs: Mapping[str, Any]) -> Outputs:
-        """Run the original model, natively where it can. The interpreter shows only that the model accepts the inputs."""
+        """Run the original model natively; if it is too large, the interpreter only tests that the model accepts the inputs."""
         if not self._is_native:
             run_row_major(self._model, inputs)
             return {}
@@ -142,7 +145,7 @@ class RewriteVerification:
 
     @property
     def special_cases(self) -> list[Case]:
-        """The cases of special values and of no elements, found where an exact transformation is compared first."""
+        """The cases of special values and of no elements, created when an exact transformation is first compared."""
         if self._special_cases is None:
             self._special_cases = []
             if self.cases:
@@ -160,7 +163,7 @@ class RewriteVerification:
             self._add_special(special_inputs(self._model, self.cases[0].inputs, kind, seed))
 
     def _add_special(self, inputs: Mapping[str, Any] | None) -> None:
-        """Add a case of special values, or of no elements, where the model runs on it."""
+        """Add a case of special values, or of no elements, if the model runs on it."""
         if inputs is None:
             return
         try:
@@ -182,12 +185,12 @@ class RewriteVerification:
             for size in OTHER_SIZES:
                 if first[name] != size and self._add_case(seed + 1, {**first, name: size}) is not None:
                     return
-        self.notes.append(f"the model runs at one size of its open dimensions alone: {first}")
+        self.notes.append(f"the model runs only at one size of its dynamic dimensions: {first}")
 
     def _add_case(self, seed: int, sizes: Mapping[str, int]) -> dict[str, int] | None:
-        """Add the case of these sizes. Returns all sizes; None, with a note for the first case, where the model does not run."""
+        """Add the case of ``sizes``. Returns all sizes; None, with a note for the first case, if the model does not run."""
         assert self._cases is not None
-        # A model that refuses the sizes at which its rules hold runs at others, which only runs find.
+        # A model may reject sizes at which its inference rules hold; runs then search for other sizes.
         searches: tuple[dict[str, Any] | None, ...] = (None,) if sizes else (None, {})
         for number, beside in enumerate(searches):
             try:
@@ -227,7 +230,7 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
 
 
 def bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
-    """Return the first output whose bits differ, as text; NaN of any payload are equal."""
+    """Return as text the first output whose bits differ; NaNs of any payload are equal."""
     first, second = flatten_outputs(before), flatten_outputs(after)
     if first.keys() != second.keys():
         return "the outputs have other elements"
