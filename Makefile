@@ -62,6 +62,7 @@ lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff format --check
 	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	$(venv) -m mypy
+	$(venv) -m mypy bench
 
 bench: .venv/.installed-$(EXTRAS)
 	$(venv) bench/tables.py

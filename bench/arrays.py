@@ -143,12 +143,12 @@ def model_of(cell: Cell) -> Any:
     word = {"concat": "Concat", "split": "Split", "copy": "Transpose"}[cell.kind]
     held = [numpy_helper.from_array(np.array(_lengths(cell), np.int64), "lengths")] if cell.kind == "split" else []
     node = helper.make_node(word, [*names, *(each.name for each in held)], outs, **cell.node)
-    infos = [
+    ins, results = (
         [helper.make_tensor_value_info(name, kind, array.shape) for name, array in zip(ns, arrays, strict=True)]
         for ns, arrays in ((names, cell.xs), (outs, cell.ys))
-    ]
+    )
     assert kind != TensorProto.UNDEFINED
-    graph = helper.make_graph([node], "one", *infos, held)
+    graph = helper.make_graph([node], "one", ins, results, held)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 

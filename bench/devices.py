@@ -102,16 +102,16 @@ def movement(backend: str, options: argparse.Namespace) -> dict[str, Any]:
     if backend == "jax":
         import jax
 
-        x = jax.device_put(array, library.device)
+        placed: Any = jax.device_put(array, library.device)
         wait: Callable[[Any], Any] = jax.block_until_ready
         copy: Callable[[Any], Any] = jax.jit(lambda item: item.copy())
     else:
         import torch
 
-        x = torch.from_numpy(array).to(library.device)
+        placed = torch.from_numpy(array).to(library.device)
 
         def wait(item: Any) -> Any:
-            if x.device.type == "cuda":
+            if placed.device.type == "cuda":
                 torch.cuda.synchronize()
 
         copy = torch.clone

@@ -403,7 +403,7 @@ def main() -> None:
     )
     generator = random.Random(options.seed)
     kinds = options.kinds.split(",")
-    results = []
+    results: list[Any] = []
     while len(results) < options.pairs:
         kind = kinds[len(results) % len(kinds)]
         with tempfile.TemporaryDirectory() as folder:

@@ -159,7 +159,7 @@ def check(part: Model, path: Path, foreign: Arrays | None, known: Arrays | None,
         dovetail.save(part, path)
         where = "load"
         loaded = dovetail.load(path)
-        if (_names(loaded.inputs), _names(loaded.outputs)) != names:
+        if Names(_names(loaded.inputs), _names(loaded.outputs)) != names:
             return f"{title}: other names after loading: {loaded!r}"
         if foreign is not None:
             where = RUNTIMES[path.suffix]

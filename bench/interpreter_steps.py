@@ -25,6 +25,7 @@ import numpy as np
 from dovetail.engine import plan_report
 from dovetail.formats import load
 from dovetail.ir.op import REGISTRY
+from dovetail.runtime.random_inputs import random_inputs
 
 
 class File(NamedTuple):
@@ -101,7 +102,8 @@ def measure_apart(file: File, rounds: int, seconds: float) -> dict[str, Any]:
 def measure(file: File, rounds: int) -> dict[str, Any]:
     """Plan and time a file; return the interpreted operators, the slowest first."""
     model = load(file.path)
-    inputs = _stored_inputs(Path(os.environ.get("STORED_INPUTS", file.inputs)), [value.name for value in model.inputs])
+    stored = _stored_inputs(Path(os.environ.get("STORED_INPUTS", file.inputs)), [value.name for value in model.inputs])
+    inputs = random_inputs(model) if stored is None else stored
     facts = plan_report.report(model, threads=1, rounds=rounds, inputs=inputs)
     total = sum(step.seconds or 0.0 for step in facts.steps)
     quantised = {name for name, op in REGISTRY.items() if ".quantization." in op.__module__ or "Quantize" in name}

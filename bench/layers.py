@@ -12,7 +12,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -220,7 +220,8 @@ def main() -> None:
     clock = time.process_time if options.threads == 1 else time.perf_counter
     peak, _, peak_work = product_pair(Product("peak", 1, 96, 128, 192), 1)
     overall = []
-    for network, works in {**LAYERS, **PRODUCTS}.items():
+    networks: dict[str, Sequence[Layer | Product]] = {**LAYERS, **PRODUCTS}
+    for network, works in networks.items():
         if options.only not in network:
             continue
         ratios = []

@@ -205,7 +205,8 @@ def main() -> None:
 def measure(model: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     data = folder / "data"
     write_rows(data, options.rows)
-    plain, rates = [run_plain(model, data, options.workers)], {engine: [] for engine in options.engines}
+    plain = [run_plain(model, data, options.workers)]
+    rates: dict[str, list[Any]] = {engine: [] for engine in options.engines}
     found: dict[str, Any] = {}
     reference: dict[str, Any] = {}
     for _ in range(options.rounds):

@@ -47,6 +47,10 @@ class SimulatedPool:
         self._events = deque(Event("started", worker) for worker in range(workers))
         self._count = workers
 
+    @property
+    def size(self) -> int:
+        return self._count
+
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         self._events.append(Event("done", worker, call, PartSummary(call[1], ROWS, 0)))
 

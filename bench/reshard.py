@@ -211,8 +211,8 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"bytes": nbytes, "times": times, "peak_mb": peaks, "speed": ratio, "dropped": has_dropped}))
         return
-    for name, seconds in times.items():
-        each = ", ".join(f"{second:.1f}" for second in seconds)
+    for name, rounds in times.items():
+        each = ", ".join(f"{second:.1f}" for second in rounds)
         print(f"{name}: {medians[name]:.1f} s, {nbytes / medians[name] / 1e9:.2f} GB/s ({each})")
     print(f"{nbytes / 1e9:.1f} GB, {ratio:.2f} of cp's speed, peak {max(peaks):.0f} MB; page cache dropped: {has_dropped}")
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import light_models
 import onnx
 
 import dovetail
 from dovetail.cli.output import table
-from dovetail.compare.verification.conversion import Runner, compare, runner_for
+from dovetail.compare.verification.conversion import compare, runner_for
+from dovetail.runtime.peers import Runner
+
+Result = TypeVar("Result")
 
 
 def main(name: str = "densenet121") -> int:
@@ -49,8 +54,8 @@ def main(name: str = "densenet121") -> int:
         return 0 if agree else 1
 
 
-def timed(work):
-    """What ``work`` returns, and the seconds it took."""
+def timed(work: Callable[[], Result]) -> tuple[Result, float]:
+    """Return the result of ``work`` and the seconds that it took."""
     start = time.perf_counter()
     found = work()
     return found, time.perf_counter() - start

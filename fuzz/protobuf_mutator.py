@@ -396,16 +396,16 @@ def _records(data: bytes, first: int = 0, last: int | None = None, depth: int = 
     place, last = first, len(data) if last is None else last
     while place < last:
         start = place
-        tag, place = _number(data, place, last)
+        tag, place = _varint(data, place, last)
         if place < 0 or tag < 8:
             return
         wire, value = tag & 7, place
         if wire == 0:
-            _, place = _number(data, place, last)
+            _, place = _varint(data, place, last)
         elif wire in (1, 5):
             place += 8 if wire == 1 else 4
         elif wire == 2:
-            length, value = _number(data, place, last)
+            length, value = _varint(data, place, last)
             place = value + length if value >= 0 else -1
         else:
             return
@@ -416,7 +416,7 @@ def _records(data: bytes, first: int = 0, last: int | None = None, depth: int = 
             yield from _records(data, value, place, depth + 1)
 
 
-def _number(data: bytes, place: int, last: int) -> tuple[int, int]:
+def _varint(data: bytes, place: int, last: int) -> tuple[int, int]:
     """Read a varint; the place is -1 where there is none."""
     found = 0
     for index in range(10):

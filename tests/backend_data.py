@@ -83,7 +83,8 @@ def assert_similar(expected: Any, outputs: Any, rtol: float, atol: float) -> Non
     if not pairs:
         return
     # Element by element: the comparison of lists in the onnx package takes the length of what may be a scalar.
-    Runner.assert_similar_outputs(*(list(side) for side in zip(*pairs, strict=True)), rtol, atol)
+    theirs, ours = (list(side) for side in zip(*pairs, strict=True))
+    Runner.assert_similar_outputs(theirs, ours, rtol, atol)
     for theirs, ours in pairs:
         if theirs.dtype.kind in "iub":
             np.testing.assert_array_equal(ours, theirs)

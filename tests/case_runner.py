@@ -69,7 +69,7 @@ def onnx_schemas() -> list[Any]:
     """Return the schemas of all versions of ONNX's operators."""
     import onnx
 
-    return onnx.defs.get_all_schemas_with_history()
+    return list(onnx.defs.get_all_schemas_with_history())
 
 
 @cache

@@ -138,7 +138,7 @@ def fed(model: Any, inputs: list[Any], texts: bool = True) -> tuple[Any, dict[st
     if len(names) > len(inputs):
         names = [name for name in names if name not in held]
     given: dict[str, Any] = {}
-    odd = {}
+    odd: dict[str, Any] = {}
     for name, x in zip(names, inputs, strict=False):
         # numpy's own scalars are arrays to an engine.
         x = np.asarray(x) if isinstance(x, np.generic) else x

@@ -199,7 +199,7 @@ class Made:
     tree: Callable[[], ast.Module]
 
 
-Change = Callable[[ast.AST], ast.AST | None]
+Change = Callable[[Any], ast.AST | None]
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),

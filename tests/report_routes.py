@@ -119,7 +119,9 @@ def assert_every_way(
     assert_here(model, feeds, expected, tolerance, "as loaded")
     smaller = dovetail.simplify(model, prove=True)
     sound = is_sound(proto)
-    files = {"as loaded": (model, {}), "simplified": (smaller, {})} | {f"opset {v}": (model, {"opset": v}) for v in opsets}
+    files: dict[str, tuple[dovetail.Model, dict[str, Any]]] = {"as loaded": (model, {}), "simplified": (smaller, {})} | {
+        f"opset {v}": (model, {"opset": v}) for v in opsets
+    }
     for number, (what, (written, options)) in enumerate(files.items()):
         path = folder / f"{number}.onnx"
         dovetail.save(written, path, **options)

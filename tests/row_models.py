@@ -34,9 +34,9 @@ def map_rows(model: Any, rows: Any, out: Any, **options: Any) -> dovetail.MapRep
 
 def write(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: dict[str, Array] | None = None) -> str:
     """Write a model with the onnx package; an input or output is a name, a type and a shape."""
-    infos = [[helper.make_tensor_value_info(*each) for each in ports] for ports in (inputs, outputs)]
+    given, found = ([helper.make_tensor_value_info(*each) for each in ports] for ports in (inputs, outputs))
     tensors = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
-    graph = helper.make_graph(nodes, "g", *infos, tensors)
+    graph = helper.make_graph(nodes, "g", given, found, tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return str(path)
 

@@ -32,7 +32,7 @@ def judge(
     dovetail.save(new, str(path))
     first, second = runner_for(before), runner_for(path)
     assert first.name.split()[0] in ("onnxruntime", "openvino")
-    samples = []
+    samples: list[dict[str, Any]] = []
     for _ in range(max(sizes)):
         arrays = {}
         for value in original.inputs:

@@ -100,7 +100,7 @@ def main() -> None:
     rows = []
     for text in meshes:
         mesh = {name: int(size) for name, _, size in (pair.partition("=") for pair in text.split(","))}
-        program = dovetail.compile(model, "jax", device=dovetail.DeviceOptions(mesh=mesh))
+        program: Any = dovetail.compile(model, "jax", device=dovetail.DeviceOptions(mesh=mesh))
         found = program(feed)
         collectives = program.collectives(feed)
         rows.append(
@@ -144,7 +144,7 @@ def refusals(model: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
         dovetail.compile(model, "jax", device=dovetail.DeviceOptions(mesh={"data": 8}))({"ids": np.zeros((3, 5), np.int64)})
     except dovetail.DovetailError as error:
         codes.append(error.code)
-    program = dovetail.compile(
+    program: Any = dovetail.compile(
         model,
         "jax",
         device=dovetail.DeviceOptions(mesh={"model": 8}, shardings={"up": (), "down": None, "y": (None, None, "model")}),

@@ -70,7 +70,7 @@ def operator_tables() -> Iterator[str]:
 
 
 def _operators_in(value: ast.expr) -> set[str]:
-    words = {
+    words: set[Any] = {
         item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else item.value
         for item in ast.walk(value)
         if isinstance(item, ast.Name | ast.Attribute) or (isinstance(item, ast.Constant) and isinstance(item.value, str))

@@ -147,7 +147,7 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
+def _import_name(name: str) -> Any:
     """Import a public name or a submodule at its first use, so that ``import dovetail`` takes only milliseconds."""
     if name in _MODULE_OF:
         from dovetail.ir.host.gc_pause import pause_gc
@@ -163,6 +163,11 @@ def __getattr__(name: str) -> Any:
             if error.name != f"dovetail.{name}":
                 raise
     raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+
+
+if not TYPE_CHECKING:
+    # Type checkers, which do not see it, report names that the package lacks.
+    __getattr__ = _import_name
 
 
 def __dir__() -> list[str]:

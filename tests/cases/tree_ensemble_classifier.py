@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail.ops.ml.tree_ensemble_classifier import MODES, TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.ml.tree_ensemble import MODES
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 
 STEP = {
     "gradient": "a step has no slope",

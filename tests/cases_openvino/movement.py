@@ -15,7 +15,7 @@ _I32 = np.int32
 
 
 def _strided(begin: Any, end: Any, steps: Any, **masks: Any) -> Row:
-    empty = {f"{name}_mask": [] for name in ("new_axis", "shrink_axis", "ellipsis")}
+    empty: dict[str, list[int]] = {f"{name}_mask": [] for name in ("new_axis", "shrink_axis", "ellipsis")}
     attributes = {"begin_mask": [0] * len(begin), "end_mask": [0] * len(begin), **empty, **masks}
     return Row("StridedSlice-1", (_X, fixed(begin), fixed(end), fixed(steps)), attributes, f"{begin} {end} {steps} {masks}")
 

@@ -134,10 +134,7 @@ ROWS: list[Row] = [
         why="OpenVINO's CPU plugin reads memory that is not its own",
         is_unsafe=True,
     ),
-    *(
-        Row("IRDFT-9", (_SPECTRUM, fixed(axes), *size), name=f"{axes} {[x.array.tolist() for x in size]}")
-        for axes, size in (([2], ()), ([1, 2], ()))
-    ),
+    *(Row("IRDFT-9", (_SPECTRUM, fixed(axes), *size), name=f"{axes} []") for axes, size in (([2], ()), ([1, 2], ()))),
     Row(
         "IRDFT-9",
         (_SPECTRUM, fixed([1, 2]), fixed([6, 7])),

@@ -200,7 +200,8 @@ def torch_recurrence(t: Any, trips: Any, x: Any, w: Any) -> list[Any]:
 
 
 def torch_until(t: Any, trips: Any, go: Any, x: Any, w: Any) -> list[Any]:
-    state, parts = x, []
+    parts: list[Any] = []
+    state = x
     while go and len(parts) < trips:
         before, state = state, state * w
         parts.append(state * before)

@@ -110,7 +110,7 @@ def test_a_transform_at_any_size(name: str, tmp_path: Path) -> None:
     source = torch.tensor(data, requires_grad=True)
     signal = source if isinstance(op, RDFT) else source[..., 0] if shape[-1] == 1 else torch.view_as_complex(source)
     size = lengths[0] if lengths else None
-    is_half = isinstance(op, RDFT | IRDFT) or op.onesided
+    is_half = isinstance(op, RDFT | IRDFT) or (isinstance(op, DFT) and op.onesided)
     is_inverse = isinstance(op, IRDFT) or (isinstance(op, DFT) and op.inverse)
     name = ("i" if is_inverse else "") + ("rfft" if is_half else "fft")
     made = getattr(torch.fft, name)(signal, size, dim=1)

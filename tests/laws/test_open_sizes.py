@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ NEEDS_SIZES = {
 def open_model(case: Case) -> Model:
     """Return the case's model, whose first input has a symbol for each size; equal sizes have equal symbols."""
     b = Builder("case")
-    inputs = []
+    inputs: list[Any] = []
     for index, (x, constant) in enumerate(zip(case.inputs, is_constant(case), strict=True)):
         if x is None:
             inputs.append(None)

@@ -38,7 +38,9 @@ MIXED = [dtypes.dtype(name) for name in ("f64", "f32", "f8e5m2", "i64", "i8", "u
 """Types that stand beside each type where an operator takes two."""
 NUMBERS = (0, 1, -1, 2, 3, 0.5, 255, 2**24 + 1, 2**31 - 1, 2**53 + 1, 2**63 - 1, 2**64 - 1, 1e30, 1e300)
 BINARY = sorted((kind for kind in SEVERAL_OPERANDS if kind is not Where), key=lambda kind: kind.__name__)
-UNARY = sorted((kind for kind in ONE_OPERAND if kind.sig and kind is not Cast), key=lambda kind: kind.__name__)
+UNARY = sorted(
+    (kind for kind in ONE_OPERAND if issubclass(kind, Op) and kind.sig and kind is not Cast), key=lambda kind: kind.__name__
+)
 
 
 def extremes(dtype: DType) -> np.ndarray[Any, Any]:

@@ -14,7 +14,8 @@ from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.laws.gradients import adjoints
 
-Write = Callable[[Builder, Callable[..., Any]], Any]
+# Of the builder as Any: the calls are wrong on purpose.
+Write = Callable[[Any, Callable[..., Any]], Any]
 """An operator written through a builder; the second argument makes an input: a type, then sizes (``...`` for no rank)."""
 
 

@@ -171,7 +171,7 @@ def test_the_axis_is_an_integer(axis: Any) -> None:
             make(x)
         assert caught.value.code == "argument.type" if axis is not None else True
     with pytest.raises(TypeError):
-        ngraph.Concat([x])
+        ngraph.Concat([x])  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_the_bytes_of_texts_are_refused_by_name(kind: str, tmp_path: Path) -> No
         check_onnx((tmp_path / "b.onnx").read_bytes())
     assert (caught.value.code, caught.value.node) == ("op.unknown", "texts")
     assert kind in caught.value.message and "ONNX has no operator" in caught.value.message
-    given = {value.name: np.full(value.shape, "" if value.dtype == "string" else 0, value.dtype.numpy) for value in model.inputs}
+    given = {value.name: np.full(value.shape, "" if value.dtype == "string" else 0, value.dtype.numpy) for value in model.inputs}  # type: ignore[type-var]
     with pytest.raises(dovetail.UnsupportedError) as caught:
         dovetail.run(model, given)
     assert (caught.value.code, caught.value.node) == ("op.unknown", "texts")

@@ -52,7 +52,9 @@ def check_constants_are_stored_once(case: Case, monkeypatch: pytest.MonkeyPatch)
 
 def _model_with_second_readers(case: Case) -> tuple[Model, list[Any]]:
     """Return the case's model with its weights as constants that another operator reads too, and these constants."""
-    b, inputs, shared = Builder("case"), [], []
+    b = Builder("case")
+    inputs: list[Any] = []
+    shared: list[Any] = []
     for index, (x, constant) in enumerate(zip(case.inputs, is_constant(case), strict=True)):
         if x is None:
             inputs.append(None)

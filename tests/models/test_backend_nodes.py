@@ -100,7 +100,7 @@ def test_the_backend_runs_on_the_cpu_only() -> None:
 def test_one_node_runs_alone() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     node = onnx.helper.make_node("Concat", ["x", "x"], ["y"], axis=-1)
-    outputs = backend.run_node(node, [x, x])
+    outputs: Any = backend.run_node(node, [x, x])
     np.testing.assert_array_equal(outputs.y, np.concatenate([x, x], axis=1))
 
 

@@ -24,7 +24,7 @@ _INTERPOLATE = {
     "coordinate_transformation_mode": "half_pixel",
     "nearest_mode": "round_prefer_floor",
 }
-_EMPTY = {f"{name}_mask": [] for name in ("new_axis", "shrink_axis", "ellipsis")}
+_EMPTY: dict[str, list[int]] = {f"{name}_mask": [] for name in ("new_axis", "shrink_axis", "ellipsis")}
 
 
 def _interpolate(axes: list[int], sizes: list[int], **more: Any) -> Row:

@@ -209,7 +209,7 @@ def _wide(arrays: Sequence[Any]) -> list[Any]:
     return [x if x is None or dtypes.dtype(x.dtype).name not in WIDENED else x.astype(np.float64) for x in arrays]
 
 
-def _noisy(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str], generator: Any) -> list[Any]:
+def _noisy(op: Any, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str], generator: Any) -> list[Any]:
     """Return the outputs in f64 for noisy operands; what the nodes of sub-graphs compute is noisy too."""
     if not hasattr(op, "through"):
         return _in_f64(op, arrays, xs, kinds)
@@ -221,7 +221,7 @@ def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
     """Return the outputs of a sub-graph whose computed floats are noisy."""
     known = dict(zip(map(id, body.inputs), inputs, strict=True))
     for node in body.nodes:
-        op = node.op
+        op: Any = node.op
         kinds = [y.dtype.name for y in node.outputs]
         xs = [None if x is None else known[id(x)] for x in node.inputs]
         computes = not (has(op, "windows") or type(op).__name__ in {*CHOOSING, *DISCONTINUOUS, "Constant", "Identity"})

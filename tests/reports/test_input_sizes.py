@@ -39,9 +39,9 @@ def test_sizes_behind_a_convolution_and_a_reshape_are_small() -> None:
         y = b.Transpose(b.Conv(x, b.constant(np.ones((10, 1, 3, 39), np.float32))), [0, 2, 3, 1])
         b.output("y", b.Reshape(y, np.array([-1, 1060])))
     for options in ({}, {"distinct": True}):
-        x = random_inputs(b.model, **options)["x"]
-        assert dovetail.run(b.model, {"x": x})["y"].shape[1] == 1060
-        assert x.size < 20_000
+        data = random_inputs(b.model, **options)["x"]
+        assert dovetail.run(b.model, {"x": data})["y"].shape[1] == 1060
+        assert data.size < 20_000
 
 
 def test_the_search_runs_no_trial_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

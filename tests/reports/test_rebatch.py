@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -15,7 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail
 from dovetail.ir.graph import Model
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
 openvino = pytest.importorskip("openvino")
 
 

@@ -207,7 +207,8 @@ def test_whole_factors_of_an_open_length_become_ir(factor: float, mode: str, coo
 @pytest.mark.parametrize("factor", [0.5, 1.5, 2.0])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_factors_with_aligned_corners_are_those_of_torch(mode: str, factor: float, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
 
     class Factor(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:

@@ -40,7 +40,7 @@ def test_operands_change_places_only_where_that_changes_no_bit(cls: type[Op], dt
     node = first.graph.nodes[-1]
     commutes = node.op.is_commutative(*node.inputs)
     assert dovetail.diff(first, second).is_same == commutes
-    extremes = {
+    extremes: list[Any] = {
         "f": [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 3e38, 1e-45],
         "i": [0, 1, -1, 7, 2**31 - 1, -(2**31)], "u": [0, 1, 2, 7, 128, 255], "b": [False, True],
     }[dtype.numpy.kind]  # fmt: skip

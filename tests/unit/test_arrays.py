@@ -151,14 +151,14 @@ def test_texts_come_out_as_objects() -> None:
 
 # Movement
 
-MODES = {"edge": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
+MODES: dict[str, Any] = {"edge": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
 
 
-def padded_by_numpy(x: Any, begins: Any, ends: Any, mode: str, value: Any) -> Any:
+def padded_by_numpy(x: Any, begins: Any, ends: Any, mode: Any, value: Any) -> Any:
     """numpy's own padding, as wide as needed, then cropped: numpy knows no negative pads."""
     wide = [(max(a, 0), max(b, 0)) for a, b in zip(begins, ends, strict=True)]
-    extra = {"constant_values": value} if mode == "constant" else {}
-    result = np.pad(x, wide, mode=mode, **extra)
+    extra: dict[str, Any] = {"constant_values": value} if mode == "constant" else {}
+    result = np.pad(x, wide, mode, **extra)
     crops = (slice(max(-a, 0), max(n - max(-b, 0), 0)) for a, b, n in zip(begins, ends, result.shape, strict=True))
     return result[tuple(crops)]
 
@@ -177,7 +177,7 @@ def test_padding_is_numpys_with_crops(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["constant", *MODES])
-def test_padding_moves_any_element_type(mode: str) -> None:
+def test_padding_moves_any_element_type(mode: Any) -> None:
     for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.float8_e4m3fn, np.bool_):
         x = np.array([1, 0, 1]).astype(dtype)
         same(arrays.pad(np, x, (2,), (1,), mode).astype(np.float32), np.pad(x.astype(np.float32), [(2, 1)], mode=mode))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -198,8 +199,8 @@ def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, said: An
 def test_a_ratio_is_the_median_over_the_calls_that_made_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of n elements takes 2n s in dovetail, which plans in every third call, and 1 + n s in the peer."""
     clock, calls = [0.0], [0]
-    monkeypatch.setattr(size_benchmark.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(size_benchmark.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
     def contender(factor: int, constant: int, plans: Callable[[], int] | None = None) -> Any:
         def call(feed: Any) -> Callable[[], None]:

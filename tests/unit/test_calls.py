@@ -191,7 +191,8 @@ def test_a_program_shows_its_inputs_and_outputs(program: dovetail.Program) -> No
 
 
 def test_a_closed_program_releases_its_engine_and_cannot_run() -> None:
-    with dovetail.compile(small(), engine="native") as program:
+    native: Any = dovetail.compile(small(), engine="native")
+    with native as program:
         assert program(X, Z)[0].shape == (2, 6)
         engine = weakref.ref(program._engine)
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -22,9 +23,9 @@ import dovetail
 from dovetail import Builder, cli
 from dovetail.cli import output
 from dovetail.compare.verification import conversion as verify
-from dovetail.compare.verification.conversion import Runner
 from dovetail.errors import DovetailError, EngineError, FormatError, RuleError, UnsupportedError
 from dovetail.ir.host import native_core
+from dovetail.runtime.peers import Runner
 
 ENGINE = "native" if native_core.is_compiled else "interpreter"
 """What `run` takes by default."""
@@ -139,9 +140,9 @@ def test_element_types_that_numpys_files_lack_go_through_them(tmp_path: Path, mo
         x = b.input("x", "bf16", (2,))
         b.output("y", b.Concat(x, x, axis=0))
     dovetail.save(b.model, "m.onnx")
-    x = np.array([1.5, -2], ml_dtypes.bfloat16)
-    np.save("raw.npy", x)
-    np.save("wide.npy", x.astype(np.float32))
+    data = np.array([1.5, -2], ml_dtypes.bfloat16)
+    np.save("raw.npy", data)
+    np.save("wide.npy", data.astype(np.float32))
     for name in ("raw.npy", "wide.npy"):
         assert ran("run", "m.onnx", "-i", name, "-o", "y.npy").code == 0
         assert np.load("y.npy").tolist() == [1.5, -2, 1.5, -2]
@@ -330,7 +331,7 @@ def test_a_source_that_its_own_runtime_refuses_runs_in_ours(model: str, ran: Any
         raise EngineError("runtime.load", "onnxruntime does not load it: no reason", file=path)
 
     monkeypatch.setattr(verify, "_onnxruntime", refusing)
-    monkeypatch.setattr(verify.importlib.util, "find_spec", lambda name: name == "onnxruntime")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "onnxruntime")
     found = ran("convert", model, "model.xml", "--verify")
     assert found.code == 0 and "no reason" in found.err and "model.onnx in dovetail" in found.err
 

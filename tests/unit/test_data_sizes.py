@@ -94,7 +94,8 @@ def operators_in_python(engine: Engine) -> set[str]:
 @pytest.mark.parametrize("make", [several_sizes, one_size_twice, spoken])
 def test_sizes_that_data_decides(make: Any) -> None:
     model, chance = make(), np.random.default_rng(2)
-    program, reference = dovetail.compile(model, "native", threads=1), dovetail.compile(model, "interpreter")
+    program: Any = dovetail.compile(model, "native", threads=1)
+    reference = dovetail.compile(model, "interpreter")
     for _ in range(24):
         inputs = draw(model, chance)
         found, wanted = program(inputs), reference(inputs)

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def test_a_bomb_is_not_decoded(tmp_path: Path, name: str) -> None:
         import lzma
         import zlib
 
-        start = {"gzip": lambda: zlib.compressobj(9, wbits=31), "zlib": lambda: zlib.compressobj(9)}
+        start: dict[str, Callable[[], Any]] = {"gzip": lambda: zlib.compressobj(9, wbits=31), "zlib": lambda: zlib.compressobj(9)}
         start |= {"bz2": bz2.BZ2Compressor, "lzma": lambda: lzma.LZMACompressor(preset=0)}
         compressor = start[name]()
         bomb = b"".join(compressor.compress(zeros) for _ in range(72)) + compressor.flush()
@@ -158,8 +159,8 @@ def test_a_bomb_is_not_decoded(tmp_path: Path, name: str) -> None:
         block = ((1 << 17) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
         bomb = b"\x28\xb5\x2f\xfd\x00\x88" + block * 1000
     (tmp_path / "x" / "1").write_bytes(bomb)
-    block = open_source(tmp_path / "x").read(0, 20)
-    assert block.rows.tolist() == list(range(10)) and {fault.code for fault in block.faults} == {"file.size"}
+    rows = open_source(tmp_path / "x").read(0, 20)
+    assert rows.rows.tolist() == list(range(10)) and {fault.code for fault in rows.faults} == {"file.size"}
 
 
 def test_a_bomb_in_a_shard_is_not_decoded(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import os
 import pickle
 import threading
 import tracemalloc
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import transformers
 
 import dovetail
-from dovetail.engine import engine as engine_run
+from dovetail.engine import engine as engine_run, planner
 from dovetail.engine.engine import Engine
 from dovetail.errors import EngineError
 from dovetail.ir.builder import Builder
@@ -120,7 +120,8 @@ def test_results_are_written_into_the_arrays_that_out_names() -> None:
     program = dovetail.compile(model)
     x = images()
     want = program(x)
-    for order in "CF":
+    orders: tuple[Literal["C", "F"], ...] = ("C", "F")
+    for order in orders:
         joined = np.empty((2, 8, 6, 6), np.float32, order=order)
         found = program(x, out={"joined": joined})
         assert found["joined"] is joined
@@ -144,9 +145,9 @@ def test_out_may_overlap_an_input() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (6,))
         b.output("y", b.Concat(x[3:], x[:3], axis=0))
-    x = np.arange(6, dtype=np.float32)
-    dovetail.compile(b.model)(x, out={"y": x})
-    assert x.tolist() == [3, 4, 5, 0, 1, 2]
+    data = np.arange(6, dtype=np.float32)
+    dovetail.compile(b.model)(data, out={"y": data})
+    assert data.tolist() == [3, 4, 5, 0, 1, 2]
 
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
@@ -283,10 +284,10 @@ def test_a_length_that_grows_is_planned_each_time_and_few_plans_are_kept() -> No
         new = b.input("new", "f32", (2, 1, 4))
         b.output("next", b.Concat(cache, new, axis=1))
     program = dovetail.compile(b.model)
-    cache = np.zeros((2, 0, 4), np.float32)
+    rows = np.zeros((2, 0, 4), np.float32)
     for step in range(40):
-        cache = program(cache, np.full((2, 1, 4), step, np.float32))["next"]
-    assert cache[1, :, 2].tolist() == list(range(40))
+        rows = program(rows, np.full((2, 1, 4), step, np.float32))["next"]
+    assert rows[1, :, 2].tolist() == list(range(40))
 
 
 def test_a_length_that_grows_leaves_nothing_to_the_collector_of_cycles() -> None:
@@ -319,7 +320,7 @@ def test_a_decoder_may_grow_its_cache_without_planning_again(monkeypatch: pytest
     feed = {name: RNG.standard_normal((4, 1, 16) if "_" in name else (1, 16)).astype(np.float32) for name in names}
     feed["x"] = RNG.standard_normal((1, 1, 64)).astype(np.float32)
     made: list[int] = []
-    original = engine_run.make_plan
+    original = planner.make_plan
     monkeypatch.setattr(engine_run, "make_plan", lambda *args: made.append(1) or original(*args))
     for step in range(30):
         found, want = program(feed), reference(feed)

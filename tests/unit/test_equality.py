@@ -80,7 +80,7 @@ SAME_REALS = {
     ),
 }  # fmt: skip
 
-BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
+BELOW_ONE: np.float32 = np.nextafter(np.float32(1), np.float32(0))
 ABOVE_THIRD = np.nextafter(np.float32(1) / np.float32(3), np.float32(1))
 DIFFERENT = {
     "order of a difference": (lambda b, x, y: x - y, lambda b, x, y: y - x),
@@ -302,9 +302,10 @@ def test_an_altered_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     with pytest.raises(FormatError) as error:
         dovetail.check_certificate(certificate, *reversed(pair))
     assert error.value.code == "certificate.files"
-    for data in ({}, {"kind": "x"}, [], {**certificate, "more": 1}):
+    wrong: tuple[Any, ...] = ({}, {"kind": "x"}, [], {**certificate, "more": 1})
+    for data in wrong:
         with pytest.raises(FormatError) as error:
-            dovetail.check_certificate(data, *pair)  # type: ignore[arg-type]
+            dovetail.check_certificate(data, *pair)
         assert error.value.code == "certificate.format"
 
 
@@ -313,8 +314,13 @@ def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     from dovetail.compare.prove.certificate import _digest_of
 
     certificate = dovetail.prove(*pair, real=True).certificate()
-    for changes in ({"verdict": "bits", "rewrites": []}, {"rewrites": []}, {"matching": {"values": [], "sha256": ""}}):
-        forged = {**certificate, **changes}
+    changes: tuple[dict[str, Any], ...] = (
+        {"verdict": "bits", "rewrites": []},
+        {"rewrites": []},
+        {"matching": {"values": [], "sha256": ""}},
+    )
+    for change in changes:
+        forged = {**certificate, **change}
         forged["digest"] = _digest_of({name: value for name, value in forged.items() if name != "digest"})
         with pytest.raises(FormatError) as error:
             dovetail.check_certificate(forged, *pair)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_a_child_compiles_while_threads_compile() -> None:
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_a_child_forked_while_a_plan_is_made_makes_it_itself() -> None:
     """Deterministic: the locks are held at the fork, by threads that the child does not have."""
-    program = dovetail.compile(net(), threads=2)
+    program: Any = dovetail.compile(net(), threads=2)
     check_run(program, 2)
     locks = [program._engine._lock, algebra._lock]
     held, go = threading.Semaphore(0), threading.Event()

@@ -123,7 +123,8 @@ def plant(name: str, out: str) -> int:
     stages._Actions.show = FAULTS[name][0]  # type: ignore[method-assign]
     stages.SECONDS = 0
     folder = Path(out).parent
-    fuzzer.make_corpus = lambda: some_corpus(folder)
+    patched: Any = fuzzer
+    patched.make_corpus = lambda: some_corpus(folder)
     sys.argv = ["run.py", "--seed", "s", "--count", "8", "--workers", "1", "--out", out]
     return fuzzer.main()
 
@@ -298,9 +299,9 @@ def test_an_input_without_an_element_type_is_planned_for(tmp_path: Path) -> None
         x = b.input("x", "f32", (2, 5))
         b.output("y", b.Multiply(x, b.Sigmoid(x)))
     path = rewritten(b.model, tmp_path / "model.xml", 'element_type="f32"', 'element_type="undefined"')
-    x = np.linspace(-3, 3, 10, dtype=np.float32).reshape(2, 5)
+    data = np.linspace(-3, 3, 10, dtype=np.float32).reshape(2, 5)
     for engine in ("native", "interpreter"):
-        np.testing.assert_allclose(dovetail.run(path, {"x": x}, engine)["y"], x / (1 + np.exp(-x)), rtol=1e-5)
+        np.testing.assert_allclose(dovetail.run(path, {"x": data}, engine)["y"], data / (1 + np.exp(-data)), rtol=1e-5)
 
 
 def test_an_inverse_transform_of_one_frequency_is_refused(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def steps(write: Write, name: str) -> list[str]:
     found, digit = engine(feed), float(ml_dtypes.finfo(kind).eps)
     for output, expected in interpret(b.model, feed).items():
         assert found[output].dtype == expected.dtype
-        wide = [np.asarray(each).astype(np.float32) for each in (found[output], expected)]
-        np.testing.assert_allclose(*wide, rtol=4 * digit, atol=4 * digit, err_msg=output)
+        ours, theirs = (np.asarray(each).astype(np.float32) for each in (found[output], expected))
+        np.testing.assert_allclose(ours, theirs, rtol=4 * digit, atol=4 * digit, err_msg=output)
     calls = [step.call for step in bound.plan.steps if step.call is not None]
     return [f"{call.kernel}: {' '.join(type(node.op).__name__ for node in call.nodes)}" for call in calls]
 

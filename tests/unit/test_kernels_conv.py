@@ -75,7 +75,7 @@ def attributes_of(case: Any) -> dict[str, Any]:
 def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1)
-    expected = convolved(x, w, *numbers, groups)
+    expected = convolved(x, w, *numbers, groups=groups)
     for to in ("row_major", layout):
         y = LAYOUTS[to](np.zeros(expected.shape, np.float32))
         run("conv", [LAYOUTS[layout](x), w], [y], attributes_of(case), constants=[1])
@@ -92,7 +92,7 @@ def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, l
         random((outputs, channels // groups, *kernel), seed=1),
         random((outputs,), seed=2),
     )
-    sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
+    sums = convolved(x, w, *numbers, groups=groups) + bias.reshape(-1, *[1] * len(sizes))
     residual = random(sums.shape, seed=3)
     expected = np.clip(sums, -0.5, 2) + residual if last else np.clip(sums + residual, -0.5, 2)
     attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": "clip", "low": -0.5, "high": 2.0}
@@ -112,7 +112,7 @@ def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, lay
         random((outputs,), seed=2),
     )
     w *= 0.2
-    sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
+    sums = convolved(x, w, *numbers, groups=groups) + bias.reshape(-1, *[1] * len(sizes))
     residual = random(sums.shape, seed=3)
     y = LAYOUTS[layout](residual.copy())
     attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": name, "alpha": 0.2}
@@ -127,7 +127,7 @@ def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, lay
 def test_the_activation_is_rescaled_before_what_follows(case: Any, name: str, last: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1) * np.float32(0.1)
-    sums = convolved(x, w, *numbers, groups)
+    sums = convolved(x, w, *numbers, groups=groups)
     residual = random(sums.shape, seed=3)
     activate = {"relu": lambda z: np.maximum(z, 0), "none": lambda z: z}.get(name) or ACTIVATIONS[name]
     expected = activate(sums) * -1.5 + 0.75 + residual if last else activate(sums + residual) * -1.5 + 0.75
@@ -147,7 +147,7 @@ def test_a_prologue_changes_what_is_read_but_not_the_padding(case: Any, relu: bo
     scale, shift = random((channels,), seed=4), random((channels,), seed=5)
     ones = [1] * len(sizes)
     changed = x * scale.reshape(-1, *ones) + shift.reshape(-1, *ones)
-    expected = convolved(np.maximum(changed, 0) if relu else changed, w, *numbers, groups)
+    expected = convolved(np.maximum(changed, 0) if relu else changed, w, *numbers, groups=groups)
     y = LAYOUTS[layout](np.zeros(expected.shape, np.float32))
     prologue = {"prologue_scale": [*map(float, scale)], "prologue_shift": [*map(float, shift)], "prologue_relu": int(relu)}
     run("conv", [LAYOUTS[layout](x), w], [y], attributes_of(case) | prologue, constants=[1])
@@ -159,7 +159,7 @@ def test_the_number_of_threads_does_not_show(case: Any) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     images *= 3
     x, w = LAYOUTS["channels_last"](random((images, channels, *sizes))), random((outputs, channels // groups, *kernel), seed=1)
-    shape = convolved(x, w, *numbers, groups).shape
+    shape = convolved(x, w, *numbers, groups=groups).shape
     results = []
     for threads in (1, 2, 3):
         y = LAYOUTS["channels_last"](np.zeros(shape, np.float32))

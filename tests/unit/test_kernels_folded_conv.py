@@ -49,7 +49,7 @@ def expected_of(case: Case, x: Any, w: Any) -> Any:
     for axis, (before, behind) in enumerate(zip(case.begin, case.end, strict=True), 2):
         x = np.take(x, range(max(-before, 0), x.shape[axis] - max(-behind, 0)), axis)
     pads = [[max(n, 0) for n in each] for each in (case.begin, case.end)]
-    return convolved(x, w, case.strides, case.dilations, *pads, 1)
+    return convolved(x, w, case.strides, case.dilations, *pads, groups=1)
 
 
 def operands(case: Case) -> tuple[Any, Any, Any, dict[str, Any]]:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases.tree_ensemble_classifier import HOLES, MODES, ROWS, forest, weights
+from cases.tree_ensemble_classifier import HOLES, ROWS, forest, weights
 from dovetail.ir.evaluate import apply
 from dovetail.ir.host import native_core
+from dovetail.ops.ml.tree_ensemble import MODES
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleRegressor
 from kernel_runner import LAYOUTS, run
 

@@ -161,8 +161,8 @@ def write(name: str, path: Path) -> dict[str, Any]:
 def assert_close(found: Any, expected: Any) -> None:
     if isinstance(expected, list):
         assert [list(each) for each in found] == [list(each) for each in expected]
-        rows = ([list(each.values()) for each in maps] for maps in (found, expected))
-        np.testing.assert_allclose(*rows, rtol=0, atol=1e-5)
+        ours, theirs = ([list(each.values()) for each in maps] for maps in (found, expected))
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
         return
     assert found.dtype == expected.dtype
     if expected.dtype.kind == "f":

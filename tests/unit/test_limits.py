@@ -18,7 +18,7 @@ import pytest
 import dovetail
 from dovetail import Limits
 from dovetail.errors import DovetailError, EngineError
-from dovetail.formats.onnx import codec
+from dovetail.formats.onnx import messages
 from dovetail.ir.host import native_core
 from dovetail.ir.limits import counting
 from dovetail.ops.text import re2
@@ -192,7 +192,7 @@ def test_a_view_that_repeats_an_element_counts_as_memory(engine: str) -> None:
 def test_folding_counts_bytes(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Add(b.Expand(b.constant(np.ones(1, np.float64)), b.constant(np.array([1 << 19]))), 1.0))
-    program = dovetail.compile(b.model, "native")
+    program: Any = dovetail.compile(b.model, "native")
     assert [type(each.op).__name__ for each in program._engine.graph.nodes] == ["Constant"]
     program = dovetail.compile(b.model, "native", limits=Limits(folded_bytes=1 << 20))
     assert "Expand" in [type(each.op).__name__ for each in program._engine.graph.nodes]
@@ -200,7 +200,7 @@ def test_folding_counts_bytes(tmp_path: Path) -> None:
 
 
 def test_texts_that_double_are_not_folded(tmp_path: Path) -> None:
-    program = dovetail.compile(saved(string_doubling(40), tmp_path), "native")
+    program: Any = dovetail.compile(saved(string_doubling(40), tmp_path), "native")
     texts = [each.constant for each in program._engine.graph.values() if each.constant is not None]
     assert max(len(text) for array in texts for text in array.reshape(-1)) <= 2 << 16
 
@@ -301,7 +301,7 @@ class FullMessage:
 
 def test_a_parser_without_memory_is_not_a_fault_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(relus(3), tmp_path)
-    monkeypatch.setattr(codec.message_classes(), "ModelProto", FullMessage)
+    monkeypatch.setattr(messages.message_classes(), "ModelProto", FullMessage)
     with pytest.raises(EngineError) as caught:
         dovetail.load(path)
     assert caught.value.code == "run.memory" and isinstance(caught.value.__cause__, MemoryError)

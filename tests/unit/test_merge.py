@@ -111,7 +111,8 @@ def test_variables_of_one_identifier_stay_apart(tmp_path: Path, is_connected: bo
     openvino = pytest.importorskip("openvino")
     paths = [accumulator(tmp_path / "a.xml", 1.0), accumulator(tmp_path / "b.xml", -2.0)]
     models = [dovetail.load(path) for path in paths]
-    merged = dovetail.merge(*models, {"y": "x"} if is_connected else {})
+    first, second = models
+    merged = dovetail.merge(first, second, {"y": "x"} if is_connected else {})
     assert [state.variable for state in merged.states] == ["total", "total_2"]
     dovetail.save(merged, tmp_path / "merged.xml")
     again = dovetail.merge(merged, models[0], {})

@@ -172,7 +172,7 @@ def test_the_core_checks_bounds_by_itself(window: Any) -> None:
 
     dst = np.zeros(6, np.int32)
     with pytest.raises((ValueError, TypeError)):  # TypeError: a number of more than 64 bits
-        _native.copy_window(dst.view(np.uint8), np.ones(24, np.uint8), *map(_listed, window), 4)
+        _native.copy_window(dst.view(np.uint8), np.ones(24, np.uint8), *[*map(_listed, window), 4])
     assert not dst.any()
 
 

@@ -159,9 +159,9 @@ def test_a_condition_that_sizes_decide_becomes_its_branch() -> None:
         b.output("y", b.ReduceSum(b.Exp(y), b.constant(np.array([-1])), keepdims=False))
     program = dovetail.compile(b.model, "native")
     for n in (1, 3, 1, 2):
-        x = rows(n)
-        want = np.exp(x[0] if n == 1 else x).sum(-1)
-        np.testing.assert_allclose(program(x)["y"], want, rtol=1e-5)
+        data = rows(n)
+        want = np.exp(data[0] if n == 1 else data).sum(-1)
+        np.testing.assert_allclose(program(data)["y"], want, rtol=1e-5)
         assert executable_of(program).is_native
         assert not any(name.startswith("if") for name in executable_of(program).names())
 
@@ -406,14 +406,14 @@ def test_the_memory_of_a_body_counts() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (64,))
         b.output("y", b.add(Loop(body=graph_of(body), carried=1), b.constant(np.array(3)), None, x)[0])
-    x = np.ones(64, np.float32)
+    ones = np.ones(64, np.float32)
     model = b.model
-    np.testing.assert_allclose(dovetail.compile(model, "native")(x)["y"], x)
+    np.testing.assert_allclose(dovetail.compile(model, "native")(ones)["y"], ones)
     model.limits = Limits(memory=1 << 16)
     program = dovetail.compile(model, "native")
     for _ in range(2):
         with pytest.raises(EngineError) as raised:
-            program(x)
+            program(ones)
         assert raised.value.code == "run.memory"
 
 

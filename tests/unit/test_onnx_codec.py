@@ -126,7 +126,7 @@ def backend_models() -> list[tuple[str, ModelProto]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [(case.name, case.model) for case in load_model_tests(kind="node")]
+        found = [(case.name, case.model) for case in load_model_tests(kind="node") if case.model is not None]
     for kind in ("simple", "pytorch-converted", "pytorch-operator"):
         found += [(case.name, onnx.load(f"{case.model_dir}/model.onnx")) for case in load_model_tests(kind=kind)]
     return found

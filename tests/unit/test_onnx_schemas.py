@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -36,7 +37,8 @@ def test_every_schema_is_that_of_the_package(domain: str) -> None:
             assert found.is_repeated == any(variadic), (kind, opset)
             variables = tuple(each.type_str if each.is_homogeneous else None for each in there.inputs)
             assert found.variables == variables, (kind, opset)
-            lists = {name: each.type.value for name, each in there.attributes.items() if each.type.name.endswith("S")}
+            types: dict[str, Any] = {name: each.type for name, each in there.attributes.items()}
+            lists = {name: each.value for name, each in types.items() if each.name.endswith("S")}
             assert found.lists == lists, (kind, opset)
             assert found.min_inputs == there.min_input, (kind, opset)
 

@@ -22,6 +22,7 @@ from dovetail.data.rows.rows import RowFault
 from dovetail.data.rows.sinks import FORMATS, open_sink
 from dovetail.data.rows.sources import open_source
 from dovetail.errors import EngineError
+from dovetail.storage import atomic_write
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("zarr")
@@ -134,7 +135,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, format: str) -
 def kill_in(folder: Path, format: str, count: int) -> None:
     """Write a part, and kill this process in the middle of its file number ``count``."""
     opened = 0
-    original = part_files.replace_file
+    original = atomic_write.replace_file
 
     @contextmanager
     def replace(path: Any, **options: Any) -> Any:
@@ -147,7 +148,8 @@ def kill_in(folder: Path, format: str, count: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield stream
 
-    part_files.replace_file = replace
+    patched: Any = part_files
+    patched.replace_file = replace
     write(sink_of(folder, format), 1)
 
 

@@ -140,7 +140,7 @@ def test_a_program_of_the_cache_has_all_that_a_program_has(file: Path, cache: Pa
     assert_same(out, {"y": plain(inputs())["y"]})
     assert [list(results) for results in program.map([inputs(), inputs()])] == [["y", "top"]] * 2
     with pytest.raises(AttributeError):
-        program.nothing  # noqa: B018
+        program.nothing  # type: ignore[attr-defined]  # noqa: B018
     program.close()
     with pytest.raises(EngineError) as error:
         program(inputs())
@@ -572,7 +572,7 @@ def test_an_entry_of_another_user_is_ignored(file: Path, cache: Path, monkeypatc
         info = real(descriptor)
         return os.stat_result((*info[:4], info.st_uid + 1, *info[5:])) if info.st_ino == entry.stat().st_ino else info
 
-    monkeypatch.setattr(folder_module.os, "fstat", fstat)
+    monkeypatch.setattr(os, "fstat", fstat)
     assert type(start(file, cache)) is NativeProgram
 
 
@@ -592,7 +592,7 @@ def test_an_entry_that_cannot_be_written_changes_nothing(file: Path, cache: Path
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(folder_module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     assert_same(start(file, cache)(inputs()), dovetail.compile(file)(inputs()))
     assert not list(cache.iterdir())
 

@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from tests.unit.test_plan_cache import assert_same, only_entry, signed, start
 
 import dovetail
 from dovetail.errors import DovetailError
 from dovetail.ir.host import native_core
 from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.plan_cache.cached_program import CachedProgram
+from unit.test_plan_cache import assert_same, only_entry, signed, start
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
@@ -139,7 +139,8 @@ def test_a_second_program_gives_the_same_bits(kind: str, threads: int, tmp_path:
 def test_a_branch_that_the_entry_lacks_compiles_the_model(first: bool, tmp_path: Path, cache: Path) -> None:
     path = save(BRANCH, tmp_path / "model.onnx")
     start(path, cache)(inputs_of(path, c=first))
-    program, plain = start(path, cache), dovetail.compile(path)
+    program: Any = start(path, cache)
+    plain = dovetail.compile(path)
     for condition in [not first, first] * 12:
         inputs = inputs_of(path, c=condition)
         assert_same(program(inputs), plain(inputs))

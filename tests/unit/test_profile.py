@@ -54,7 +54,7 @@ def found() -> ModelProfile:
 
 def step_of(model: dovetail.Model, operator: str) -> Any:
     """Return the step of an operator; not the copies that change the layout of its operands."""
-    inputs = {value.name: np.ones(value.shape, value.type.dtype.numpy) for value in model.inputs}  # type: ignore[arg-type]
+    inputs = {value.name: np.ones(value.shape, value.type.dtype.numpy) for value in model.inputs}  # type: ignore[type-var]
     steps = profile_steps(model, inputs, 1, 1).steps
     return max((step for step in steps if step.operator == operator), key=lambda step: step.operations)
 

@@ -15,6 +15,7 @@ import pytest
 import dovetail
 from dovetail import Builder, Model, RuleError, UnsupportedError, rebatch
 from dovetail.ir import symbolic
+from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.rebatching.axes import BatchAxis, take_samples
 from dovetail.passes.rebatching.reshape import placements
 from sample_comparison import RNG, judge, parsed
@@ -247,13 +248,13 @@ def test_a_wrong_repair_is_found_by_the_comparison(monkeypatch: pytest.MonkeyPat
         state.replace_input(node, 1, state.b.constant(np.array([6, -1, 2, 4])))
         return True
 
-    real = repairs.REPAIRS[dovetail.ops.tensor.reshape.Reshape]
+    real = repairs.REPAIRS[Reshape]
     assert real.of_meaning is not None
     rule: Callable[..., bool] = real.of_meaning
     monkeypatch.setattr(search, "ATTEMPTS", 3)
     monkeypatch.setitem(
         repairs.REPAIRS,
-        dovetail.ops.tensor.reshape.Reshape,
+        Reshape,
         real._replace(
             of_meaning=lambda state, node, freed: (join_features if node.outputs[0].name == "s" else rule)(state, node, freed)
         ),

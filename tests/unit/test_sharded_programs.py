@@ -104,5 +104,5 @@ def test_a_mesh_belongs_to_jax() -> None:
     ):
         with pytest.raises(EngineError, match=r"argument\.conflict"):
             dovetail.compile(b.model, engine, device=device)
-    program = dovetail.compile(b.model, "jax", device=dovetail.DeviceOptions(mesh={"data": 1}))
+    program: Any = dovetail.compile(b.model, "jax", device=dovetail.DeviceOptions(mesh={"data": 1}))
     assert program.shardings["x"] == () and repr(program.collectives(np.ones(2, np.float32))) == "no collectives"

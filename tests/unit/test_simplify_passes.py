@@ -76,7 +76,7 @@ def test_products_of_one_input_are_merged_where_that_needs_fewer_nodes(name: str
     draw = np.random.default_rng(0)
     weights = {
         key: draw.standard_normal(shape).astype(np.float32)
-        for key, shape in {"p": (4, 4), "q": (4, 4), "r": (4, 4), "v": 4, "w": 4, "m": (2, 1, 4), "k": (2, 3, 3)}.items()
+        for key, shape in {"p": (4, 4), "q": (4, 4), "r": (4, 4), "v": (4,), "w": (4,), "m": (2, 1, 4), "k": (2, 3, 3)}.items()
     }
     rest = "" if "o =" in body else "o = Exp(x)"
     text = (
@@ -205,7 +205,8 @@ def test_a_subgraph_gets_small_constants_and_no_input_that_it_does_not_read() ->
     short = dovetail.simplify(b.model, keep=["dead_branches"])
     (node,) = (node for node in short.graph.nodes if isinstance(node.op, If))
     assert [value.shape for value in node.inputs if value is not None] == [(), (5, 4), (4,)]
-    assert [len(body.inputs) for body in (node.op.then_branch, node.op.else_branch)] == [2, 2]
+    op: Any = node.op
+    assert [len(body.inputs) for body in (op.then_branch, op.else_branch)] == [2, 2]
     assert short.report.changes == 1
     for condition in (False, True):
         inputs = {"c": np.array(condition), "x": np.linspace(0, 1, 4, dtype=np.float32)}

@@ -10,12 +10,12 @@ import pytest
 
 import dovetail
 from assertions import assert_close, assert_same_bits
-from dovetail.engine import engine as engine_run, shape_specialization
+from dovetail.engine import engine as engine_run, planner, shape_specialization
 from dovetail.engine.engine import Engine
 from dovetail.engine.run import python_steps
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import write
-from dovetail.ir import dtypes
+from dovetail.ir import dtypes, evaluate
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
@@ -205,7 +205,8 @@ def test_a_graph_of_sizes_is_what_onnxruntime_says(name: str) -> None:
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in WITH_BODIES])
 def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    early, late = [], []
+    early: list[Any] = []
+    late: list[Any] = []
     for module, found in ((shape_specialization, early), (python_steps, late)):
         original = module.evaluate_node
         monkeypatch.setattr(module, "evaluate_node", lambda *args, into=found, run=original: into.append(args[0]) or run(*args))
@@ -223,7 +224,7 @@ def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", WITH_BODIES)
 def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    original = python_steps.evaluate_node
+    original = evaluate.evaluate_node
     monkeypatch.setattr(python_steps, "evaluate_node", lambda *args: seen.append(type(args[0].op).__name__) or original(*args))
     program = dovetail.compile(model(GRAPHS[name]), "native")
     for _ in range(3):
@@ -346,7 +347,7 @@ def test_a_length_that_grows_gives_the_bits_of_a_plan_of_its_own(monkeypatch: py
     made = decoder()
     program, reference = dovetail.compile(made, "native"), dovetail.compile(made, "interpreter")
     planned: list[int] = []
-    original = engine_run.make_plan
+    original = planner.make_plan
     monkeypatch.setattr(engine_run, "make_plan", lambda *args: planned.append(1) or original(*args))
     cache = weights(1, 16)
     for length in range(1, 40):

@@ -107,7 +107,7 @@ def test_an_endless_iterable_is_read_no_further_than_the_streams_need(count: Any
             yield x
 
     x = items(1)[0]
-    results = layered().map(source(), streams=count)
+    results: Any = layered().map(source(), streams=count)
     assert taken == 0
     for index in range(1, 20):
         next(results)
@@ -118,7 +118,7 @@ def test_an_endless_iterable_is_read_no_further_than_the_streams_need(count: Any
 @pytest.mark.parametrize("count", [2, 4])
 def test_closing_the_iterator_ends_its_threads(count: int) -> None:
     before = threading.active_count()
-    results = layered().map(itertools.repeat(items(1, 64)[0]), streams=count)
+    results: Any = layered().map(itertools.repeat(items(1, 64)[0]), streams=count)
     next(results)
     assert threading.active_count() > before
     results.close()

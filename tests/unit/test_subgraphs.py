@@ -70,8 +70,10 @@ def feeds(length: int) -> dict[str, Any]:
 
 
 def programs(engine: Engine) -> list[Subgraph]:
-    ops: list[Any] = [node.op for node in engine.graph.nodes if isinstance(node.op, If | Loop)]
-    return [body for op in ops for body in ([op.program] if isinstance(op, Loop) else op.programs)]
+    ops = [node.op for node in engine.graph.nodes]
+    loops: list[Any] = [op for op in ops if isinstance(op, Loop)]
+    choices: list[Any] = [op for op in ops if isinstance(op, If)]
+    return [*(op.program for op in loops), *(body for op in choices for body in op.programs)]
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, None], ids=["constant", "given"])

@@ -36,7 +36,7 @@ def test_a_product_counts_subnormals_as_zero_and_other_operators_keep_them(threa
     for _ in range(20):
         found = program(values)
         # The depth times the smallest normal number times the largest factor.
-        lost = 256 * TINY * 8
+        lost = float(256 * TINY * 8)
         np.testing.assert_allclose(found["product"], values.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4 + lost)
         np.testing.assert_array_equal(found["half"], values * np.float32(0.5))
         assert np.float32(TINY / 2) * np.float32(0.5) != 0, "the caller's thread flushes subnormals"

@@ -19,7 +19,7 @@ from dovetail import cli
 from dovetail.cli import output
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph
-from dovetail.ops.elementwise.unary import Sin, Tanh
+from dovetail.ops.elementwise.unary import Cos, Sin, Tanh
 from dovetail.passes.simplification import passes
 from dovetail.passes.simplification.rules import Target, apply_rules
 
@@ -87,7 +87,7 @@ def _spoil_graph(model: dovetail.Model) -> dovetail.Model:
         node.op = Sin()
     if not changed:
         node = model.graph.nodes[0]
-        node.op = dovetail.ops.elementwise.unary.Cos()
+        node.op = Cos()
     return model
 
 

@@ -193,7 +193,7 @@ def _path_of(source: object, file: files.StrPath | None) -> str | None:
 
 
 def _parse(source: object) -> tuple[ModelProto, Elements]:
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     if isinstance(source, message_classes().ModelProto):
         return source, {}

@@ -35,7 +35,7 @@ def present(proto: Any, message_name: str) -> dict[str, Any]:
 
 def parse_message(proto: Any, stored: bytes) -> bool:
     """Parse ``stored`` into the message ``proto``; return whether ``stored`` is a valid message."""
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     try:
         proto.MergeFromString(stored)
@@ -65,7 +65,7 @@ def message_classes() -> Any:
 @cache
 def _unknown_fields() -> Any:
     # Deferred to the first message for start-up time.
-    from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
+    from google.protobuf.unknown_fields import UnknownFieldSet
 
     return UnknownFieldSet
 

@@ -100,7 +100,7 @@ def _text_of_path(path: FieldPath) -> str:
 
 
 def _take(message: Any) -> bytes:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
+    from google.protobuf.unknown_fields import UnknownFieldSet
 
     fields = UnknownFieldSet(message)
     if not len(fields):

@@ -1,6 +1,6 @@
 """Measure transformers beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
-    python bench/transformers.py [--threads 1 2] [--rounds N] [--json]
+    python bench/transformer_times.py [--threads 1 2] [--rounds N] [--json]
 
 The encoder has the sizes of BERT-base (12 layers, 768 wide) for one text of 128 tokens; the decoder is four layers, 1024 wide,
 that make one token after 511 others. Weights are random and seeded (examples/transformers.py), in f32. A ratio below 1: dovetail
