@@ -133,7 +133,7 @@ void run_guarded(const Run& run, const F& work) {
     }
 }
 
-// The buffers of a program: those of one run.
+// Bases holds the buffers of a program for one run.
 class Bases {
 public:
     explicit Bases(const Program& program) {

@@ -11,10 +11,10 @@
 
 namespace dovetail {
 
-// The code with which a kernel fails whose subgraph has no program: the engine binds one and runs the kernel anew, or runs the
-// operator in Python.
+// The error code of a kernel whose subgraph has no program. The engine then binds a program and runs the kernel again, or runs
+// the operator in Python.
 extern const char* const kUnbound;
-// The code of a run beyond its deadline.
+// The error code of a run that exceeds its deadline.
 extern const char* const kTooLate;
 
 // The limits of one run on this thread: trips of all loops, and a deadline.
@@ -43,7 +43,7 @@ private:
     std::int64_t trips_ = 0;
 };
 
-// The times of subgraphs' steps, by program: those of the runs within a Scope on its thread.
+// Times of the steps of subgraphs, by program, summed over the runs within a Scope on the thread of the Scope.
 class SubgraphTimes {
 public:
     struct Entry {
@@ -62,7 +62,7 @@ public:
         SubgraphTimes* const previous_;
     };
 
-    // Counts a run of a subgraph's program; returns what Program::run takes, null outside a scope.
+    // Counts a run of a subgraph's program. Returns the array of times that Program::run takes, null outside of a Scope.
     static std::int64_t* count_run(const Program& program);
     Entry of(const Program& program) const;
 
@@ -72,21 +72,22 @@ private:
     std::map<const Program*, Entry> entries_;
 };
 
-// A subgraph: a program, and for each of its inputs the number of an input of the subgraph. `program` is null until it is bound.
+// A subgraph: its program, and for each input of the program the index of the subgraph's input. `program` is null until a
+// program is bound.
 struct Subgraph {
     std::shared_ptr<Program> program;
     std::vector<std::size_t> inputs;
 };
 
-// An operand that programs access as a dense buffer: where it is not dense, by way of a copy in staging memory.
+// An operand as a dense buffer: the memory of the operand if it is dense, otherwise a copy in staging memory.
 class DenseOperand {
 public:
-    // Reserves staging memory behind `staging_bytes`, if it is needed.
+    // Reserves staging memory after the first `staging_bytes` bytes, if the operand needs a copy.
     DenseOperand(const Operand& operand, std::size_t& staging_bytes);
 
-    // The buffer of the operand `shift` bytes from its place; it holds the elements if `is_read`.
+    // The buffer of the operand at its address plus `shift` bytes. The buffer holds the elements if `is_read`.
     std::byte* buffer(const Run& run, std::byte* staging, bool is_read, std::int64_t shift = 0) const;
-    // Writes the elements of the buffer to the operand `shift` bytes from its place.
+    // Writes the elements of the buffer to the operand at its address plus `shift` bytes.
     void write_back(const Run& run, const std::byte* staging, std::int64_t shift = 0) const;
 
     bool is_dense() const { return is_dense_; }
@@ -125,7 +126,7 @@ private:
     std::array<std::shared_ptr<const Subgraph>, 2> branches_;  // then, else; accessed atomically
 };
 
-// A scan input or output: parts of `size` elements along `axis`, from the last to the first if reversed.
+// A scan input or output: parts of `size` elements along `axis`, traversed from the last part to the first if reversed.
 struct Scan {
     Operand operand;
     std::size_t axis;
@@ -136,7 +137,7 @@ struct Scan {
 struct LoopSpec {
     std::optional<Operand> trip_count;
     std::optional<Operand> condition;
-    std::vector<Operand> states;  // initial ones
+    std::vector<Operand> states;  // initial states
     std::vector<Scan> scan_inputs;
     std::vector<Operand> captures;
     std::vector<Operand> last_states;
@@ -162,7 +163,8 @@ private:
         DenseOperand last;
         std::size_t second;  // offset of the second buffer in staging memory; the first is that of `last`
     };
-    // The part of one trip: a dense operand at a distance that depends on the trip.
+    // The part of a scan operand that a trip accesses, as a dense operand. Its distance from the operand's address depends on
+    // the trip.
     struct Parts {
         DenseOperand part;
         std::int64_t first;  // distance of the first trip's part, bytes

@@ -5,7 +5,7 @@
 
 namespace dovetail {
 
-// Bytes beyond which an operand is taken not to stay in a core's L2 cache; it is then prefetched explicitly.
+// Bytes beyond which an operand is assumed not to fit into the L2 cache of a core; larger operands are prefetched explicitly.
 constexpr std::int64_t kL2Bytes = 1 << 20;
 
 enum class Isa { base, avx2, avx512 };

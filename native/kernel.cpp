@@ -57,7 +57,7 @@ bool Operand::is_within(std::int64_t first, std::int64_t last) const {
     for (const auto size : sizes)
         if (size == 0) return true;
     if (offset < first || offset > last || itemsize > last - offset) return false;
-    // Each axis is compared with the bytes that the axes before it leave, so that no product overflows.
+    // The extent of each axis is compared with the bytes that the previous axes leave, so that no product overflows.
     std::int64_t below = offset - first, above = last - offset - itemsize;
     for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
         const std::int64_t steps = sizes[axis] - 1;

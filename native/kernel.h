@@ -53,7 +53,8 @@ using Attribute = std::variant<std::int64_t, double, std::vector<std::int64_t>, 
 // Looked up without a copy of the name.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
-// Name, operands and attributes from which a factory makes a kernel. The getters return `fallback` for an absent attribute.
+// Spec holds the name, operands and attributes from which a factory makes a kernel. The getters return `fallback` for an absent
+// attribute.
 struct Spec {
     std::string kernel;
     std::vector<Operand> inputs;
@@ -97,14 +98,14 @@ public:
     virtual std::size_t scratch_bytes() const { return 0; }
     // True if subnormal operands and results count as zero (kernels of sums of products).
     virtual bool flushes_subnormals() const { return false; }
-    // True if the only output may have the memory of the first input, with the same strides: element i of the input is read
-    // before element i of the output is written, and not again.
+    // True if the only output may share the memory and strides of the first input: element i of the input is read before
+    // element i of the output is written, and is not read again.
     virtual bool runs_in_place() const { return false; }
     // True if the kernel copies the first input to the only output.
     virtual bool is_copy() const { return false; }
     // The name in a plan: kernel and variant ("conv in place avx512").
     virtual std::string name() const = 0;
-    // The multiply-adds of a run if its algorithm performs another number than the definition of the operator; else -1.
+    // The multiply-adds of a run if the algorithm performs another number of them than the definition of the operator; else -1.
     virtual std::int64_t multiply_adds() const { return -1; }
 };
 

@@ -18,19 +18,21 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-// Keys of constants in the base begin with it. Other keys have addresses, which mean nothing in another process.
+// A key with this prefix holds the offset of a constant in the base, which is valid in every process. Other keys hold
+// addresses, which are valid in one process only.
 constexpr char kRelative = '+';
 
 bool is_relative(const std::string& key) { return !key.empty() && key.front() == kRelative; }
 
-// Blocks of this size and more are pages of their own: in the heap, the small allocations behind a block would keep it from
-// the larger blocks that sizes need which grow from call to call.
+// Blocks of this size and more are mapped separately. In the heap, small allocations behind a block would prevent its extension
+// to the larger blocks that growing sizes need.
 constexpr std::size_t kMinMapped = std::size_t{1} << 20;
 
-// Results of this size and more are on huge pages, as arrays of numpy are.
+// Results of this size and more use huge pages, as numpy's arrays do.
 constexpr std::size_t kMinHuge = std::size_t{1} << 22;
 
-// The size of the block for a request: 16 classes for each power of two, so that slightly larger sizes take the same block.
+// The size of the block for a request. There are 16 size classes per power of two, so that a slightly larger request takes the
+// same block.
 std::size_t class_of(std::size_t bytes) {
     std::size_t unit = 64;
     while (unit * 32 < bytes) unit *= 2;
@@ -58,7 +60,8 @@ void deallocate(const ArenaPool::Block& block) {
     ::operator delete(block.begin, kAlignment);
 }
 
-// Holds a state's lock. Where the lock's holder did not survive a fork, the state may be half changed and is reset.
+// Holds the lock of a state. If a fork happened while another thread held the lock, the state may be partly changed in the
+// child, and is reset.
 template <typename State>
 class ScopedLock {
 public:
@@ -84,7 +87,8 @@ struct WeightCache::State {
     std::uintptr_t base = 0;
     std::size_t base_bytes = 0;
 
-    // Constructed in place without destruction: the old containers may be half changed. Their entries leak and are made again.
+    // New containers are constructed in place without destroying the old ones, which may be partly changed. The memory of the
+    // old entries leaks, and the entries are made again.
     void reset() {
         new (&entries) decltype(entries)();
         new (&imported) decltype(imported)();
@@ -198,7 +202,7 @@ void ArenaPool::release(Block block) {
 
 struct OutputPool::State {
     struct Free {
-        std::uint64_t call;  // that released it
+        std::uint64_t call;  // call that released it
         Block block;
     };
 
@@ -226,8 +230,8 @@ void OutputPool::begin_call() {
 }
 
 OutputPool::Block OutputPool::acquire(std::size_t bytes) {
-    // A power of two: a result that grows from call to call stays in one block for long, whose pages beyond the result are not
-    // touched and take no memory.
+    // The size is a power of two, so that a result that grows from call to call keeps its block for many calls. Pages of the
+    // block beyond the result are not touched, and take no memory.
     if (bytes > std::numeric_limits<std::size_t>::max() / 4) throw std::bad_alloc();
     std::size_t capacity = kMinBytes;
     while (capacity < bytes) capacity *= 2;

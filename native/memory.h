@@ -10,7 +10,8 @@
 
 namespace dovetail {
 
-// Packed weights by key, each packed once. Flat ones can be exported, and imported from memory that several processes map.
+// Packed weights by key; each is packed once. Flat entries can be exported, and imported from memory that several processes
+// map.
 class WeightCache {
 public:
     struct Floats {
@@ -21,18 +22,19 @@ public:
 
     WeightCache();
     ~WeightCache();
-    // Constants in these bytes have keys that depend on their offset alone, and not on where a process maps them.
+    // Constants within these bytes have keys that depend only on their offset, not on the address at which a process maps them.
     void set_base(std::uintptr_t base, std::size_t bytes);
     // The key of a constant, with which the keys of its packings begin.
     std::string key_of(const void* constant) const;
-    // The entry under `key`. An absent entry is made by `create`.
+    // Returns the entry of `key`; `create` makes an absent entry.
     std::shared_ptr<const void> get_or_create(const std::string& key, const std::function<std::shared_ptr<const void>()>& create);
-    // `count` floats under `key`. Absent ones are imported ones of that count, or made by `create`, which may return null.
+    // Returns `count` floats of `key`. An absent entry is taken from the imported floats if the count matches, otherwise made
+    // by `create`, which may return null.
     std::shared_ptr<const float> get_or_create_floats(const std::string& key, std::size_t count,
                                                       const std::function<std::shared_ptr<const float>()>& create);
-    // The flat entries of constants in the base that were made here. They live as long as the cache.
+    // The flat entries that this cache made from constants in the base. They live as long as the cache.
     std::vector<Floats> export_floats() const;
-    // Offers floats for an entry that is absent. The memory must outlive the cache and all programs.
+    // Imports the floats of an absent entry. The memory must outlive the cache and all programs.
     void import_floats(const Floats& floats);
     // Bytes of all entries, as add_bytes reported them.
     std::size_t bytes() const;
@@ -43,7 +45,7 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// A pool of memory blocks for runs. It never holds more blocks than there were runs at one time, each as large as the largest
+// A pool of memory blocks for runs. It holds at most as many blocks as there were concurrent runs, each as large as the largest
 // request.
 class ArenaPool {
 public:

@@ -16,14 +16,14 @@ namespace dovetail {
 struct Program::Workspace {
     ArenaPool::Block block;
     std::byte* scratch;
-    std::vector<std::byte*> bases;  // where the arena has parts: of all buffers
+    std::vector<std::byte*> bases;  // addresses of all buffers, if the arena has parts
 };
 
 namespace {
 
 std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The bytes of an operand's elements, or `limit` if there are more.
+// The bytes of the elements of an operand, at most `limit`.
 std::int64_t bytes_up_to(const Operand& operand, std::int64_t limit) {
     std::int64_t bytes = operand.itemsize;
     for (const auto size : operand.sizes) {
@@ -37,7 +37,7 @@ template <typename T>
 bool write_as(std::int64_t number, std::byte* to) {
     const auto value = static_cast<T>(number);
     std::memcpy(to, &value, sizeof value);
-    // Beyond 2^53 a double may be another number whose conversion back is undefined.
+    // Beyond 2^53 the double may differ from the integer, and converting it back may be undefined.
     if (std::is_floating_point_v<T>) return std::abs(number) <= std::int64_t{1} << std::numeric_limits<T>::digits;
     return static_cast<std::int64_t>(value) == number && (number >= 0 || std::is_signed_v<T>);
 }
@@ -106,7 +106,7 @@ void Program::divide_arena(std::size_t arena_bytes, const std::vector<ArenaPart>
 void Program::add(const Spec& spec, bool shared) {
     const Factory make = factory_of(spec.kernel);
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
-    // Before the kernel is made, which may read constants.
+    // This precedes the construction of the kernel, which may read constants.
     const std::int64_t operand_bytes = check(spec);
     if (shared) {
         append(make(spec, *weights_), operand_bytes);
@@ -237,7 +237,7 @@ Polynomial::Polynomial(std::int64_t base, const std::vector<std::int64_t>& diffe
 }
 
 std::int64_t Polynomial::at(const std::vector<std::int64_t>& factors) const {
-    // Modulo 2^64: terms may be larger than their sum.
+    // The sum is modulo 2^64, since terms may be larger than their sum.
     auto value = static_cast<std::uint64_t>(base);
     for (const auto& [order, difference] : terms)
         value += static_cast<std::uint64_t>(factors[order]) * static_cast<std::uint64_t>(difference);
@@ -313,7 +313,7 @@ std::pair<std::vector<ArenaPart>, std::size_t> ParametricProgram::place(const st
     for (const ParametricPart& part : parts_) {
         by_size.push_back(parts.size());
         parts.push_back({0, part.bytes.at(factors)});
-        // Their sum stays in 64 bits.
+        // The sum of the sizes stays within 64 bits.
         if (parts.back().bytes < 0 || parts.back().bytes > kMaxPartBytes) throw std::invalid_argument("the size of a part");
     }
     by_lifetime = by_size;
@@ -322,10 +322,10 @@ std::pair<std::vector<ArenaPart>, std::size_t> ParametricProgram::place(const st
     std::stable_sort(by_lifetime.begin(), by_lifetime.end(), [&](auto a, auto b) {
         return length(a) != length(b) ? length(a) > length(b) : parts[a].bytes > parts[b].bytes;
     });
-    // Greedy, each in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288).
+    // Greedy by size: each part is placed in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288).
     const auto assign = [&](const std::vector<std::size_t>& order) {
         std::int64_t bytes = 0;
-        std::vector<std::size_t> placed;  // in the order of their offsets
+        std::vector<std::size_t> placed;  // placed parts, in the order of their offsets
         for (const std::size_t index : order) {
             const auto size = static_cast<std::int64_t>(round_to_line(static_cast<std::size_t>(parts[index].bytes)));
             std::int64_t end = 0, offset = -1, smallest = std::numeric_limits<std::int64_t>::max();

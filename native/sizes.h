@@ -109,7 +109,7 @@ private:
 
     std::size_t size_ = 0;
     std::size_t capacity_ = kFew;
-    std::unique_ptr<std::int64_t[]> many_;  // the elements where there are more than kFew, or have been
+    std::unique_ptr<std::int64_t[]> many_;  // the elements, if their number is or was above kFew
     std::int64_t few_[kFew] = {};
 };
 

@@ -28,7 +28,7 @@ namespace {
 // Spinning time before a thread sleeps: bridges the gap between two kernels of a program, and is short against a scheduler's time
 // slice.
 constexpr std::chrono::microseconds kSpin{40};
-// Spinning time before a thread yields its core at each poll. The thread that it waits for may need that core.
+// Spinning time after which a thread yields its core at each poll: the thread that it waits for may need that core.
 constexpr std::chrono::microseconds kSpinBeforeYield{4};
 // Jobs that follow each other within this time find the workers still spinning.
 constexpr std::chrono::microseconds kWarmTime = kSpin * 3 / 4;
@@ -60,8 +60,8 @@ bool spin_until(const F& is_ready) {
     return is_ready();
 }
 
-// Forks between this process and the one that made the first pool. A child has none of its parent's threads, and its copies of
-// their mutexes are in an unknown state.
+// Number of forks between the process that made the first pool and this process. A child has none of its parent's threads, and
+// the mutexes that it copied are in an unknown state.
 std::atomic<std::uint64_t> forks{0};
 
 void watch_forks() {
@@ -71,7 +71,7 @@ void watch_forks() {
 #endif
 }
 
-// Blocks all signals while workers start: signals are for the threads of the program that uses the library.
+// Blocks all signals while workers start, since signals are meant for the threads of the program that uses the library.
 class BlockedSignals {
 #ifdef DOVETAIL_POSIX
 public:
@@ -121,8 +121,8 @@ private:
 #endif
 };
 
-// A counting semaphore; each post lets one waiter through. A post never waits for another thread, even one that has lost its
-// core.
+// A counting semaphore; each post wakes one waiter. A post never waits for another thread, not even for one whose core was
+// taken away.
 class Semaphore {
 #if defined(__linux__)
 public:
@@ -156,11 +156,12 @@ private:
 #endif
 };
 
-// Threads asleep on a semaphore, counted so that each is woken exactly once.
+// The threads that sleep on a semaphore, counted so that each is woken exactly once.
 class WaitList {
 public:
-    // Returns when woken, or at once if `is_woken` holds. All accesses to `sleeping_`, and those in `is_woken` and in the threads
-    // that wake, are sequentially consistent: either the waking thread sees the sleeper, or the sleeper sees the reason to wake.
+    // Returns when the thread is woken, or at once if `is_woken` holds. All accesses to `sleeping_`, in `is_woken` and in the
+    // waking thread, are sequentially consistent: either the waking thread sees the sleeper, or the sleeper sees the reason to
+    // wake.
     template <typename F>
     void wait_for(const F& is_woken) {
         sleeping_.fetch_add(1);
@@ -201,7 +202,7 @@ public:
             threads_.reserve(static_cast<std::size_t>(workers));
             for (int i = 1; i <= workers; ++i) threads_.emplace_back([this, i] { worker_loop(i); });
         } catch (...) {
-            // Fewer threads than requested: the results are the same.
+            // If fewer threads start than requested, the results are the same.
         }
     }
 
@@ -225,7 +226,7 @@ public:
         const std::int64_t own_count = run_claimed(0);
         if (own_count == count || done_.fetch_add(own_count) + own_count == count) return;
         const auto is_done = [this, count] { return done_.load() == count; };
-        // A worker that was late to wake its caller may wake the caller of the next job: hence the loop.
+        // The loop is needed because a worker that wakes its caller late may wake the caller of the next job instead.
         while (!spin_until(is_done)) waiting_caller_.wait_for(is_done);
     }
 
@@ -235,7 +236,7 @@ private:
         ThreadPool::Task task;
         const void* state;
         Interrupt* interrupt;
-        std::uint64_t float_mode;  // the caller's, for all threads of the job
+        std::uint64_t float_mode;  // interrupt of the caller, for all threads of the job
 
         // After an interrupt, tasks are skipped and count as done.
         void run(std::int64_t index, int worker) const {
@@ -257,7 +258,7 @@ private:
         return false;
     }
 
-    // The task of one claim.
+    // Runs the task of one claim.
     std::int64_t next(int worker) {
         for (auto index = static_cast<std::size_t>(worker);; index = index + 1 < queues_.size() ? index + 1 : 0) {
             Queue& queue = queues_[index];
@@ -267,8 +268,8 @@ private:
         }
     }
 
-    // Runs tasks as long as claims succeed; returns their number. The caller reports them together, so that the job stays alive
-    // until then.
+    // Runs tasks as long as claims succeed; returns the number of tasks. The caller counts them in `done_` at once, so that the
+    // job stays alive until then.
     std::int64_t run_claimed(int worker) {
         std::int64_t count_done = 0;
         for (; claim(); ++count_done) job_.run(next(worker), worker);
@@ -292,14 +293,14 @@ private:
         }
     }
 
-    // Each on a cache line of its own: workers spin on the first one.
+    // Each member has a separate cache line: workers spin on the first one.
     alignas(64) std::atomic<std::int64_t> unclaimed_{0};
     alignas(64) std::atomic<std::int64_t> done_{0};
     alignas(64) Job job_{0, nullptr, nullptr, nullptr, 0};
     std::vector<Queue> queues_;
     std::atomic<bool> stop_{false};
     std::atomic<int> caller_core_{kNoCore};
-    const CoreAffinity cores_;  // of the thread that made this object
+    const CoreAffinity cores_;  // interrupt of the thread that made this object
     WaitList idle_workers_;
     WaitList waiting_caller_;
     std::vector<std::thread> threads_;
@@ -321,8 +322,8 @@ bool ForkLock::lock() {
 
 struct ThreadPool::State {
     const int threads;
-    // The caller being served: 0 for none, else 1 + the fork count of its process. A value inherited from a parent process is
-    // void.
+    // The caller that the pool serves: 0 for none, else 1 + the fork count of its process. A value that a child inherits from
+    // its parent process is void.
     std::atomic<std::uint64_t> serving{0};
     std::unique_ptr<Workers> workers;
     std::uint64_t workers_forks = 0;

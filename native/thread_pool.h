@@ -7,14 +7,15 @@
 
 namespace dovetail {
 
-// A request to stop a run early. The thread of the run polls between two tasks; once set, the request holds for all threads.
+// A request to stop a run early. The thread of the run polls between two tasks. Once the request is set, it holds for all
+// threads.
 class Interrupt {
 public:
     virtual ~Interrupt() = default;
-    // True if the run is to stop. Called at intervals, by the thread that made this object.
+    // Returns true if the run is to stop. The thread that made this object calls it at intervals.
     virtual bool poll() = 0;
 
-    // True if the run is to stop. Polls at most once per kPollInterval.
+    // Returns true if the run is to stop; polls at most once per kPollInterval.
     bool check();
     bool is_set() const { return is_set_.load(std::memory_order_relaxed); }
 
@@ -46,13 +47,13 @@ public:
 
     int threads() const;
 
-    // The number of tasks for `work` units: `tasks` for several threads. One thread gets as few tasks as take at least `grain`
-    // units each, some milliseconds, so that an interrupt is polled between them.
+    // The number of tasks for `work` units: `tasks` if there are several threads. With one thread, as few tasks as have at
+    // least `grain` units each, which take some milliseconds, so that an interrupt is polled between tasks.
     std::int64_t task_count(std::int64_t tasks, std::int64_t work, std::int64_t grain = 1 << 22) const {
         return threads() > 1 ? tasks : tasks < 1 + work / grain ? tasks : 1 + work / grain;
     }
 
-    // True if this function or a job was called so recently that the workers are awake or worth waking.
+    // True if this function or a job was called so recently that the workers are still awake, or that waking them pays.
     bool is_warm() const;
 
     // Runs tasks 0 .. count - 1, each exactly once, and returns when all are done. `worker` is in [0, threads()) and may index
@@ -71,12 +72,12 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// A lock for critical sections of a few instructions. In a forked child it is free, whichever thread of the parent held it.
+// A lock for critical sections of a few instructions. A forked child finds it free, even if a thread of the parent held it.
 class ForkLock {
 public:
     ForkLock();
 
-    // False if the previous holder did not survive a fork: the guarded data may be half changed.
+    // Returns false if the previous holder did not survive a fork: the guarded data may be partly changed.
     [[nodiscard]] bool lock();
     void unlock() { holder_.store(0, std::memory_order_release); }
 

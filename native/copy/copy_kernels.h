@@ -12,7 +12,8 @@ constexpr int kMaxInterleave = 64;
 constexpr std::int64_t kMinStreamedRun = 64;
 
 // Loads into a staging buffer: `rows` runs of `bytes` >= 64 each, from src + row_offsets[i], stored `step` bytes apart. If
-// `prefetch_rows` is not 0, the run that many rows further on is prefetched meanwhile, up to row `known_rows`.
+// `prefetch_rows` is not 0, run i + prefetch_rows is prefetched while run i is loaded, as far as i + prefetch_rows <
+// known_rows.
 struct StagingLoad {
     const std::byte* src = nullptr;
     const std::ptrdiff_t* row_offsets = nullptr;
@@ -63,11 +64,11 @@ struct CopyKernels {
     // Copies contiguous bytes with non-temporal stores.
     void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
 
-    // Copies one or more runs of at least 64 bytes each to consecutive addresses with non-temporal stores; a cache line that two
-    // runs share is written once. If `prefetch_runs` is not 0, the run that many further on is prefetched meanwhile.
+    // Copies one or more runs of at least 64 bytes each to consecutive addresses with non-temporal stores; a cache line that
+    // two runs share is written once. If `prefetch_runs` is not 0, run i + prefetch_runs is prefetched while run i is copied.
     void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int prefetch_runs);
 
-    // Makes non-temporal stores visible; required before another thread may learn of them.
+    // Makes non-temporal stores visible to other threads; required before another thread is told that the data is ready.
     void (*store_fence)();
 
     // Copies `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.
@@ -82,7 +83,8 @@ struct CopyKernels {
     void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows,
                        bool non_temporal);
 
-    // The inverse: dst[k][i] = src[i * count + k]. Stores are non-temporal only if all destinations are aligned to 16 bytes.
+    // Inverse of interleave: dst[k][i] = src[i * count + k]. Stores are non-temporal only if all destinations are aligned to 16
+    // bytes.
     void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows,
                          bool non_temporal);
 
@@ -97,8 +99,8 @@ struct CopyKernels {
     // Transposes each matrix and writes them one after the other with non-temporal stores. The width is 1, 2, 4 or 8.
     void (*transpose_batch_streaming)(std::byte* dst, const MatrixBatch& from, std::size_t width);
 
-    // Transposes each matrix with ordinary stores: column c of matrix i goes to dst + i * dst_step + c * column_step. Widths as
-    // above.
+    // Transposes each matrix with ordinary stores: column c of matrix i goes to dst + i * dst_step + c * column_step. The width
+    // is 1, 2, 4 or 8.
     void (*transpose_batch)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from,
                             std::size_t width);
 };

@@ -19,8 +19,8 @@ constexpr std::int64_t kMinStreamedRow = 1024;
 // Bytes of a whole copy from which its stores are non-temporal, unless the last-level cache is known to be larger
 // (non_temporal_threshold).
 constexpr std::size_t kMinNonTemporalBytes = 8 * 1024 * 1024;
-// Bytes of a whole copy below which waking other threads does not pay. Contiguous copies run at the speed of the cache, all
-// others are slower. Threads that are awake cost less, and each adds its own cache.
+// Bytes of a whole copy below which waking other threads does not pay. Contiguous copies run at the speed of the cache; all
+// other copies are slower. Threads that are awake cost less, and each thread adds the cache of its core.
 constexpr std::size_t kMinThreadedBytes = 192 * 1024;
 constexpr std::size_t kMinThreadedBytesLongRuns = 768 * 1024, kMinWarmThreadedBytesLongRuns = 384 * 1024;
 

@@ -13,7 +13,8 @@ constexpr std::int64_t kTileBytes = 16;
 // Minimum bytes of a destination run and of a dense source run. Shorter ones have too many partial lines, or too little in a
 // block.
 constexpr std::int64_t kMinDestinationRun = 512, kMinDenseRun = 32;
-// Each column stores two adjacent lines in a row: scattered single lines of 64 bytes cost about half as much memory time again.
+// Each column stores two adjacent cache lines consecutively: scattered single lines of 64 bytes take about 1.5 times as much
+// memory time.
 constexpr std::int64_t kMaxLines = 2;
 // Adjacent source rows are copied as one run. In the staging buffer their stride is then a power of two, which causes set
 // conflicts beyond L1.
@@ -31,10 +32,10 @@ struct StagingSizes {
 };
 
 StagingSizes staging_sizes(std::int64_t width) {
-    // Where the hardware prefetcher does not cross pages, the next rows are prefetched, half a page of each, and L2 holds them.
-    // One line between rows avoids set conflicts in L1.
+    // If the hardware prefetcher does not cross pages, the next rows are prefetched explicitly, half a page of each row, into
+    // L2. A gap of one line between rows avoids set conflicts in L1.
     if (prefetches_within_pages()) return {128 * 1024, kPage, kPage / 2, kLine, kPage};
-    // Both staging buffers fit into L1. Narrow elements need more rows, which would be too short in half of that size.
+    // Both staging buffers fit into L1. Narrow elements need more rows, whose runs would be too short in a buffer of 8 KiB.
     const std::int64_t bytes = width < 4 ? 16 * 1024 : 8 * 1024;
     return {bytes, bytes, 512, 0, 0};
 }
@@ -110,7 +111,8 @@ public:
         const std::byte* const src = src_.resolve(bases);
         const std::int64_t bytes_to_line = (0 - reinterpret_cast<std::uintptr_t>(dst)) % kLine;
         if (bytes_to_line % width_ != 0) return run_fallback(bases, task);
-        // Half a page from the source: a load waits for every earlier store with the same offset in its page (4K aliasing).
+        // The buffer lies half a page from the source: a load waits for every earlier store with the same offset in its page
+        // (4K aliasing).
         std::byte* const memory = StagingMemory::of_this_thread(2 * staging_bytes_ + kPage);
         if (memory == nullptr) return run_fallback(bases, task);
         const std::byte* const begin = src + row_offset(bytes_to_line / width_ % rows_);
@@ -181,7 +183,7 @@ private:
         return at;
     }
 
-    // Copies what does not fill whole lines with ordinary stores.
+    // Copies the elements that fill no whole line with ordinary stores.
     void copy_edges(BlockView& view) const {
         const bool is_first = view.row == view.lead, begins = view.column == 0,
                    ends = view.column + view.columns == axes_.src_inner.size;
@@ -246,7 +248,8 @@ private:
     }
 
     StagedTranspose staged_transpose(const BlockView& view, const StagingLoad& from) const {
-        // In L2, columns that share lines of the staging buffer follow each other, so that each line is fetched once.
+        // If the staging buffer is in L2, columns that share its cache lines follow each other, so that each line is fetched
+        // once.
         return {view.dst + view.row * width_,
                 axes_.src_inner.dst,
                 view.columns,
@@ -297,7 +300,8 @@ std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& nor
     StreamingTranspose::Axes axes;
     axes.others = normalized.axes;
     axes.src_inner = take_axis(axes.others, src_inner);
-    // First rows until two lines are full, then the axis that lengthens the source runs, then all other row axes.
+    // The first rows are chosen until two lines are full, then the axis that lengthens the source runs, then all other row
+    // axes.
     std::int64_t rows = 1;
     const auto take_rows = [&](std::int64_t bytes) {
         for (std::size_t i = 0;

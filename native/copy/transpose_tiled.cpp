@@ -17,7 +17,8 @@ struct BlockedAxis {
     std::int64_t src = 0;
     bool shifts = false;
 
-    // Shifted blocks: the first block is short, so that the others begin at cache lines; the first and last may be empty.
+    // In shifted blocks the first block is short, so that the other blocks begin at cache lines; the first and the last block
+    // may be empty.
     std::int64_t blocks() const { return ceil_div(size, block) + shifts; }
     std::int64_t first(std::int64_t index, std::int64_t shift) const {
         return shifts ? max(0, (index - 1) * block + shift) : index * block;

@@ -110,7 +110,7 @@ inline void step_typed(std::byte* dst, const std::byte* src, std::int64_t size, 
 
 template <std::size_t Bytes>
 void run_typed(std::byte* dst, const std::byte* src, const Axis& run, std::size_t) {
-    // The common case of a dense destination, with its stride known at compile time.
+    // The common case, a dense destination, gets a stride that is known at compile time.
     if (run.dst_stride == static_cast<std::int64_t>(Bytes))
         step_typed<Bytes>(dst, src, run.size, static_cast<std::ptrdiff_t>(Bytes), run.src_stride);
     else

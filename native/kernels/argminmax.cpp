@@ -104,7 +104,7 @@ private:
         return 0;
     }
 
-    // A whole block; past the end of the line, the last element is repeated.
+    // The elements of a whole block; past the end of the line the last element is repeated.
     const T* block_at(const std::byte* x, std::int64_t first, T* buffer) const {
         if (stride_ == sizeof(T) && first + kBlock <= size_) return reinterpret_cast<const T*>(x) + first;
         for (std::int64_t i = 0; i < kBlock; ++i)

@@ -44,7 +44,8 @@ public:
         return offset;
     }
 
-    // The number of lines from this one on that are `step` bytes apart: along the last of the other axes.
+    // The number of lines, from `line` on, that are `step` bytes apart: lines that are adjacent along the last of the other
+    // axes.
     std::int64_t adjacent(std::int64_t line) const { return sizes_.empty() ? 1 : sizes_.back() - line % sizes_.back(); }
     std::int64_t step(std::size_t operand) const { return sizes_.empty() ? 0 : strides_[(operand + 1) * sizes_.size() - 1]; }
 

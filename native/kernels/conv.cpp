@@ -12,12 +12,12 @@ namespace dovetail {
 namespace {
 
 constexpr std::int64_t kTileFloats = kMaxRows * kMaxVectors * 16;
-constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in L2
+constexpr std::int64_t kChunkBytes = 512 << 10;  // bytes of the weights of one task, which stay in L2
 constexpr std::int64_t kPatchFloats = 48 << 10;
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
-// Products per output element below which computing input offsets for each tile costs too much; and the relative cost below which
-// tiles that span rows are used.
+// Products per output element below which computing the input offsets of each tile costs too much. The second constant is the
+// relative cost below which tiles that span rows are used.
 constexpr std::int64_t kMinDepth = 64;
 constexpr double kSpanningCost = 0.95;
 
@@ -58,7 +58,7 @@ Conv::Conv(const Spec& spec, WeightCache& cache)
     pack_weights(spec, cache);
 }
 
-// Depthwise convolution: all channels are multiplied together, each by weights of its own.
+// Merges the groups of a depthwise convolution: all channels are multiplied together, each channel by its own weights.
 void Conv::merge_depthwise_groups() {
     is_depthwise_ = geometry_.groups > 1 && geometry_.channels == 1 && geometry_.outputs == 1;
     if (!is_depthwise_) return;
@@ -77,7 +77,7 @@ void Conv::choose_input_mode() {
         input_mode_ = InputMode::rows;
 }
 
-// True if each row of the output continues where the one before it ends.
+// True if each row of the output begins where the previous row ends.
 bool Conv::has_contiguous_rows() const {
     const ConvGeometry& g = geometry_;
     const auto has_contiguous_rows = [&g](const TensorStrides& layout) {
@@ -86,7 +86,7 @@ bool Conv::has_contiguous_rows() const {
     return g.out[1] > 1 && has_contiguous_rows(g.y) && (!epilogue_.has_residual || has_contiguous_rows(g.residual));
 }
 
-// Short rows leave tiles half empty: where it pays, all rows of a plane are tiled as one line.
+// Short rows leave tiles half empty. Where it pays, all rows of a plane are tiled as one line.
 void Conv::choose_tiling() {
     const ConvGeometry& g = geometry_;
     const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0,
@@ -112,12 +112,12 @@ void Conv::choose_sizes() {
     segments_ = runs ? g.kernel[0] * g.kernel[1] : g.taps();
     length_ = is_depthwise_ ? 1 : g.taps() * g.channels / segments_;
     chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * tiling_.vectors * kernels_.lanes * 4), 1);
-    // With strides of 1, only the last tap of the last row reads new data.
+    // With strides of 1, only the last tap of the last row reads input that no earlier tap has read.
     const bool is_large = x_.count() * 4 > kL2Bytes && g.stride == Spatial{1, 1, 1};
     prefetches_input_ = input_mode_ == InputMode::in_place && !is_depthwise_ && (g.taps() == 1 || is_large);
     zeros_.assign(static_cast<std::size_t>(is_depthwise_ ? g.channels : length_), 0.0f);
 
-    // An extra line between pixels avoids set conflicts of pixels a power of two apart.
+    // One extra cache line per pixel avoids set conflicts between pixels that are a power of two apart.
     pitch_ = input_mode_ == InputMode::pixels ? round_to_line(g.channels) + 16 : g.channels;
     patch_pixels_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
     const auto rows_of = [&](std::int64_t lines) { return (lines - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1; };
@@ -159,7 +159,7 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     const auto strides = float_strides(spec, spec.inputs.at(1));
     const auto* from = reinterpret_cast<const float*>(spec.inputs.at(1).constant);
     const auto order = source_offsets(strides);
-    // Floats from one group's weights to the next one's.
+    // Floats from the weights of one group to the weights of the next group.
     const std::int64_t apart = spec.integer("group_step", (is_depthwise_ ? 1 : geometry_.outputs) * strides[0] * 4) / 4;
     const std::int64_t column = is_depthwise_ ? apart : strides[0];
     // One factor per output channel.
@@ -236,7 +236,7 @@ void Conv::run(const Run& run) const {
                    part * all / parts,
                    (part + 1) * all / parts,
                    {}};
-        // The chunk of this thread's next task if the tasks are taken in turn.
+        // The chunk of this thread's next task, if the threads take the tasks in turn.
         const std::int64_t next = chunk + (parts == 1 ? threads : 1);
         if (next < chunks) share.prefetch = prefetch_of(share, next, chunks);
         run_task(run, share, worker);
@@ -272,7 +272,7 @@ void Conv::run_task(const Run& run, const Task& task, int worker) const {
         multiply_lines(run, task, workspace);
 }
 
-// Divisions are made once per line: a tile of few channels takes no longer than some of them.
+// Positions are divided once per line, because a tile of few channels takes no longer than a few divisions.
 void Conv::multiply_lines(const Run& run, const Task& task, Workspace& workspace) const {
     std::int64_t line = task.first_unit / tiling_.tiles, tile = task.first_unit % tiling_.tiles;
     for (std::int64_t remaining = task.last_unit - task.first_unit; remaining > 0; ++line, tile = 0) {

@@ -37,7 +37,8 @@ public:
     std::string name() const override;
 
 private:
-    // The work of one task: a group, some of its panels, and some units (tiles, or blocks of lines where rows are copied).
+    // The work of one task: a group, a range of its panels, and a range of units (tiles, or blocks of lines where rows are
+    // copied).
     struct Task {
         std::int64_t group;
         std::size_t first_panel, last_panel;
@@ -49,7 +50,7 @@ private:
         float* patch;        // copied pixels
         float* y;            // a tile, for an output that is not channels-last
         float* residual;
-        std::int64_t tiles;  // completed by the task
+        std::int64_t tiles;  // number of tiles that the task has completed
     };
 
     void merge_depthwise_groups();
@@ -81,10 +82,10 @@ private:
     void multiply_block(const Run& run, const Task& task, Workspace& workspace, std::int64_t block) const;
     void fill_patch(const float* x, const Task& task, float* patch, std::int64_t depth, std::int64_t first) const;
     void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
-    // Multiplies a tile by the task's panels; `position` has the tile's input offsets and its segments.
+    // Multiplies a tile by the panels of the task. `position` holds the input offsets and the segments of the tile.
     struct TilePosition {
         OutputLine line;
-        std::int64_t first, count;  // of output pixels
+        std::int64_t first, count;  // index of the first output pixel, number of output pixels
         const float* base;
         const std::int64_t* rows;
         std::int64_t first_segment, segments;
@@ -101,11 +102,11 @@ private:
     bool has_prologue_ = false, prologue_relu_ = false;
     bool is_depthwise_ = false;      // depthwise: each channel has one output
     bool in_triples_ = false;        // depthwise with three taps of a row multiplied together
-    bool prefetches_input_ = false;  // tiles prefetch what the next tile is the first to read
+    bool prefetches_input_ = false;  // tiles prefetch the input that the next tile reads first
     bool spans_rows_ = false;        // all rows of a plane are one line, so that a tile may continue in the next row
     Tiling tiling_{};
-    std::int64_t small_count_ = 0;  // pixels of a small tile; a large tile has one more
-    std::int64_t large_tiles_ = 0;  // number of large tiles; they are the first of a line
+    std::int64_t small_count_ = 0;  // pixels of a small tile; a large tile has one pixel more
+    std::int64_t large_tiles_ = 0;  // number of large tiles, which come first in a line
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;  // panels of one task

@@ -27,8 +27,8 @@ struct TensorStrides {
 void check_windows(const std::string& kernel, const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides,
                    const std::vector<std::int64_t>& dilations, const std::vector<std::int64_t>& pads);
 
-// The convolution without the spatial axes that have size 1 in input, weights and output; at least one spatial axis stays. Tiles
-// run along the last axis, which would leave them a single pixel.
+// Returns the convolution without the spatial axes that have size 1 in input, weights and output; at least one spatial axis
+// stays. Tiles run along the last axis, and an axis of size 1 would leave them a single pixel.
 Spec without_unit_axes(Spec spec);
 
 struct ConvGeometry {

@@ -41,7 +41,8 @@ void Conv::multiply_in_place(const Run& run, const Task& task, Workspace& worksp
     if (is_inside_row && deep.first == 0 && deep.last == g.kernel[0] && down.first == 0 && down.last == g.kernel[1])
         return multiply(run, task, workspace, position);
 
-    // At a border, taps outside read zeros. Segments that are outside for all pixels are left out at either end.
+    // At a border, taps outside of the input read zeros. Leading and trailing segments that are outside for all pixels are
+    // omitted.
     const std::int64_t zeros = (reinterpret_cast<std::intptr_t>(zeros_.data()) - reinterpret_cast<std::intptr_t>(base)) / 4;
     std::int64_t first_segment = segments_, last_segment = 0, segment = 0;
     const std::int64_t* inner = position.rows;

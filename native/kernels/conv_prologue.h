@@ -16,7 +16,7 @@ struct PrologueKernels {
     // to[i] = f(from[i * step]) for i < count; element i has channel `channel` + i.
     void (*run)(float* to, const float* from, std::int64_t count, std::int64_t step, const Prologue& prologue,
                 std::int64_t channel);
-    // Copies `count` runs of `length` contiguous floats, `from_step` and `to_step` apart; the runs after them are prefetched.
+    // Copies `count` runs of `length` contiguous floats, `from_step` and `to_step` apart, and prefetches the following runs.
     void (*pixels)(float* to, std::int64_t to_step, const float* from, std::int64_t from_step, std::int64_t count,
                    std::int64_t length, const Prologue& prologue, std::int64_t channel);
     // to[i * channels + c] = from[i + c * plane].

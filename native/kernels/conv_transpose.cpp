@@ -13,7 +13,7 @@ namespace {
 // One residue class of output positions along one axis.
 struct Phase {
     std::int64_t first, pixels;        // of the output
-    std::int64_t tap, taps, tap_step;  // the taps that contribute, from the one that reads the first input pixel
+    std::int64_t tap, taps, tap_step;  // the contributing taps; the first reads the first input pixel
     std::int64_t pad_begin, dilation;  // of the convolution
 };
 

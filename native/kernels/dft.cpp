@@ -45,7 +45,7 @@ std::vector<std::int64_t> radices_of(std::int64_t n) {
     return n == 1 ? radices : std::vector<std::int64_t>();
 }
 
-// A transform whose length has small prime factors alone.
+// A transform whose length has only small prime factors.
 class SmoothFft {
 public:
     explicit SmoothFft(std::int64_t n) : n_(n) {
@@ -70,7 +70,7 @@ public:
 
     std::int64_t size() const { return n_; }
 
-    // The buffer that has the result.
+    // Returns the one of x and y that holds the result.
     double* run(double* x, double* y, bool in_lanes) const {
         function_(stages_.data(), static_cast<int>(stages_.size()), n_, in_lanes, x, y);
         return stages_.size() % 2 == 0 ? x : y;
@@ -123,7 +123,7 @@ public:
     std::int64_t size() const { return fft_.size(); }
     bool is_smooth() const { return is_smooth_; }
 
-    // The buffer that has the result in its first n elements.
+    // Returns the one of x and y whose first n elements hold the result.
     double* run(double* x, double* y, bool in_lanes) const {
         if (is_smooth_) return fft_.run(x, y, in_lanes);
         const std::int64_t lanes = in_lanes ? kFftLanes : 1, part = size() * lanes;

@@ -99,7 +99,8 @@ private:
         run.pool->parallel_for(tasks, task);
     }
 
-    // Calls compute(x, y, count) for contiguous elements; others are copied to and from a buffer. `to` may be null.
+    // Calls compute(x, y, count) for contiguous elements. Strided elements are copied to a buffer before the call, and the
+    // codes from a buffer after it. `to` may be null.
     template <typename F>
     void visit(const std::byte* from, std::byte* to, std::int64_t count, const F& compute) const {
         if (x_step_ == 4 && y_step_ == 1) return compute(reinterpret_cast<const float*>(from), to, count);

@@ -14,9 +14,9 @@
 namespace dovetail {
 namespace {
 
-// Rows shorter than this are packed into a slot, since a call per row would cost too much.
+// Rows of fewer elements are packed into a slot, since a call per row would cost too much.
 constexpr std::int64_t kShortRow = 12;
-// Bytes of all slots; leaves space in L1 for operands that are accessed directly.
+// Bytes of all slots together; the remainder of L1 is for operands that are accessed directly.
 constexpr std::int64_t kSlotBytes = 24 * 1024;
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
 // The shortest rows that are written with non-temporal stores, bytes.
@@ -114,7 +114,7 @@ private:
         return true;
     }
 
-    // True if the result is made in a slot, and from there written with non-temporal stores.
+    // True if the result is computed in a slot and copied from the slot with non-temporal stores.
     bool is_streamed(const Layout& output) const {
         if (elements_ < kMinStreamedBytes / output.operand.itemsize || columns_ < kMinStreamedRow / output.operand.itemsize)
             return false;
@@ -150,7 +150,8 @@ private:
         for (const int result : results_) registers_[static_cast<std::size_t>(result)].is_scalar = false;
         for (const Instruction& entry : instructions_) {
             if (entry.arity == 2 && !registers_[static_cast<std::size_t>(entry.operands[1])].is_scalar) continue;
-            // If both operands are scalars, only the second stays scalar; instructions of one or three operands take none.
+            // If both operands of an instruction are scalars, only the second one stays scalar. Instructions of one or three
+            // operands take no scalars.
             for (int i = 0; i < (entry.arity == 2 ? 1 : entry.arity); ++i)
                 registers_[static_cast<std::size_t>(entry.operands[i])].is_scalar = false;
         }
@@ -181,7 +182,7 @@ private:
     void assign_destination(int at, std::vector<int>& free) {
         const Instruction& instruction = instructions_[static_cast<std::size_t>(at)];
         Register& destination = registers_[static_cast<std::size_t>(instruction.destination)];
-        // An operand of the same width passes its slot on at its last use: instructions work in place.
+        // At its last use an operand of the same width gives its slot to the result: the instruction works in place.
         for (const bool same_width : {true, false}) {
             for (int i = 0; i < instruction.arity; ++i) {
                 const int index = instruction.operands[i];

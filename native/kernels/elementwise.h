@@ -29,7 +29,7 @@ struct Opcode {
     Element result;
     int arity;
     Element operands[3];
-    bool is_cheap = false;  // takes less time than its operands take from memory
+    bool is_cheap = false;  // computes faster than memory delivers its operands
 };
 
 struct OpcodeTable {

@@ -16,7 +16,7 @@ struct Register {
     Element element = Element::other;
     std::int64_t itemsize = 0;
     int last_use = kNone;
-    // Set by the kernel: a slot of scratch memory, or the operand in whose memory the elements are.
+    // The kernel sets it: the slot of scratch memory, or the operand whose memory holds the elements.
     int slot = kNone;
     int operand = kNone;
     double constant = 0;

@@ -1,4 +1,4 @@
-// The epilogue of convolution and matrix multiplication: what is applied to accumulators before they are written.
+// The epilogue of convolution and matrix multiplication: operations on the accumulators before the results are written.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace dovetail {
 
 struct Epilogue {
-    float low;  // bounds; NaN passes
+    float low;  // bounds; a NaN stays a NaN
     float high;
     Activation activation = Activation::bounds;
     float alpha = 0;

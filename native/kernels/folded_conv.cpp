@@ -10,7 +10,7 @@ namespace dovetail {
 
 namespace {
 
-// The relative cost of direct convolution above which folding does not pay, and the most bytes of its weights.
+// The relative cost of direct convolution above which folding does not pay, and the maximum bytes of the folded weights.
 constexpr double kWorthwhile = 0.8;
 constexpr std::int64_t kMaxWeightBytes = 1 << 20;
 constexpr std::int64_t kMaxPixels = 16;
@@ -25,7 +25,7 @@ bool has_dense_rows(const TensorStrides& layout, std::int64_t channels) {
 // True if the channels of adjacent pixels are evenly spaced.
 bool is_foldable(const TensorStrides& layout, std::int64_t channels) { return channels == 1 || has_dense_rows(layout, channels); }
 
-// True if the channels of a pixel follow each other, and are few only where pixels do so too.
+// True if the channels of a pixel are adjacent, and the pixels too unless there are many channels.
 bool has_runs(const TensorStrides& layout, std::int64_t channels) {
     return has_dense_rows(layout, channels) || (layout.channel == 1 && channels >= kMinRun);
 }
@@ -39,7 +39,7 @@ double cycles_of(const ConvGeometry& g, std::int64_t length, std::int64_t pixels
     return tiling.cost * static_cast<double>(depth);
 }
 
-// The number of pixels that are folded with the least cost; 1: direct convolution.
+// The number of folded pixels with the least cost; 1 means direct convolution.
 std::int64_t choose_pixels(const ConvGeometry& g) {
     std::int64_t best = 1;
     double lowest = kWorthwhile * cycles_of(g, g.out[2], 1);
@@ -91,7 +91,7 @@ std::vector<float> fold_weights(const Spec& spec, const ConvGeometry& g, std::in
     return folded;
 }
 
-// The first pixels of each row, folded.
+// Computes the first pixels of each row by the folded convolution.
 void fold(Operand& operand, std::int64_t outputs, std::int64_t pixels) {
     operand.strides[1] = outputs == 1 ? operand.strides.back() : 4;
     operand.strides.back() *= pixels;
@@ -99,13 +99,13 @@ void fold(Operand& operand, std::int64_t outputs, std::int64_t pixels) {
     operand.sizes.back() /= pixels;
 }
 
-// The last `count` pixels of each row.
+// Computes the last `count` pixels of each row by direct convolution.
 void cut(Operand& operand, std::int64_t count) {
     operand.offset += (operand.sizes.back() - count) * operand.strides.back();
     operand.sizes.back() = count;
 }
 
-// One value for each output channel, repeated for each pixel.
+// Repeats the vector of one value per output channel for each folded pixel.
 std::vector<float> repeat(const Operand& operand, std::int64_t pixels) {
     const std::vector<float> values = floats_of(operand);
     std::vector<float> repeated;
@@ -164,11 +164,11 @@ FoldedConv::FoldedConv(const Spec& spec, WeightCache& cache, std::int64_t pixels
     if (strides.empty()) strides.assign(spec.inputs[0].rank() - 2, 1);
     strides.back() *= pixels;
     folded.attributes["strides"] = strides;
-    // The constants live as long as this constructor: their packing is in no cache that is kept.
+    // The folded weights exist only during this constructor, so that a cache of packed weights must not keep their addresses.
     WeightCache own;
     folded_ = std::make_unique<Conv>(folded, own);
     if (rest == 0) return;
-    // The pixels before the rest are padding that is cropped.
+    // For the rest, the pixels before it are negative padding.
     Spec last = spec;
     cut(last.outputs[0], rest);
     if (spec.integer("has_residual") != 0) cut(last.inputs.back(), rest);

@@ -13,7 +13,7 @@ namespace dovetail {
 // NaN times 0 would reach other outputs: for an input that has one, direct convolution runs.
 class FoldedConv : public Kernel {
 public:
-    // Null where direct convolution is as fast, or the operands do not suit.
+    // Returns null where direct convolution is as fast, or where the operands cannot be folded.
     static std::unique_ptr<Kernel> create(const Spec& spec, WeightCache& cache);
 
     void run(const Run& run) const override;

@@ -19,7 +19,7 @@ struct GatherPlan {
     std::vector<GatherAxis> shared;
     std::vector<GatherAxis> chosen;
     std::vector<Coordinate> coordinates;
-    std::int64_t coordinate_stride = 0;  // between coordinates, in the indices
+    std::int64_t coordinate_stride = 0;  // stride between coordinates of the indices
     std::vector<CopyAxis> slice;
     bool wraps = true;   // negative indices count from the end
     bool zeros = false;  // an index out of range yields zeros instead of an error
@@ -94,7 +94,7 @@ private:
         }
     }
 
-    // Copies elements of indices that are in range.
+    // Copies elements; all indices are in range.
     template <typename Element, typename Index>
     void copy_elements(std::byte* to, const std::byte* data, const std::byte* index, std::int64_t length,
                        const IndexReader<Index>& prototype) const {

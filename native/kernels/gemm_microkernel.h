@@ -5,7 +5,7 @@
 
 namespace dovetail {
 
-// The activation after the bounds.
+// Activations that are applied after the bounds.
 enum class Activation : std::uint8_t { bounds, leaky_relu, elu, sigmoid, silu, tanh, hardswish, gelu_erf, gelu_tanh };
 
 // y[r, j] = epilogue(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]), for `count` rows r and
@@ -18,7 +18,7 @@ struct GemmTile {
     std::int64_t length;
     const float* weights;
     std::int64_t weights_stride;  // floats from one position to the next
-    const float* next_weights;    // weights of a later tile, and how many of them to prefetch for each position
+    const float* next_weights;    // weights of a later tile to prefetch, and the number of floats to prefetch per position
     std::int64_t next_weights_step;
     float* y;
     std::int64_t y_stride;    // floats from row to row
@@ -26,18 +26,18 @@ struct GemmTile {
     std::int64_t next_input;  // floats from the last segment's input to the next tile's input, which is prefetched; 0: none
     const float* initial;     // initial values of the accumulators; null: zero
     std::int64_t initial_stride;
-    bool has_epilogue;  // false: y gets the accumulators themselves
+    bool has_epilogue;  // false: the accumulators are stored to y without the epilogue
 
-    // The epilogue, in this order; a null pointer leaves a step out.
+    // The steps of the epilogue in their order; a null pointer omits a step.
     float scale;
     const float* bias;  // readable up to the end of the last vector
     const float* residual;
     std::int64_t residual_stride;
-    bool residual_last;  // added after all other steps, not before the bounds
-    float low;           // bounds; NaN passes
+    bool residual_last;  // the residual is added after all other steps instead of before the bounds
+    float low;           // bounds; a NaN stays a NaN
     float high;
     Activation activation;
-    float alpha;       // of the activation
+    float alpha;       // parameter of the activation
     bool is_rescaled;  // the activation's result is multiplied by output_scale, and output_shift is added
     float output_scale;
     float output_shift;
@@ -56,8 +56,8 @@ struct GemmKernels {
     GemmFunction tile[kMaxVectors][kMaxRows];
     // Depthwise kernels, by the number of rows: y[r, c] = epilogue(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
     GemmFunction depthwise[kMaxPixels];
-    // The same for segments in triples: the second one reads at row r what the first reads at r + 1, and the third what the
-    // second does.
+    // Depthwise kernels for triples of segments: the second segment reads at row r the input of the first segment at r + 1, and
+    // the third the input of the second at r + 1.
     GemmFunction depthwise_triples[kMaxPixels];
 };
 

@@ -55,7 +55,8 @@ private:
         T weight;
     };
 
-    // Offsets and weights of the neighbours of a block of positions, then the elements of every channel there.
+    // Computes the offsets and weights of the neighbours of a block of positions, then the elements of every channel at these
+    // positions.
     void sample(const Run& run, std::int64_t batch, std::int64_t first, std::int64_t count, int worker) const {
         auto* offsets = reinterpret_cast<std::int64_t*>(run.scratch_of(worker));
         auto* targets = offsets + kTerms;
@@ -147,13 +148,13 @@ private:
                                                  weights[static_cast<std::size_t>(i)]};
     }
 
-    // The offset of an element along an axis, whose index may be any number, after padding.
+    // The offset along an axis of the element that padding selects for an index, which may be any number.
     std::int64_t offset_of(T index, std::size_t axis) const {
         const auto last = static_cast<T>(x_.sizes[axis] - 1);
         if (padding_ == Padding::zeros && !(index >= 0 && index <= last)) return kOutside;
         if (padding_ == Padding::reflection)
             index = reflected(index, is_aligned_ ? T(0) : T(-0.5), is_aligned_ ? last : last + T(0.5));
-        // A NaN gives the first element.
+        // A NaN position selects the first element.
         const std::int64_t at = index >= last ? x_.sizes[axis] - 1 : index > 0 ? static_cast<std::int64_t>(index) : 0;
         return min(at, x_.sizes[axis] - 1) * x_.strides[axis];
     }

@@ -13,10 +13,10 @@ namespace dovetail {
 namespace {
 
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
-// A table of all integers between the least and the greatest key has at most this many times as many entries as there are keys.
+// A lookup table over all integers between the least and the greatest key may have at most this many entries per key.
 constexpr std::int64_t kMaxSparsity = 8;
 
-// The row of each key: by index where integer keys are dense, else by binary search. The last of equal keys counts.
+// Finds the row of each key: by index if integer keys are dense, otherwise by binary search. Of equal keys the last one counts.
 template <typename T>
 class KeyTable {
 public:
@@ -38,7 +38,7 @@ public:
                 return distance < index_.size() ? index_[distance] : missing_;
             }
         if (x != x) return nan_;
-        // The entry before the first greater key: the last of its equal keys.
+        // The entry before the first greater key is the last one of equal keys.
         const auto after = std::upper_bound(sorted_.begin(), sorted_.end(), x, [](T a, const Entry& b) { return a < b.key; });
         return after == sorted_.begin() || (after - 1)->key != x ? missing_ : (after - 1)->row;
     }

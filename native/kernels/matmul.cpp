@@ -13,7 +13,7 @@ namespace dovetail {
 namespace {
 
 constexpr std::int64_t kTileFloats = kMaxRows * kMaxVectors * 16;
-constexpr std::int64_t kChunkBytes = 512 << 10;  // of packed columns that stay in L2
+constexpr std::int64_t kChunkBytes = 512 << 10;  // bytes of packed columns that stay in L2
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
 constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
@@ -24,7 +24,7 @@ std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 
 
 // Strides of a batch of matrices, in floats.
 struct BatchStrides {
-    Sizes batch;  // by batch axis of the output; zero broadcasts
+    Sizes batch;  // one stride per batch axis of the output; zero broadcasts
     std::int64_t row = 0, column = 0;
 };
 
@@ -67,7 +67,7 @@ private:
     struct Workspace {
         float *a, *b, *y, *addend;
     };
-    // Some rows of a panel of the right operand, with their stride.
+    // A block of rows of a panel of the right operand, with the stride of the rows.
     struct Block {
         const float* from;
         std::int64_t step;
@@ -106,13 +106,14 @@ private:
     std::shared_ptr<const float> bias_row_;  // a constant bias that is equal for all rows; else null
     RightOperand right_ = RightOperand::constant;
     Tiling tiling_{};
-    std::int64_t small_count_ = 0, large_tiles_ = 0;  // rows of a tile; number of tiles, the first ones, with one row more
-    GemmTile shared_fields_{};                        // the fields that all tiles share
+    std::int64_t small_count_ = 0,
+                 large_tiles_ = 0;  // rows of a small tile; number of large tiles, which come first and have one row more
+    GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
-    std::int64_t blocks_ = 1;  // of the depth; rows and columns of a block stay in cache
+    std::int64_t blocks_ = 1;  // block size along the depth, so that rows and columns of a block stay in cache
     std::vector<std::int64_t> row_offsets_;
-    std::vector<std::shared_ptr<const float>> packed_;  // by batch, or one for all
+    std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
 };
 
 MatMul::MatMul(const Spec& spec, WeightCache& cache)
@@ -280,12 +281,12 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     }
 }
 
-// Rows with contiguous elements: in place, or copied.
+// Returns rows with contiguous elements: the operand's rows themselves, or copies of them.
 const float* MatMul::rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
                              std::int64_t count) const {
     const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a + row * a.row;
     if (a.column == 1) return from;
-    // Position by position over all rows: elements that are contiguous along the rows are read once.
+    // Copies position by position over all rows, so that elements contiguous along the rows are read once.
     const std::int64_t pitch = round_to_line(depth_);
     for (std::int64_t k = 0; k < depth_; ++k)
         for (std::int64_t r = 0; r < count; ++r) workspace.a[r * pitch + k] = from[r * a.row + k * a.column];
@@ -323,8 +324,8 @@ WeightPrefetch MatMul::prefetch_of(const Task& task, std::size_t index, std::int
             task.last_tile - task.first_tile};
 }
 
-// With the depth in blocks, the first block starts from the residual (which may alias y), the others from the accumulators in y.
-// The last block runs the epilogue.
+// If the depth is divided into blocks, the first block starts from the residual (which may alias y), and each later block from
+// the accumulators in y. The last block runs the epilogue.
 void MatMul::set_initial(GemmTile& tile, const Block& columns) const {
     const bool first = columns.first == 0;
     tile.initial = first ? tile.residual : tile.y;

@@ -76,7 +76,7 @@ private:
                             sums + row * kColumns + column, sizeof(T));
     }
 
-    // A copy with rows `width` elements apart; what it does not fill is 0.
+    // Copies to rows `width` elements apart; elements without a source are 0.
     static void pack(const std::byte* from, std::int64_t row_step, std::int64_t column_step, std::int64_t rows,
                      std::int64_t columns, T* to, std::int64_t width) {
         for (std::int64_t row = 0; row < rows; ++row, to += width) {

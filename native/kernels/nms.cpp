@@ -79,7 +79,7 @@ private:
         return {{memory, memory + max_boxes_}, {memory + 2 * max_boxes_, memory + 3 * max_boxes_}, memory + 4 * max_boxes_};
     }
 
-    // Sort keys with indices; the greater one comes first. A NaN score comes last.
+    // Sort keys with indices; the entry with the greater score comes first, a NaN score last.
     std::int64_t candidates(const Run& run, std::int64_t batch, std::int64_t label, std::uint64_t* entries) const {
         const std::byte* scores = run.at(scores_) + batch * scores_.strides[0] + label * scores_.strides[1];
         const float score_threshold = *reinterpret_cast<const float*>(run.at(score_threshold_));
@@ -110,7 +110,7 @@ private:
         }
     }
 
-    // True if the box at `last` overlaps one before it too much.
+    // True if the IoU of the box at `last` with an earlier selected box exceeds the threshold.
     bool is_suppressed(const Boxes& boxes, std::int64_t last, float iou_threshold) const {
         int any = 0;
         for (std::int64_t i = 0; i < last; ++i) {

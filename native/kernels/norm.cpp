@@ -21,7 +21,7 @@ struct Axis {
     std::int64_t y;
 };
 
-// The axes [first, last) of both operands, without those of size 1, with contiguous axes merged.
+// Returns the axes [first, last) of both operands; axes of size 1 are dropped and contiguous axes merged.
 std::vector<Axis> axes_of(const Operand& x, const Operand& y, std::size_t first, std::size_t last) {
     std::vector<Axis> axes;
     for (std::size_t i = first; i < last; ++i) {
@@ -43,7 +43,7 @@ void check_operands(const Spec& spec) {
         throw std::invalid_argument(spec.kernel + ": input and output must have equal sizes");
 }
 
-// A function of the rows along one axis, in a loop over all other axes.
+// Applies a function to the rows along one axis, in a loop over all other axes.
 class RowNormalization : public Kernel {
 public:
     RowNormalization(const Spec& spec, void (*function)(const NormBlock&))
@@ -216,7 +216,7 @@ public:
                   0,       0,       0, nullptr};
         if (block_.size < 1) throw std::invalid_argument("lrn: size must be at least 1");
         block_.alpha = static_cast<float>(spec.real("alpha") / static_cast<double>(block_.size));
-        // A larger window than all channels gives the same sums.
+        // A window larger than the number of channels gives the same sums as one of that number.
         block_.size = std::min(block_.size, 2 * block_.channels + 2 - block_.size % 2);
         block_.beta = static_cast<float>(spec.real("beta"));
         block_.bias = static_cast<float>(spec.real("bias"));

@@ -18,7 +18,7 @@ struct NormBlock {
     std::int64_t width;
     std::int64_t x_width_stride;
     std::int64_t y_width_stride;
-    // `count` factors and addends of the normalized elements; null: none.
+    // Factors and addends of the normalized elements, `count` of each; a null pointer omits the operation.
     const float* scale;
     const float* bias;
     float epsilon;
@@ -35,7 +35,7 @@ struct LrnBlock {
     std::int64_t x_channel;
     std::int64_t y_channel;
     std::int64_t size;
-    float alpha;  // already divided by the size
+    float alpha;  // alpha / size
     float beta;
     float bias;
     float* scratch;

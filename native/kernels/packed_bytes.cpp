@@ -28,7 +28,7 @@ bool fits_i8(const ByteMatrix& matrix) {
     return true;
 }
 
-// Weights panel by panel, and behind them the total of each column.
+// The weights are stored panel by panel, followed by the total of each column.
 std::shared_ptr<float> pack_columns(const ByteMatrix& matrix, const PackedBytes& layout, const std::vector<std::int32_t>& shift);
 
 std::shared_ptr<PackedBytes> pack(WeightCache& cache, const std::string& key, const ByteMatrix& matrix) {
@@ -86,7 +86,7 @@ std::uint64_t hash_of(const std::vector<std::int64_t>& numbers) {
 }  // namespace
 
 std::shared_ptr<const PackedBytes> pack_bytes(WeightCache& cache, const ByteMatrix& matrix) {
-    // Equal addresses may be read in different orders.
+    // The key includes the layout, because one address may be packed in several layouts.
     std::string key = cache.key_of(matrix.base) + " bytes " + std::to_string(matrix.column_stride) + " " +
                       std::to_string(matrix.columns) + " " + std::to_string(matrix.segments) + " " +
                       std::to_string(matrix.depth.size()) + " " + std::to_string(hash_of(matrix.depth)) + " ";

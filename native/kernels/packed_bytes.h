@@ -21,13 +21,14 @@ struct ByteMatrix {
     std::vector<std::int32_t> zero;  // zero points, for whole panels of columns
 };
 
-// Weights less their zero points, or less 128 where an i8 does not hold these. They lie panel by panel, in the order in which
-// tiles read them; panels are packed in pairs, an odd last panel alone. Padding at the end of a segment has weight 0.
+// Weights minus their zero points, or minus 128 if i8 cannot hold the difference. They are stored panel by panel, in the order
+// in which tiles read them. Panels are packed in pairs; an odd last panel is packed alone. Padding at the end of a segment has
+// weight 0.
 struct PackedBytes {
     std::shared_ptr<const float> memory;
     std::int64_t panels = 0;
     std::int64_t panel_bytes = 0;
-    std::int64_t blocks = 0;           // of each segment
+    std::int64_t blocks = 0;           // blocks of each segment
     std::int64_t last_depth = 0;       // bytes of a segment's last block that have weights, a multiple of 8
     std::vector<std::uint32_t> total;  // sum of the packed weights of each column
     std::vector<std::int32_t> zero;    // zero points of the packed weights; empty: all are 0
@@ -35,7 +36,7 @@ struct PackedBytes {
     const std::int8_t* weights() const { return reinterpret_cast<const std::int8_t*>(memory.get()); }
 };
 
-// Packs a matrix, or finds it in the cache, where equal addresses mean equal weights.
+// Packs a matrix, or returns it from the cache, which identifies weights by their address.
 std::shared_ptr<const PackedBytes> pack_bytes(WeightCache& cache, const ByteMatrix& matrix);
 
 // A constant operand of one element for each of `count` columns, followed by zeros for whole panels. Throws

@@ -12,8 +12,8 @@
 namespace dovetail {
 namespace {
 
-// A thread pools about 25 elements per nanosecond; a task of this size outweighs the cost of waking a thread. Every thread gets
-// an equal share, as in the kernel before, so that it finds its input in its own cache.
+// Every thread gets an equal share, as in the previous kernel, so that its input is in the cache of its core. A thread pools
+// about 25 elements per nanosecond; a task of this size outweighs the cost of waking a thread.
 constexpr std::int64_t kElementsPerTask = 1 << 17, kTasksPerThread = 4;
 // Maximum span of a row of windows, padding included: each worker has two lines of that length.
 constexpr std::int64_t kMaxSpan = 1 << 26;
@@ -99,8 +99,8 @@ private:
         plan_.y_channel = y_.strides[1];
     }
 
-    // Computes the divisors of average pooling: the elements "inside" the input, those of the "padded" input, or all of the
-    // "window".
+    // Computes the divisors of average pooling: the number of elements of a window that are inside the input ("inside") or
+    // inside the padded input ("padded"), or the size of the window ("window").
     void set_divisors(const Spec& spec) {
         const std::size_t spatial = x_.rank() - 2;
         const auto ends = per_axis(spec, "pads_end", spatial, 0);

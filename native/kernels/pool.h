@@ -40,7 +40,7 @@ struct PoolAxis {
         const std::int64_t fitting = available <= 0 ? 0 : ceil_div(available, dilation);
         return fitting < kernel ? fitting : kernel;
     }
-    // Drops the taps that are outside the input in every window; one remains if all are.
+    // Drops the taps that are outside the input in every window; at least one tap remains.
     DOVETAIL_ALWAYS_INLINE void trim() {
         const std::int64_t from = first(out - 1), to = last(0);
         if (from < to) {
@@ -50,7 +50,7 @@ struct PoolAxis {
             kernel = 1;
         }
     }
-    // The span of all windows together, in elements.
+    // The number of elements from the first element of the first window to the last element of the last window.
     DOVETAIL_ALWAYS_INLINE std::int64_t span() const { return (out - 1) * stride + (kernel - 1) * dilation + 1; }
 };
 
@@ -64,7 +64,7 @@ struct PoolPlan {
     std::int64_t y_channel = 0;
     // Prefetch distance along a row, in bytes; 0: no prefetch.
     std::int64_t prefetch_bytes = 0;
-    // The divisor of a sum: the product of one factor for each axis.
+    // The divisor of the sum of a window: the product of one factor per axis.
     const float* divisors[3] = {nullptr, nullptr, nullptr};
 };
 

@@ -14,7 +14,7 @@
 namespace dovetail {
 namespace {
 
-constexpr std::int64_t kPatchBytes = 128 << 10;  // of copied pixels that stay in cache
+constexpr std::int64_t kPatchBytes = 128 << 10;  // bytes of copied pixels that stay in cache
 constexpr std::int64_t kReadPadding = 64;
 constexpr std::int64_t kFewChannels = 4;  // channel planes up to which the input is interleaved
 constexpr std::int64_t kFewPixels = 4;    // pixels up to which vector instructions are faster than matrix tiles
@@ -55,7 +55,7 @@ public:
 
     void run(const Run& run) const override {
         if (y_.count() == 0) return;
-        // Threads share out the weights where these outweigh the input, else the pixels.
+        // The weights are divided among the threads if they have more bytes than the input; otherwise the pixels are divided.
         const std::int64_t blocks = ceil_div(out_[0], block_lines_), pairs = ceil_div(panels_, 2), threads = run.pool->threads();
         const std::int64_t chunks = is_weight_bound_ && threads > 1 ? std::min(pairs, 2 * threads) : 1;
         const std::int64_t tasks = images_ * blocks * chunks;
@@ -99,7 +99,7 @@ private:
         is_product_ =
             is_single(in_) && is_single(out_) && is_single(kernel_) && pad_begin_[0] == 0 && pad_begin_[1] == 0 && images_ > 0;
         if (is_product_) {
-            // A matrix product: images of one pixel are the lines of one image.
+            // In a matrix product, images of one pixel become the lines of one image.
             in_[0] = out_[0] = images_;
             images_ = 1;
             stride_[0] = stride_[1] = 1;
@@ -108,7 +108,7 @@ private:
         }
     }
 
-    // Reads what applies to columns: the operands after the weights, in this order.
+    // Reads the operands that have one element per column. They follow the weights, in this order.
     void read_columns_of(const Spec& spec) {
         const std::int64_t count = y_.sizes[1];
         panels_ = ceil_div(count, kInt8Columns);
@@ -173,7 +173,7 @@ private:
 
     std::int64_t patch_rows(std::int64_t lines) const { return (lines - 1) * stride_[0] + (kernel_[0] - 1) * dilation_[0] + 1; }
     std::int64_t patch_bytes(std::int64_t lines) const { return (is_im2col_ ? lines : patch_rows(lines)) * patch_row_; }
-    // Bytes from one output line's input to the next one's.
+    // Bytes from the input of one output line to the input of the next.
     std::int64_t line_bytes() const {
         return in_place_ ? stride_[0] * x_step_[0] : is_im2col_ ? patch_row_ : stride_[0] * patch_row_;
     }
@@ -182,7 +182,7 @@ private:
         const bool is_dense = x_.strides[1] == 1;
         const bool pointwise = kernel_[0] == 1 && kernel_[1] == 1 && pad_begin_[0] == 0 && pad_begin_[1] == 0 &&
                                (out_[0] - 1) * stride_[0] < in_[0] && (out_[1] - 1) * stride_[1] < in_[1];
-        // Short lines of strided pixels would leave tiles half empty.
+        // Strided pixels are copied, since short lines of them would leave tiles half empty.
         is_im2col_ = is_dense && stride_[1] > 1 && out_[1] < 24 && channels_ * kernel_[1] >= kInt8Depth;
         in_place_ = pointwise && !is_im2col_ && is_dense && channels_ % kInt8Depth == 0;
         merges_taps_ = is_im2col_ || dilation_[1] == 1;
@@ -196,7 +196,7 @@ private:
             offsets_.push_back(merges_taps_
                                    ? s * dilation_[0] * patch_row_
                                    : s / kernel_[1] * dilation_[0] * patch_row_ + s % kernel_[1] * dilation_[1] * channels_);
-        // Evenly spaced lines are one run, including unused pixels between them.
+        // Evenly spaced lines form one run, which includes the unused pixels between them.
         const bool even = is_im2col_ || (stride_[0] == 1 && stride_[1] == 1);
         const std::int64_t line = line_bytes();
         line_ = even && step_ != 0 && line % step_ == 0 && line / step_ < out_[1] + kernel_[1] * 2 ? line / step_ : 0;
@@ -221,7 +221,7 @@ private:
                                                    static_cast<std::uint32_t>(x_zero_) * packed_->total[j]);
     }
 
-    // Computes some lines of an image for some panels.
+    // Computes a range of lines of an image for a range of panels.
     void compute_block(const Run& run, std::int64_t image, std::int64_t first, std::int64_t last, std::int64_t panel,
                        std::int64_t end, int worker) const {
         std::byte* scratch = run.scratch_of(worker);
@@ -235,10 +235,10 @@ private:
         else if (!in_place_)
             fill_patch(x, patch, first, patch_rows(last - first), x_zero);
         const std::int64_t line_step = line_bytes();
-        // Runs of pixels: all lines as one run, or each line by itself.
+        // Runs of pixels: all lines form one run, or each line is a run.
         const std::int64_t runs = line_ ? 1 : last - first, length = line_ ? (last - first - 1) * line_ + out_[1] : out_[1];
         const std::int64_t parts = ceil_div(length, kInt8Pixels), step = segments_ * blocks_ * kInt8Block;
-        // If all pixels pass through a pair of panels, they prefetch the next pair.
+        // If all pixels are multiplied by one pair of panels before the next pair, they prefetch the next pair.
         const std::int64_t share = is_weight_bound_ ? 2 * step / 64 / (runs * parts) * 64 : 0;
         const std::int64_t fetched = ceil_div(share / 64, segments_ * blocks_) * 64;
         auto* totals =
@@ -297,7 +297,7 @@ private:
         return has_w_zero_ ? round_up(pixels * 4, 64) : 0;
     }
 
-    // The sums of all x of a window less their zero point, for each pixel of each run.
+    // For each pixel of each run, the sum of x minus its zero point over the window.
     void sum_pixels(const std::byte* from, std::int64_t runs, std::int64_t length, std::int64_t x_zero,
                     std::int32_t* totals) const {
         const std::int64_t bytes = kernel_[0] * kernel_[1] * channels_ / segments_;
@@ -316,7 +316,7 @@ private:
             totals[p] = static_cast<std::int32_t>(static_cast<std::uint32_t>(totals[p]) - zeros);
     }
 
-    // Writes `count` pixels from `begin` on, counted along a run that begins at line `line`.
+    // Writes `count` pixels, from pixel `begin` of the run that starts at line `line`.
     void write(const Run& run, std::int64_t image, std::int64_t line, std::int64_t begin, std::int64_t count, std::int64_t panel,
                int width, const std::int32_t* accumulators) const {
         const std::int64_t column = panel * kInt8Columns;
@@ -326,7 +326,7 @@ private:
         std::byte* y = run.at(y_) + image * y_.strides[0] + column * y_.itemsize;
         const std::byte* other = has_residual_ ? run.at(residual_) + image * residual_.strides[0] + column : nullptr;
         if (line_ == 1 && out_[1] == 1) {
-            // Lines of one pixel.
+            // The case of lines with one pixel.
             pixels.count = count;
             pixels.accumulators = accumulators;
             pixels.y = y + (line + begin) * y_step_[0];
@@ -347,7 +347,7 @@ private:
                 if (has_residual_) pixels.other = other + row * residual_.strides[2] + at * residual_.strides[3];
                 write(run, pixels);
             }
-            // The next line; if lines are one run, after the unused pixels between them.
+            // Continues at the next line; in a run of several lines the unused pixels between the lines are skipped.
             const std::int64_t passed = std::min(count, line_ - at);
             count -= passed;
             accumulators += passed * kAccumulatorPitch;
@@ -357,7 +357,7 @@ private:
         }
     }
 
-    // Accumulators of evenly spaced pixels, and where they go.
+    // Accumulators of evenly spaced pixels, and the address of their outputs.
     struct Pixels {
         const std::int32_t* accumulators;
         std::int64_t count, column, columns;
@@ -441,12 +441,12 @@ private:
     Int8Kernels kernels_;
     DynamicQuantization floats_;
     const Int8Unit* unit_;
-    const Int8Unit* few_unit_;  // for few pixels
+    const Int8Unit* few_unit_;  // vector code for few pixels
     std::int64_t images_ = 1, channels_ = 1, x_zero_ = 0;
     std::int64_t in_[2], out_[2], kernel_[2], stride_[2], dilation_[2], pad_begin_[2], x_step_[2], y_step_[2];
     bool in_place_ = false, is_im2col_ = false, merges_taps_ = false, is_weight_bound_ = false;
     std::int64_t segments_ = 1, blocks_ = 1, last_depth_ = 8, patch_row_ = 0, step_ = 0, panels_ = 1, block_lines_ = 1;
-    std::int64_t line_ = 0;  // pixels from line to line where all lines are one run; else 0
+    std::int64_t line_ = 0;  // pixels from line to line if all lines form one run; else 0
     std::vector<std::int64_t> offsets_;
     std::vector<float> factor_, bias_;  // by column
     std::vector<std::int32_t> offset_, w_zero_;

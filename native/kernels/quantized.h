@@ -19,13 +19,13 @@ inline bool has_dense_channels(const Operand& image) {
 constexpr std::int64_t kInt8Columns = 16;  // columns of a panel of weights
 constexpr std::int64_t kInt8Depth = 64;    // bytes of depth in a block
 constexpr std::int64_t kInt8Block = kInt8Columns * kInt8Depth;
-constexpr std::int64_t kInt8Pixels = 32;  // most pixels of a tile
+constexpr std::int64_t kInt8Pixels = 32;  // maximum number of pixels of a tile
 constexpr std::int64_t kAccumulatorPitch = 2 * kInt8Columns;
 
 // accumulators[p, j] = offset[j] + sum over segments s, blocks k and bytes i < 64 of x[p * step + offsets[s] + 64 k + i] *
-// weights[s, k, i, j], for some pixels p and one or two panels of columns j. The memory after a segment is readable to the end of
-// its last block, whose weights there are 0. Weights are stored block by block, for each panel 16 rows of [16 columns][4 bytes of
-// depth].
+// weights[s, k, i, j], for the pixels p of a tile and the columns j of one or two panels. The memory after a segment is
+// readable to the end of its last block, where the weights are 0. Weights are stored block by block, for each panel 16 rows of
+// [16 columns][4 bytes of depth].
 struct Int8Tile {
     const std::byte* x;
     std::int64_t step;
@@ -34,8 +34,8 @@ struct Int8Tile {
     std::int64_t blocks;
     std::int64_t last_depth;  // bytes of a segment's last block that have weights, a multiple of 8
     const std::int8_t* weights;
-    const std::int32_t* offset;  // of both panels
-    const std::int8_t* next;     // weights of a later tile, of which each block prefetches `next_step` bytes
+    const std::int32_t* offset;  // offsets of both panels
+    const std::int8_t* next;     // weights of a later tile; each block prefetches `next_step` bytes of them
     std::int64_t next_step;
     int pixels;
     int panels;
@@ -43,8 +43,8 @@ struct Int8Tile {
     std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
 };
 
-// Requantization of some pixels: y = r + zero, with r = clamp(round(accumulator * factor)). With a residual, r is the clamped and
-// rounded value of r * own + (other - other_zero) * beside.
+// Requantization of the pixels of a tile: y = r + zero, with r = clamp(round(accumulator * factor)). With a residual, r is the
+// clamped and rounded value of r * own + (other - other_zero) * beside.
 struct Requantization {
     const std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
     const float* factor;               // by column; whole vectors may be read
@@ -55,7 +55,7 @@ struct Requantization {
     const std::byte* other;  // the residual; null: none
     std::int64_t other_step;
     bool other_is_signed;
-    float low, high;  // bounds of the first r, and of the second
+    float low, high;  // bounds of r before the residual is added, and after
     float zero;
     float other_zero, own, beside;
     float last_low, last_high;
@@ -64,7 +64,7 @@ struct Requantization {
     bool y_is_signed;
 };
 
-// Conversion of the accumulators of some pixels to f32: y = accumulator * (scale * factor) + bias, each operation rounded.
+// Conversion of the accumulators of a tile to f32: y = accumulator * (scale * factor) + bias, each operation rounded.
 struct Dequantization {
     const std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
     const float* factor;               // by column; whole vectors may be read
@@ -87,18 +87,18 @@ struct Int8Kernels {
     // to[i * channels + c] = from[i * step + c * plane].
     void (*interleave)(std::byte* to, const std::byte* from, std::int64_t count, std::int64_t channels, std::int64_t step,
                        std::int64_t plane);
-    // to[i] = the maximum of rows[n][i] over n < `number`, for i < `count`, of unsigned or signed bytes.
+    // to[i] = the maximum of rows[n][i] over n < `number`, for i < `count`. The bytes are unsigned or signed.
     void (*maximum)(std::byte* to, const std::byte* const* rows, std::int64_t number, std::int64_t count, bool is_signed);
 };
 
 DOVETAIL_DECLARE_PER_ISA(Int8Kernels int8_kernels();)
 
-// The least and the greatest number of a tensor; both are NaN if a number is.
+// The minimum and the maximum of a tensor; both are NaN if the tensor contains a NaN.
 struct ValueRange {
     float low, high;
 };
 
-// Arithmetic of dynamic quantization, in which each operation is rounded by itself.
+// Kernels of dynamic quantization; each arithmetic operation is rounded separately.
 struct DynamicQuantization {
     void (*dequantize)(const Dequantization& run);
     // Extends a range by `count` numbers.
@@ -109,14 +109,15 @@ struct DynamicQuantization {
 
 DOVETAIL_DECLARE_PER_ISA(DynamicQuantization dynamic_quantization();)
 
-// Scale and zero point that map a range, extended to 0, to u8 (DynamicQuantizeLinear). NaN for a range of NaN.
+// The scale and zero point that map a range, extended to include 0, to u8 (DynamicQuantizeLinear). Both are NaN for a range of
+// NaN.
 struct QuantizationGrid {
     float scale, zero;
 };
 QuantizationGrid grid_of(ValueRange range);
 
-// A processor's unit for products of 8-bit integers. Null if the processor or the system does not provide it, or if DOVETAIL_ISA
-// is set. `end` is called after the last product of a task.
+// A unit of the processor for products of 8-bit integers. A pointer is null if the processor or the system does not provide the
+// unit, or if DOVETAIL_ISA is set. `end` is called after the last product of a task.
 struct Int8Unit {
     void (*multiply)(const Int8Tile& tile);
     void (*end)();

@@ -49,7 +49,7 @@ public:
     }
 
 private:
-    // The maximum over the rows of a window, as one line, and then over adjacent pixels of that line.
+    // First the maximum over the rows of a window is computed as one line, then the maximum over adjacent pixels of this line.
     void line(const Run& run, std::int64_t image, std::int64_t o, int worker) const {
         const std::int64_t channels = x_.sizes[1], pixels = x_.sizes[3];
         const bool is_signed = x_.element == Element::i8, is_whole = x_.strides[3] == channels;
@@ -70,7 +70,7 @@ private:
             number = 0;
             for (std::int64_t w = axes_[1].first(p); w < axes_[1].last(p); ++w)
                 addresses[number++] = maximum + (axes_[1].start(p) + w * axes_[1].dilation) * channels;
-            // A window of padding alone yields the minimum of the type.
+            // A window that contains only padding yields the minimum of the type.
             if (number == 0 || is_padding_row)
                 std::memset(to, is_signed ? 0x80 : 0, static_cast<std::size_t>(channels));
             else

@@ -18,7 +18,7 @@ class Pcg64 {
 public:
     Pcg64(Wide state, Wide increment) : state_(state), increment_(increment) {}
 
-    // Goes `count` steps forward: powers of the affine step by squaring.
+    // Advances the state by `count` steps: the affine step is raised to a power by repeated squaring.
     void advance(std::uint64_t count) {
         Wide factor = kMultiplier, summand = increment_, total_factor = 1, total_summand = 0;
         for (; count != 0; count /= 2) {
@@ -78,7 +78,7 @@ private:
         return offset;
     }
 
-    // Rounding can reach the upper bound, which is excluded: such numbers become the lower one.
+    // Rounding can give the upper bound, which is excluded; these numbers become the lower bound.
     T number_of(double share) const {
         const auto number = static_cast<T>(low_ + share * (high_ - low_));
         return low_ < high_ && number >= static_cast<T>(high_) ? static_cast<T>(low_) : number;

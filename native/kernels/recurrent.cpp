@@ -1,4 +1,5 @@
-// LSTM, GRU and RNN layers after the product of all inputs: for each time step the product of the state, then the cell.
+// LSTM, GRU and RNN layers, given the products of all inputs with the input weights: each time step computes the product of the
+// state with the recurrence weights, then the cell.
 #include "kernels/recurrent.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@ namespace {
 
 constexpr std::int64_t kMaxBatchRows = 6;  // batch rows that fit into the registers of the widest tile
 constexpr std::int64_t kFewRows = 4;       // rows up to which vector instructions are faster than matrix tiles
-// Bytes of recurrence weights from which several threads share their product with a state: it then takes longer than waking the
-// threads. Products of integers also convert their accumulators, so they take longer for each byte.
+// Bytes of recurrence weights from which several threads share the product of the weights with a state: the product then takes
+// longer than waking the threads. Integer products take longer per byte, since their accumulators are also converted.
 constexpr std::int64_t kSharedIntegers = 1 << 17, kSharedFloats = 1 << 20;
 
 std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
@@ -97,13 +98,13 @@ private:
     static constexpr std::int64_t kPeepholes = 3;  // gates with a peephole
     static constexpr std::int64_t kAccumulatorBytes = kInt8Pixels * (kAccumulatorPitch + 1) * 4;
 
-    // Some rows of the batch in one direction, from the first time step to the last, with their states.
+    // A range of rows of the batch in one direction, from the first time step to the last, with their states.
     struct Sequence {
         std::int64_t direction, first, count;
         float *h, *c;
-        float* gates;            // of a chunk of rows
-        QuantizationGrid* grid;  // of h at the start of the time step
-        std::byte* codes;        // of h, a chunk of rows
+        float* gates;            // accumulators of a chunk of rows
+        QuantizationGrid* grid;  // codes of h at the start of the time step
+        std::byte* codes;        // codes of h, a chunk of rows
     };
 
     void read_operands(const Spec& spec) {
@@ -191,8 +192,8 @@ private:
         return reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(sequence_of(run, 0, 1, worker).grid) + kGridBytes);
     }
 
-    // Runs fewer sequences than threads: all of them step by step, where the threads share the columns of each product. Their
-    // states are in the scratch memory of the first workers.
+    // Runs fewer sequences than threads. All sequences advance step by step, and the threads share the columns of each product.
+    // The states are in the scratch memory of the first workers.
     void run_shared(const Run& run, std::int64_t blocks) const {
         const std::int64_t sequences = directions_ * blocks, parts = ceil_div(run.pool->threads(), sequences);
         const auto sequence = [&](std::int64_t index) { return sequence_of(run, index, blocks, static_cast<int>(index)); };
@@ -246,13 +247,13 @@ private:
         return own.direction >= first_reverse_ ? steps_.sizes[0] - 1 - k : k;
     }
 
-    // The input's contribution to a row.
+    // The contribution of the input to the gates of a row.
     const float* input_of(const Run& run, const Sequence& own, std::int64_t k, std::int64_t row) const {
         return reinterpret_cast<const float*>(address(run, steps_, time_of(own, k), own.first + row)) +
                own.direction * gates_ * hidden_;
     }
 
-    // Computes one of `parts` parts of the gates of a chunk.
+    // Computes one of `parts` equal parts of the gates of a chunk of rows.
     void multiply(const Run& run, const Sequence& own, std::int64_t k, std::int64_t row, std::int64_t part, std::int64_t parts,
                   int worker) const {
         const float* input = input_of(run, own, k, row);
@@ -293,7 +294,7 @@ private:
         for (std::int64_t j = 0; j < hidden_; ++j) state[j] = *reinterpret_cast<const float*>(from + j * operand->strides[2]);
     }
 
-    // gates = h @ r, plus the input's contribution where the cell takes their sum.
+    // gates = h @ r, plus the contribution of the input if the cell takes the sum of both.
     void multiply_floats(const Sequence& own, const float* input, std::int64_t part, std::int64_t parts) const {
         GemmTile tile{};
         tile.base = own.h;
@@ -376,7 +377,7 @@ private:
         return grid_of(range);
     }
 
-    // gates = (codes of h) @ r, rescaled, plus the input's contribution.
+    // gates = (codes of h) @ r, rescaled, plus the contribution of the input.
     void multiply_codes(const Sequence& own, const float* input, std::int64_t rows, std::int64_t part, std::int64_t parts,
                         std::int32_t* accumulators) const {
         const PackedBytes& packed = *packed_[static_cast<std::size_t>(own.direction)];
@@ -425,7 +426,7 @@ private:
     bool has_recurrent_bias_ = false, has_lengths_ = false, has_h0_ = false, has_c0_ = false, has_c_ = false, is_gru_ = false;
     bool has_peepholes_ = false;
     bool is_quantized_ = false;
-    std::size_t weights_end_ = 2;  // the operands before the scales
+    std::size_t weights_end_ = 2;  // number of operands before the scales
     std::int64_t directions_ = 1, batch_ = 1, hidden_ = 1, gates_ = 1;
     std::int64_t rows_ = 1, chunk_ = 1;  // rows of a task, and of a product
     std::int64_t first_reverse_ = 1;

@@ -7,11 +7,11 @@
 
 namespace dovetail {
 
-// One batch row at one time step. `gates` holds `size` accumulators for each gate, with the products of the state in them. `h`
-// and `c` are the states, updated in place.
+// One batch row at one time step. `gates` holds `size` accumulators per gate: the products of the state with the recurrence
+// weights. `h` and `c` are the states and are updated in place.
 struct CellStep {
     const float* gates;
-    const float* input;           // the input's contribution, if `gates` does not include it
+    const float* input;           // the contribution of the input, if `gates` does not include it
     const float* recurrent_bias;  // the recurrent bias of the last gate (linear_before_reset); null: none
     float* h;
     float* c;

@@ -49,7 +49,7 @@ struct Mode {
     const char* name;
     Reduction reduction;
     double (*finish)(double total, double count);
-    bool is_exact;  // of integers: no step is rounded
+    bool is_exact;  // integers: no step is rounded
     bool is_mean;
 };
 
@@ -90,7 +90,8 @@ public:
 
     std::string name() const override { return std::string("reduce ") + mode_.name + " " + name_of(isa()); }
 
-    // Per worker: totals and offsets of one block. After the first worker's come the totals of all slices.
+    // The scratch memory of each worker holds the totals and offsets of one block. The totals of all slices follow the totals
+    // of the first worker.
     std::size_t scratch_bytes() const override { return static_cast<std::size_t>(round_up(own_bytes(), 64) + shared_bytes()); }
 
     void run(const Run& run) const override {
@@ -140,7 +141,7 @@ private:
 
     void choose_blocks() {
         column_blocks_ = ceil_div(columns_.size, kColumns);
-        // Narrower blocks if there would be too few for the threads.
+        // Blocks are narrower if there would be fewer blocks than threads.
         width_ = std::min(columns_.size, kColumns);
         const std::int64_t positions = count_of(kept_);
         while (width_ > 64 && positions * column_blocks_ < 8 && x_.count() > 2 * kElementsPerTask) {
@@ -152,7 +153,8 @@ private:
         sliced_ = &rows_;
         for (Axis& axis : reduced_)
             if (axis.size > sliced_->size) sliced_ = &axis;
-        // Depends on the sizes alone, not on the number of threads, so that a sum always has the same parts.
+        // The division depends only on the sizes, not on the number of threads, so that a sum always consists of the same
+        // parts.
         if (blocks_ < 8)
             slices_ = std::clamp<std::int64_t>(x_.count() / (4 * kElementsPerTask), 1,
                                                std::min(kMaxSlices, std::max<std::int64_t>(1, sliced_->size / 8)));
@@ -193,7 +195,7 @@ private:
         std::int64_t width = 0;
     };
 
-    // The totals that a block uses: vectors reach beyond its columns.
+    // The number of totals that a block uses; its last vector extends beyond the columns.
     static std::int64_t used_totals(const BlockPosition& block_position) { return block_position.width + kTotals - kColumns; }
 
     BlockPosition position_of(std::int64_t block) const {
@@ -270,7 +272,7 @@ private:
     }
 
     Total combine(Total total, Total partial) const {
-        // Signed integers are combined without a sign, since they wrap around.
+        // Signed integers are combined as unsigned ones, since they wrap around.
         using Wrapping = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
         const auto a = static_cast<Wrapping>(total), b = static_cast<Wrapping>(partial);
         switch (mode_.reduction) {

@@ -1,5 +1,5 @@
-// Interpolation of f32 with given indices and weights, or with those of a mode: channels-last data pixel by pixel, other layouts
-// row by row.
+// Interpolation of f32, with given indices and weights or with those of a mode. Channels-last data is processed pixel by pixel,
+// other layouts row by row.
 #include "kernels/resize.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ public:
             throw std::invalid_argument("resize: the mode");
     }
 
-    // A scale of 0 is that of the sizes, a negative one that of an axis that is not resized.
+    // A scale of 0 means that the scale follows from the sizes; a negative scale marks an axis that is not resized.
     void fill(ResizeAxis& axis, double scale, std::vector<std::int64_t>& indices, std::vector<float>& weights) const {
         const float ratio = scale != 0 ? static_cast<float>(scale) : static_cast<float>(axis.out) / static_cast<float>(axis.size);
         if (scale < 0 && axis.out != axis.size) throw std::invalid_argument("resize: the size of an axis that is not resized");
@@ -79,7 +79,7 @@ private:
         return std::ceil(x);
     }
 
-    // Also of what is no number.
+    // Returns 0 for a NaN, and clamps numbers beyond +-1e15.
     static std::int64_t whole(float x) { return x > -1e15F ? static_cast<std::int64_t>(std::min(x, 1e15F)) : 0; }
 
     void fill_element(float x, bool shrinks, const ResizeAxis& axis, std::int64_t* indices, double* weights) const {
@@ -103,14 +103,14 @@ private:
             for (std::int64_t tap = 0; tap < axis.taps; ++tap) weights[tap] /= total;
     }
 
-    // Keys' kernel.
+    // The cubic convolution kernel of Keys.
     double cubic_weight(double d) const {
         const double a = cubic_;
         if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
         return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
     }
 
-    // Removes the taps whose weights are all 0; the first one stays where all are.
+    // Removes the taps whose weights are all 0; the first tap stays if all taps are removed.
     static void drop_unused(ResizeAxis& axis, std::vector<std::int64_t>& indices, std::vector<double>& weights) {
         bool is_used[kMaxTaps] = {};
         for (std::size_t i = 0; i < weights.size(); ++i)
@@ -199,7 +199,7 @@ public:
     }
 
 private:
-    // Indices and weights of a mode, for the scales of the spatial axes.
+    // Computes the indices and weights of a mode from the scales of the spatial axes.
     void compute(const Spec& spec, std::size_t spatial) {
         const auto scales = spec.reals("scales");
         if (scales.size() != spatial) throw std::invalid_argument("resize: needs a scale for each spatial axis");
@@ -212,7 +212,7 @@ private:
         }
     }
 
-    // Given indices and weights, axis by axis.
+    // Reads given indices and weights, axis by axis.
     void copy(const Spec& spec, std::size_t spatial) {
         const auto taps = spec.integers("taps"), indices = spec.integers("places");
         const auto weights = spec.reals("weights");

@@ -39,7 +39,7 @@ T combine(T element, T update) {
         return static_cast<T>(static_cast<Wrapping>(element) + static_cast<Wrapping>(update));
     if constexpr (kCombination == Combination::mul)
         return static_cast<T>(static_cast<Wrapping>(element) * static_cast<Wrapping>(update));
-    // A NaN is the result of both.
+    // The minimum and the maximum are NaN if either operand is NaN.
     if constexpr (kCombination == Combination::min) return update < element || update != update ? update : element;
     return update > element || update != update ? update : element;
 }
@@ -51,11 +51,11 @@ struct SliceAxis {
     std::int64_t update;
 };
 
-// A part of the updates that no other part shares an output element with.
+// A part of the updates; no two parts write to the same output element.
 struct Part {
     SliceSpace space;              // `to` in the output, `data` in the updates
-    std::vector<SliceAxis> outer;  // of one slice, outermost first
-    SliceAxis row{1, 0, 0};        // its last axis
+    std::vector<SliceAxis> outer;  // axes of one slice, outermost first
+    SliceAxis row{1, 0, 0};        // last axis of a slice
     std::int64_t to = 0;           // offsets of the part in bytes
     std::int64_t update = 0;
     std::int64_t index = 0;
@@ -67,7 +67,7 @@ struct ScatterPlan {
     std::vector<Coordinate> coordinates;
     std::int64_t coordinate_stride = 0;
     bool wraps = true;
-    // The axis of `chosen` whose positions write to disjoint elements, besides those of `slice`.
+    // The axis of `chosen` whose positions write to disjoint elements; the axes of `slice` are not counted.
     std::optional<std::size_t> disjoint{};
 };
 
@@ -193,7 +193,8 @@ private:
         return CopyPlan({region});
     }
 
-    // Updates are divided where their targets are disjoint, so that those of one element stay in order in one part.
+    // Updates are divided into parts with disjoint targets, so that all updates of one element are applied in order by one
+    // part.
     void choose_parts() {
         if (updates_.count() == 0) return;
         SliceAxis whole{1, 0, 0};

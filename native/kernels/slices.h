@@ -95,12 +95,13 @@ struct Coordinate {
 
 constexpr std::size_t kMaxCoordinates = 8;
 
-// Resolves indices to offsets in the data. Local copies keep its members in registers, whatever is written meanwhile.
+// Resolves indices to offsets in the data. Kernels use local copies of a resolver, whose members stay in registers despite
+// stores through other pointers.
 template <typename Index>
 struct IndexReader {
     Coordinate axes[kMaxCoordinates]{};
     std::size_t count;
-    std::int64_t next;  // between coordinates, in the indices
+    std::int64_t next;  // stride between coordinates of the indices
     bool wraps;         // negative indices count from the end
 
     IndexReader(const std::vector<Coordinate>& coordinates, std::int64_t next, bool wraps)
@@ -119,7 +120,7 @@ struct IndexReader {
         Index index;
         std::memcpy(&index, at, sizeof(Index));
         const std::int64_t position = index + (wraps && index < 0 ? axis.size : 0);
-        // Unsigned, since an index out of range may overflow; its offset is not used.
+        // The product is unsigned, since an index out of range may overflow; the offset of such an index is not used.
         const auto distance = static_cast<std::uint64_t>(position) * static_cast<std::uint64_t>(axis.stride);
         source = static_cast<std::int64_t>(static_cast<std::uint64_t>(source) + distance);
         return static_cast<std::uint64_t>(position) < static_cast<std::uint64_t>(axis.size);
@@ -130,7 +131,8 @@ constexpr bool is_index_type(Element element) {
     return element == Element::i32 || element == Element::i64 || element == Element::u32 || element == Element::u64;
 }
 
-// Calls `run` with a number of the type in which indices are read. Those of u64 beyond i64 count as negative, as casts wrap.
+// Calls `run` with a value of the type in which indices are read. Indices of u64 beyond the range of i64 count as negative, as
+// a cast wraps them.
 template <typename F>
 void with_index_type(Element element, const F& run) {
     switch (element) {

@@ -78,7 +78,8 @@ std::vector<CommonAxis> common_axes(const Operands& inputs, const Operands& outp
         if (operand->sizes != all.front()->sizes) throw std::invalid_argument("operands must have equal sizes");
     auto axes = axes_of(all);
     std::stable_sort(axes.begin(), axes.end(), [](const CommonAxis& a, const CommonAxis& b) { return reach(a) > reach(b); });
-    // Merged before the choice, so that the axes are as long as possible, and again after it, since the choice moves one axis.
+    // Axes are merged before the choice of the innermost axis, so that they are as long as possible, and again after it, since
+    // the choice moves one axis.
     axes = merged(axes);
     const auto best = std::max_element(axes.begin(), axes.end(), [&](const CommonAxis& a, const CommonAxis& b) {
         const int left = fitness(a, inputs, outputs);

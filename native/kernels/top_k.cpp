@@ -15,9 +15,10 @@ namespace {
 
 constexpr std::int64_t kBlock = 32;  // elements compared with the threshold together
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
-constexpr std::int64_t kMaxInserted = 16;  // the most entries that are kept in order by insertion
+constexpr std::int64_t kMaxInserted = 16;  // maximum number of entries that insertion keeps sorted
 
-// A sort key and an index: the greater entry comes first, and of equal keys the smaller index has the greater entry.
+// A sort key and an index. The greater entry comes first; of entries with equal keys, the one with the smaller index is
+// greater.
 using WideEntry = std::pair<std::uint64_t, std::uint64_t>;
 std::uint64_t entry_of(std::uint32_t key, std::int64_t position) {
     return static_cast<std::uint64_t>(key) << 32 | static_cast<std::uint32_t>(~position);
@@ -71,7 +72,7 @@ private:
         }
     }
 
-    // Keeps the first `k_` of the elements so far in `entries`, in order; the last of them is the threshold for all that follow.
+    // Keeps the best `k_` elements so far in `entries`, sorted. The last of them is the threshold for all following elements.
     void insert(const std::byte* x, Entry* entries) const {
         std::int64_t count = 0;
         T limit{};
@@ -93,8 +94,8 @@ private:
         }
     }
 
-    // Collects the first `k_` of a line in `entries`, in any order. Whenever `entries` is full, it is reduced to the best `k_`;
-    // the last of these is the threshold for all that follow.
+    // Collects the best `k_` elements of a line in `entries`, in any order. Whenever `entries` is full, it is reduced to the
+    // best `k_`, the last of which is the threshold for all following elements.
     void select(const std::byte* x, Entry* entries) const {
         std::int64_t count = 0;
         bool has_threshold = false;
@@ -134,7 +135,7 @@ private:
         return buffer;
     }
 
-    // True if an element may come before the threshold, whose value is `limit`. NaN always may.
+    // True if an element may come before the threshold, whose value is `limit`. True for every NaN.
     bool reaches(T x, T limit) const { return is_largest_ ? !(x < limit) : !(x > limit); }
 
     bool any_reaches(const T* block, T limit) const {

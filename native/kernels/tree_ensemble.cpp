@@ -1,5 +1,5 @@
-// TreeEnsemble: decision trees, one number for each row and target. Rows descend a tree in parallel, so that the loads of one
-// hide the latency of another.
+// TreeEnsemble: the sum of decision trees for each row and target. Several rows descend a tree in parallel, so that the loads
+// of one row hide the latency of another.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,12 +22,12 @@ enum Column { kFeature, kMode, kMissing, kTrue, kFalse, kMembersBegin, kMembersE
 enum Mode { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember };
 enum class Aggregate { sum, average, min, max };
 
-// A node, or a leaf whose successors are itself: all rows then take as many steps as the longest path.
+// A node or a leaf. A leaf is its own successor, so that all rows take as many steps as the longest path.
 template <typename T>
 struct TreeNode {
     T split;
     std::int32_t feature;  // byte offset from the first feature of a row
-    std::int32_t next[2];  // successor of a false test, and of a true one
+    std::int32_t next[2];  // successors if the test is false, and if it is true
     std::uint16_t mode;
     std::uint16_t missing;  // result of the test for NaN
 };
@@ -129,7 +129,8 @@ private:
             }
     }
 
-    // Totals are added tree by tree, however rows and trees are grouped: the bits do not depend on the position of a row.
+    // Totals are added tree by tree, independently of how rows and trees are grouped, so that the bits do not depend on the
+    // position of a row.
     template <int kTest, bool kNaN>
     void descend_block(const std::byte* x, std::int64_t count, T* totals, unsigned char* is_set) const {
         const std::int64_t trees = static_cast<std::int64_t>(roots_.size());

@@ -33,7 +33,7 @@ private:
     void copy_row(const Run& run, std::int64_t row) const {
         const std::byte* x = run.at(x_) + rows_.start(0, row);
         std::byte* y = run.at(y_) + rows_.start(1, row);
-        // The first column on or above the diagonal, or above it.
+        // The first column of the upper triangle of a row: on the diagonal, or next to it if the diagonal is excluded.
         const std::int64_t first = std::clamp<std::int64_t>(row % height_ + k_ + (is_upper_ ? 0 : 1), 0, columns_);
         is_upper_ ? clear(y, 0, first) : clear(y, first, columns_);
         is_upper_ ? copy(x, y, first, columns_) : copy(x, y, 0, first);

@@ -65,7 +65,7 @@ void add_number(std::string& key, std::int64_t number) {
     key.append(text, std::to_chars(text + 1, text + sizeof text, number).ptr);
 }
 
-// All columns and the vectors of the first panel determine the panels.
+// The number of columns and the vectors of the first panel determine all panels.
 void add_panels(std::string& key, const std::vector<Panel>& panels) {
     add_number(key, panels.empty() ? 0 : panels.back().first + panels.back().columns);
     add_number(key, panels.empty() ? 0 : panels.front().vectors);
@@ -100,7 +100,7 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing
 
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const Matrix& matrix,
                                          const std::vector<Panel>& panels, int lanes) {
-    // The same constant may be packed in several orders: the key holds an FNV hash of all of them.
+    // A constant may be packed in several orders, so that the key holds an FNV hash of the order.
     auto hash = static_cast<std::uint64_t>(matrix.stride);
     const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
     for (const auto offset : matrix.order) mix(static_cast<std::uint64_t>(offset));
@@ -132,7 +132,7 @@ double cost_of(double rows, int vectors, int lanes) {
     return std::max({products, loads, weights, latency}) + 0.4;
 }
 
-// A panel and the next one fit into L2.
+// Two consecutive panels fit into L2.
 constexpr std::int64_t kPanelBytes = 640 << 10;
 
 // Rows a multiple of a page apart map to one L1 set, which holds twelve lines.

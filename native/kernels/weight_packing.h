@@ -17,7 +17,8 @@ struct Panel {
     int vectors;
 };
 
-// Divides `columns` into panels of `widest` vectors. A panel of one vector occurs only if `widest` is at most 2, or alone.
+// Divides `columns` into panels of `widest` vectors. A panel of one vector occurs only if `widest` is at most 2, or if it is
+// the only panel.
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes);
 
 // A matrix of constants: element (k, j) is from[order[k] + j * stride] * factor[j]; a null `factor` is 1.
@@ -36,32 +37,34 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
 std::string packing_key(const WeightCache& cache, const void* from, const char* packing,
                         std::initializer_list<std::int64_t> numbers);
 
-// The packed matrix in the cache, under the constant's address and all that distinguishes this packing.
+// Returns the packed matrix from the cache; the key is the address of the constant with all parameters of the packing.
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const Matrix& matrix,
                                          const std::vector<Panel>& panels, int lanes);
 
-// The same for a matrix whose element (k, j) is from[k * row + j * stride], for k below `depth`.
+// Returns the packed matrix, from the cache, of the matrix whose element (k, j) is from[k * row + j * stride], for k below
+// `depth`.
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const float* from, std::int64_t depth,
                                          std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes);
 
-// A prefetch of the next weights into L2, shared out among the tiles of a task.
+// A prefetch of the next weights into L2, divided among the tiles of a task.
 struct WeightPrefetch {
     const float* from;  // null: no prefetch
     std::int64_t floats;
-    std::int64_t tiles;  // that share the prefetch
+    std::int64_t tiles;  // number of tiles that share the prefetch
 
-    // Sets the prefetch of `tile`, which has number `index` and is at `panel` of `panels`.
+    // Sets the prefetch of `tile`, whose index is `index` and whose panel is `panel` of `panels`.
     void set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const;
 };
 
 // Division of a line of rows into tiles of nearly equal size, and the width of its panels.
 struct Tiling {
-    int vectors;         // of the widest panel
+    int vectors;         // vectors of the widest panel
     std::int64_t tiles;  // of a line
-    double cost;         // of a line, in cycles per position
+    double cost;         // cost of a line, in cycles per position
 };
 
-// The tiling of least cost for the available registers. `step`: floats from row to row. `depth`: positions of one panel.
+// Returns the tiling with the least cost for the available registers. `step`: floats from row to row. `depth`: positions of one
+// panel.
 Tiling tiling_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const GemmKernels& table);
 
 }  // namespace dovetail

@@ -13,13 +13,13 @@ namespace dovetail {
 namespace {
 
 constexpr std::int64_t kLine = 16;               // floats of a cache line
-constexpr std::int64_t kBlockBytes = 640 << 10;  // of transformed inputs that stay in L2
-constexpr std::int64_t kMinTiles = 8;            // of a task: fewer read the weights too often
+constexpr std::int64_t kBlockBytes = 640 << 10;  // bytes of transformed inputs that stay in L2
+constexpr std::int64_t kMinTiles = 8;            // tiles of a task; with fewer tiles the weights are read too often
 constexpr std::int64_t kTasksPerThread = 3;
 
 // Cycles of a transform per point and vector, and bytes of weights per cycle from memory; they hardly overlap with products.
 constexpr double kTransformCycles = 4, kWeightBytes = 2.1;
-constexpr double kWorthwhile = 0.9;  // the largest cost relative to direct convolution
+constexpr double kWorthwhile = 0.9;  // maximum cost relative to direct convolution
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, kLine) * kLine; }
 
@@ -59,7 +59,7 @@ std::int64_t tiles_of(const ConvGeometry& g, std::int64_t outputs) {
     return g.images * ceil_div(g.out[1], outputs) * ceil_div(g.out[2], outputs);
 }
 
-// The outputs of a tile along an axis with the least cost; 0: direct convolution.
+// The number of outputs of a tile along an axis with the least cost; 0 means direct convolution.
 std::int64_t choose_outputs(const ConvGeometry& g, std::int64_t lanes) {
     std::int64_t best = 0;
     double lowest = kWorthwhile * cycles_of(g, lanes, static_cast<double>(g.images * g.out[1] * g.out[2]), 9, 0);
@@ -128,7 +128,7 @@ bool WinogradConv::pack_weights(const Spec& spec, WeightCache& cache) {
         if (factor_.size() != static_cast<std::size_t>(geometry_.outputs))
             throw std::invalid_argument("conv: the factor must have one value for each output channel");
     }
-    // An FNV hash of all that distinguishes this packing of the constant.
+    // An FNV hash of all parameters of this packing of the constant.
     std::uint64_t hash = 0xcbf29ce484222325u;
     const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
     for (const auto stride : weight_strides_) mix(static_cast<std::uint64_t>(stride));
@@ -188,7 +188,7 @@ std::size_t WinogradConv::scratch_bytes() const {
 
 std::string WinogradConv::name() const { return std::string("conv winograd ") + name_of(isa()); }
 
-// Those of the products; the transforms mostly add.
+// Counts the multiply-adds of the products only; the transforms mostly add.
 std::int64_t WinogradConv::multiply_adds() const { return tiles_ * points_ * geometry_.channels * geometry_.outputs; }
 
 void WinogradConv::run(const Run& run) const {
@@ -234,7 +234,7 @@ WinogradConv::TilePosition WinogradConv::position_of(std::int64_t tile) const {
     return {tile / (tile_rows_ * tile_columns_), in_plane / tile_columns_ * outputs_, in_plane % tile_columns_ * outputs_};
 }
 
-// The addresses of the input pixels of a tile; those outside the input are zeros.
+// The addresses of the input pixels of a tile; addresses of pixels outside the input point to zeros.
 void WinogradConv::find_pixels(const float* x, const TilePosition& position, const float** pixels) const {
     const ConvGeometry& g = geometry_;
     const float* image = x + position.image * g.x.image;
@@ -256,7 +256,7 @@ void WinogradConv::find_pixels(const float* x, const TilePosition& position, con
     }
 }
 
-// At each point, the product of the tiles by a panel of weights.
+// Multiplies the tiles by a panel of weights at each point.
 void WinogradConv::multiply(const Task& task, const Panel& panel, const float* points, std::int64_t point_stride,
                             float* products) const {
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes, channels = geometry_.channels;
@@ -274,7 +274,7 @@ void WinogradConv::multiply(const Task& task, const Panel& panel, const float* p
             const std::int64_t first = part * tiles / parts, count = (part + 1) * tiles / parts - first;
             tile.base = points + point * point_stride + first * pitch_;
             tile.weights = weights;
-            // The weights of the next point, shared out among the tiles.
+            // Prefetches the weights of the next point, divided among the tiles.
             tile.next_weights = weights + channels * width * (parts + part) / parts;
             tile.next_weights_step = reads_far ? std::min(kLine, width / parts) : 0;
             tile.y = products + point * product_stride + first * width;
@@ -282,7 +282,7 @@ void WinogradConv::multiply(const Task& task, const Panel& panel, const float* p
         }
 }
 
-// What direct summation needs of a tile.
+// The arguments of direct summation for a tile.
 struct WinogradConv::Mending {
     const WinogradConv* conv;
     const float* x;

@@ -22,7 +22,7 @@ constexpr double kWinogradA = 0.75, kWinogradB = 1.5;
 
 // The outputs of one tile for the columns of a panel.
 struct WinogradOutput {
-    const float* products;  // of the first column; the points are `point_stride` floats apart
+    const float* products;  // values of the first column; the points are `point_stride` floats apart
     std::int64_t point_stride;
     float* y;  // the first pixel
     std::int64_t y_row, y_pixel;
@@ -30,8 +30,8 @@ struct WinogradOutput {
     std::int64_t rows, pixels;  // valid outputs of the tile
     // The epilogue, columns and first residual of the tile.
     GemmTile epilogue;
-    // Replaces the infinite and NaN sums of all pixels of one vector from `column` on by those of direct summation: an infinite
-    // input makes points NaN that outputs need whose window it is not in.
+    // Replaces infinite and NaN sums of all pixels of one vector, from `column` on, by direct summation: an infinite input
+    // makes values at points NaN, which also outputs use whose windows do not contain the input.
     void (*mend)(const void* context, float* sums, std::int64_t column, std::int64_t count);
     const void* context;
 };
@@ -48,7 +48,7 @@ const WinogradKernels& winograd_kernels(std::int64_t outputs);
 
 class WinogradConv : public Kernel {
 public:
-    // Null where direct convolution is faster, or the operands do not suit.
+    // Returns null if direct convolution is faster, or if the algorithm does not apply to the operands.
     static std::unique_ptr<Kernel> create(const Spec& spec, WeightCache& cache);
 
     void run(const Run& run) const override;
@@ -58,13 +58,13 @@ public:
     std::int64_t multiply_adds() const override;
 
 private:
-    // The work of one task: some tiles and some panels.
+    // The work of one task: a range of tiles and a range of panels.
     struct Task {
         std::int64_t first_tile, last_tile;
         std::size_t first_panel, last_panel;
     };
     struct TilePosition {
-        std::int64_t image, row, pixel;  // of the first output
+        std::int64_t image, row, pixel;  // address of the first output
     };
     struct Mending;
 
@@ -83,11 +83,11 @@ private:
     ConvGeometry geometry_;
     const GemmKernels& kernels_;
     const WinogradKernels& transforms_;
-    std::int64_t outputs_, inputs_;  // of a tile, along an axis
+    std::int64_t outputs_, inputs_;  // outputs of a tile along an axis
     std::int64_t points_;
     std::int64_t tile_rows_, tile_columns_, tiles_;  // of a plane, of a row, of all images
     std::int64_t pitch_;                             // floats from tile to tile at one point
-    std::int64_t block_tiles_;                       // the most tiles of one task
+    std::int64_t block_tiles_;                       // maximum number of tiles of one task
     Tiling tiling_{};
     std::vector<Panel> panels_;
     std::shared_ptr<const float> weights_;  // panel, point, input channel, output channel of the panel

@@ -33,7 +33,7 @@ using Objects = std::vector<PyArrayObject*>;
 // Bytes below which a copy takes less time than waking other threads.
 constexpr std::size_t kMinThreadedBytes = 64 * 1024;
 constexpr std::size_t kMinThreadedBytesManyArrays = 160 * 1024;
-// Bytes of the shortest runs that are copied without a plan: shorter ones may be those of a transpose.
+// Minimum bytes of the runs that are copied without a plan; shorter runs may be those of a transpose.
 constexpr npy_intp kMinSmallRun = 64;
 
 // ---- threads of array-level calls: DOVETAIL_THREADS, else all cores of this process ----
@@ -108,7 +108,7 @@ bool is_written_once(PyArrayObject* array) {
     return true;
 }
 
-// Compares address ranges only: arrays that merely interleave count as sharing memory.
+// Compares address ranges only, so that arrays that merely interleave count as sharing memory.
 bool are_disjoint(const Objects& arrays) {
     std::vector<Extent> extents;
     for (PyArrayObject* array : arrays)
@@ -119,7 +119,7 @@ bool are_disjoint(const Objects& arrays) {
     return true;
 }
 
-// True if `object` may be written: of this type and shape, and disjoint from `others`.
+// True if `object` is a writable array of this type and shape, disjoint from `others`.
 bool may_write(PyObject* object, PyArrayObject* like, const npy_intp* sizes, PyArrayObject* const* others, std::size_t count) {
     if (!has_long_runs(object)) return false;
     auto* out = reinterpret_cast<PyArrayObject*>(object);
@@ -207,7 +207,7 @@ void copy_into(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t cou
 
 // ---- the entry points ----
 
-// An axis in range, counted from the front; -1 for any other object.
+// Converts an axis in range to an index from the front; returns -1 for any other object.
 int axis_of(PyObject* object, int rank) {
     if (!PyLong_CheckExact(object)) return -1;
     int overflow = 0;
@@ -252,7 +252,7 @@ PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); 
 
 bool is_absent(PyObject* object) { return object == nullptr || object == Py_None; }
 
-// The concatenated array; null for a case left to runtime/array_ops.py. A Python error may be set.
+// Returns the concatenated array, or null for a case that runtime/array_ops.py must handle. A Python error may be set.
 PyArrayObject* concat_plain(PyObject* list, PyObject* axis_object, PyObject* out_object) {
     const bool is_list = PyList_CheckExact(list);
     if (!is_list && !PyTuple_CheckExact(list)) return nullptr;
@@ -281,7 +281,8 @@ PyArrayObject* concat_plain(PyObject* list, PyObject* axis_object, PyObject* out
     return out;
 }
 
-// Copies a small array whose elements form equally distant runs in both arrays, without a plan; false if it is another one.
+// Copies a small array without a plan, if its elements form equally distant runs in both arrays; returns false for any other
+// array.
 bool copy_small_rows(PyArrayObject* out, PyArrayObject* from) {
     if (bytes_of(out) >= kMinThreadedBytes) return false;
     npy_intp run = PyArray_ITEMSIZE(out), rows = 1, to_step = 0, from_step = 0;
@@ -317,7 +318,7 @@ PyArrayObject* copy_plain(PyObject* view, PyObject* out_object) {
     return out;
 }
 
-// The result of the fast path, or that of the Python function, which handles every case.
+// Returns the result of the fast path, or else of the Python function, which handles every case.
 PyObject* or_delegate(PyObject* result, PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
     if (result != nullptr) return result;
     if (PyErr_Occurred()) return nullptr;
@@ -384,7 +385,7 @@ PyArrayObject* view_of(PyArrayObject* from, const npy_intp* sizes, std::byte* da
     return PyArray_SetBaseObject(made, reinterpret_cast<PyObject*>(from)) == 0 ? made : nullptr;
 }
 
-// The lengths as numbers; empty unless they are exact integers >= 0 that add up to `whole`.
+// Returns the lengths as numbers; empty unless they are exact integers >= 0 whose sum is `whole`.
 std::vector<npy_intp> lengths_of(PyObject* sequence, npy_intp whole) {
     const bool is_list = PyList_CheckExact(sequence);
     if (!is_list && !PyTuple_CheckExact(sequence)) return {};
@@ -401,7 +402,7 @@ std::vector<npy_intp> lengths_of(PyObject* sequence, npy_intp whole) {
     return whole == 0 ? lengths : std::vector<npy_intp>();
 }
 
-// A list of the parts of an array; null if `out` does not fit or memory is exhausted.
+// Returns a list of the parts of an array, or null if `out` does not fit or memory is exhausted.
 PyObject* split_into(PyArrayObject* from, const std::vector<npy_intp>& lengths, int axis, PyObject* out_object, bool copies) {
     nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(lengths.size())));
     if (!list.is_valid()) return nullptr;
@@ -466,7 +467,7 @@ nb::object or_none(PyObject* result) {
     return result ? nb::steal(result) : nb::none();
 }
 
-// A fast path that delegates other cases to `rules` and takes its docstring.
+// A fast path that delegates other cases to `rules`, and has the docstring of `rules`.
 nb::object fast_path(PyMethodDef& method, const nb::object& rules, const char* signature) {
     static std::vector<std::unique_ptr<std::string>> texts;
     texts.push_back(std::make_unique<std::string>(std::string(method.ml_name) + signature + "\n--\n\n" +

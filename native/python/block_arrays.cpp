@@ -10,11 +10,11 @@ namespace {
 constexpr const char* kName = "dovetail.block";
 constexpr std::int64_t kDoesNotGrow = -1;
 
-// A block of a pool that an array and its views hold.
+// A block of a pool, kept alive by an array and its views.
 struct HeldBlock {
     std::shared_ptr<OutputPool> pool;
     OutputPool::Block block;
-    std::atomic<std::int64_t> used;  // bytes of the longest array that grows
+    std::atomic<std::int64_t> used;  // bytes of the longest growing array in the block
 };
 
 void release_block(PyObject* capsule) {
@@ -23,7 +23,7 @@ void release_block(PyObject* capsule) {
     delete held;
 }
 
-// The capsule of the block that an array is in; null for other memory.
+// Returns the capsule of the block that contains an array; null for other memory.
 PyObject* capsule_of(PyArrayObject* array) {
     PyObject* base = PyArray_BASE(array);
     while (base != nullptr && PyArray_Check(base)) base = PyArray_BASE(as_array(base));
@@ -32,7 +32,7 @@ PyObject* capsule_of(PyArrayObject* array) {
 
 HeldBlock* block_of(PyObject* capsule) { return static_cast<HeldBlock*>(PyCapsule_GetPointer(capsule, kName)); }
 
-// Takes over the reference to `base`, in an error too.
+// Takes over the reference to `base`, also if it fails.
 PyObject* view_of(std::byte* data, PyArray_Descr* descr, const Shape& shape, const npy_intp* strides, PyObject* base) {
     Py_INCREF(reinterpret_cast<PyObject*>(descr));
     auto* const sizes = const_cast<npy_intp*>(shape.data());
@@ -56,7 +56,7 @@ std::size_t bytes_of(PyArray_Descr* descr, const Shape& shape) {
     return bytes;
 }
 
-// An array at the start of a new block of at least `capacity` bytes.
+// Returns an array at the start of a new block of at least `capacity` bytes.
 PyObject* array_in_block(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* descr, const Shape& shape, std::size_t capacity,
                          std::int64_t used) {
     std::unique_ptr<HeldBlock> held;

@@ -1,7 +1,7 @@
-// Numpy arrays in blocks of an OutputPool, and those that grow in their block.
+// Numpy arrays in blocks of an OutputPool, and growing arrays.
 //
-// An array that grows is the first rows of a block; a longer one may begin with it. The block counts the bytes that arrays use,
-// so that only the longest of them is extended in place.
+// A growing array is the first rows of a block; a longer growing array may share these rows. The block counts the bytes that
+// arrays use, so that only its longest array is extended in place.
 #pragma once
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -24,22 +24,23 @@ using Shape = std::vector<npy_intp>;
 
 inline PyArrayObject* as_array(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }
 
-// A new array whose elements are not initialized; null with an error set if memory is lacking.
+// Returns a new array with uninitialized elements; null with an error set if memory is exhausted.
 PyObject* new_array(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* descr, const Shape& shape);
 
-// A new array that grows, in a block of at least `capacity` bytes; null with an error set if memory is lacking.
+// Returns a new growing array in a block of at least `capacity` bytes; null with an error set if memory is exhausted.
 PyObject* new_growing_array(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* descr, const Shape& shape,
                             std::size_t capacity);
 
-// A view of an array that grows with its axes in `order`, in which it is dense, or a part of one; null, without an error, for any
-// other array.
+// If `array` is a growing array or a part of one, and is dense with its axes in `order`, returns a view with the axes in that
+// order. Returns null, without an error, for any other array.
 PyObject* rows_of(PyArrayObject* array, const std::vector<int>& order);
 
-// True if `rows`, of rows_of(), are the longest array in their block, and it has room for one of `bytes`.
+// True if `rows`, a result of rows_of(), is the longest array in its block, and the block has room for an array of `bytes`.
 bool can_grow(PyArrayObject* rows, npy_intp bytes);
 
-// An array that begins with `rows`, which can grow, and has its axes in the order before rows_of(): element i of `shape` is the
-// size of axis order[i]. Null where another thread was first, and with an error set if memory is lacking.
+// Extends `rows`, for which can_grow() holds, and returns the array with the axes in their order before rows_of(): element i of
+// `shape` is the size of axis order[i]. Returns null if another thread has extended `rows` first, and null with an error set if
+// memory is exhausted.
 PyObject* grown(PyArrayObject* rows, const Shape& shape, const std::vector<int>& order);
 
 }  // namespace dovetail

@@ -1,7 +1,7 @@
 // Calls of programs whose steps are all native, from numpy arrays to numpy arrays.
 //
-// A call is served where every input is a C-contiguous numpy array of the model's element type and the shapes are those of a
-// program that was added, or in the ranges of a parametric program. Any other call, errors included, returns None:
+// A call is served if every input is a C-contiguous numpy array of the model's element type, and the shapes belong to an added
+// program or to the ranges of a parametric program. Any other call, including one with an error, returns None:
 // runtime/program.py and engine.py then run it.
 #define DOVETAIL_IMPORTS_NUMPY
 #include <nanobind/nanobind.h>
@@ -30,13 +30,13 @@ using namespace nb::literals;
 namespace dovetail {
 namespace {
 
-// An input or output of the model: a row of Python's (name, dtype, conversion, codes, takes_unknown).
+// An input or output of the model. Python passes the tuple (name, dtype, conversion, codes, takes_unknown).
 struct Port {
     nb::object name;
     nb::object dtype;
-    nb::object conversion;  // makes an output of its array; None: the array itself
-    nb::object codes;       // the codes (i64) of the strings that an input may hold, a dict; None: the array itself
-    bool takes_unknown;     // a string without a code has the code -1
+    nb::object conversion;  // converts the array to the output; None: no conversion
+    nb::object codes;       // dict of the codes (i64) of an input's strings; None: no codes
+    bool takes_unknown;     // a string that is not in `codes` gets the code -1
 
     PyArray_Descr* descr() const { return reinterpret_cast<PyArray_Descr*>(dtype.ptr()); }
 };
@@ -50,7 +50,8 @@ bool is_dense(PyObject* object, const Port& port) {
     return PyArray_DESCR(array) == port.descr() || PyArray_EquivTypes(PyArray_DESCR(array), port.descr());
 }
 
-// A new array with the codes of an array of strings; null for other arrays, and for a string without a code. An error may be set.
+// Returns a new array with the codes of an array of strings; null for another array, or if a string has no code. An error may
+// be set.
 PyObject* encoded(PyObject* object, const Port& port) {
     if (object == nullptr || !PyArray_CheckExact(object)) return nullptr;
     PyArrayObject* strings = as_array(object);
@@ -96,7 +97,7 @@ bool may_share(PyArrayObject* a, PyArrayObject* b) {
     return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
 }
 
-// References to the arrays of one call: another thread may drop its own during the run.
+// Holds references to the arrays of one call, since another thread may drop the caller's references during the run.
 class Arrays {
 public:
     explicit Arrays(std::size_t count) : items_(count, nullptr) {}
@@ -127,13 +128,13 @@ class FastCalls {
 public:
     // The default of `max_made_bytes`.
     static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26;
-    // The bytes of a step of a program that a call made, as measured.
+    // Measured bytes per step of a program that a call makes.
     static constexpr std::size_t kStepBytes = 3 << 10;
 
-    // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call. `max_made_bytes`:
-    // bytes of the programs that calls make; `log_eviction` is called for each that is dropped, with the number of those that are
-    // left, their bytes and the maximum. `shared`: inputs and
-    // outputs that may have one memory.
+    // `results`: the class of the result of a call, a dict. `max_trips`: the limit of trips of all loops in a call.
+    // `max_made_bytes`: the limit of bytes of the programs that calls make. `log_eviction` is called for each evicted program,
+    // with the number of remaining programs, their bytes and the limit. `shared`: pairs of an input and an output that may
+    // share memory.
     FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips,
               std::shared_ptr<OutputPool> output_pool, std::size_t max_made_bytes, nb::object log_eviction,
               const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>& shared)
@@ -156,7 +157,7 @@ public:
         state_.entries.emplace(hash_of(entry->inputs), std::move(entry));
     }
 
-    // Adds a parametric program. Calls with sizes in its ranges, for which there is no program, make one.
+    // Adds a parametric program. A call whose sizes are in its ranges and for which there is no program makes one from it.
     void add_range(ProgramRange range) {
         range.check(inputs_.size(), outputs_.size());
         auto added = std::make_shared<ProgramRange>(std::move(range));
@@ -164,7 +165,7 @@ public:
         state_.ranges.push_back(std::move(added));
     }
 
-    // Forgets a program.
+    // Removes a program.
     void discard(const Program* program) {
         std::shared_ptr<Entry> dropped;
         const Lock lock(*this);
@@ -173,7 +174,7 @@ public:
         if (match != state_.entries.end()) dropped = take(match);
     }
 
-    // Forgets a parametric program. Programs that were made from it stay.
+    // Removes a parametric program. Programs that were made from it stay.
     void discard_range(const ParametricProgram* steps) {
         std::shared_ptr<ProgramRange> dropped;
         const Lock lock(*this);
@@ -185,7 +186,7 @@ public:
         ranges.erase(match);
     }
 
-    // True if the program was called since this was asked last.
+    // True if the program was called since the last call of this function.
     bool pop_use(const Program* program) {
         const Lock lock(*this);
         for (const auto& [hash, entry] : state_.entries)
@@ -193,7 +194,8 @@ public:
         return false;
     }
 
-    // The programs that calls made: the number of dropped ones, that of those at hand, and their bytes.
+    // Statistics of the programs that calls made: the number of evicted programs, the number of cached programs, and the bytes
+    // of the cached ones.
     nb::tuple counts() {
         const Lock lock(*this);
         return nb::make_tuple(state_.evictions, state_.cached, state_.bytes);
@@ -206,13 +208,13 @@ public:
         state_.evictions = dropped.evictions;
     }
 
-    // The results of a call; None for a call that is not served.
+    // Returns the results of a call; None if the call is not served.
     nb::object call(nb::handle positional, nb::handle by_name, nb::handle out) {
         return call_with(positional, by_name, out, &FastCalls::collect_input, nullptr);
     }
 
-    // The results of a call whose caches are arrays that grow, each with the axes of the caller, and with it those of its
-    // results.
+    // Returns the results of a call whose caches are growing arrays. Each cache is given with the order of the caller's axes,
+    // and its result is returned in that order.
     nb::object call_growing(nb::handle positional, nb::handle by_name, nb::handle out) {
         if (!out.is_none()) return nb::none();
         return call_with(positional, by_name, out, &FastCalls::collect_growing, &FastCalls::grow_outputs);
@@ -256,12 +258,12 @@ private:
         std::size_t made_bytes = 0;  // an estimate of the bytes of a program that a call made
         std::uint64_t last_call = 0;
         bool is_used = false;
-        std::atomic<int> unbound_runs{0};  // runs that came to a subgraph without a program
+        std::atomic<int> unbound_runs{0};  // number of runs that reached a subgraph without a program
     };
-    // The number of such runs beyond which a program is left to the engine: some of its subgraphs run in Python.
+    // Above this number of such runs the engine runs the program, since some of its subgraphs run in Python.
     static constexpr int kMaxUnboundRuns = 8;
 
-    // By the hash of the inputs' shapes.
+    // Entries by the hash of the shapes of the inputs.
     using Entries = std::unordered_multimap<std::size_t, std::shared_ptr<Entry>>;
 
     struct State {
@@ -271,8 +273,8 @@ private:
         std::size_t evictions = 0, cached = 0, bytes = 0;
     };
 
-    // Guards the state where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
-    // changing it.
+    // Guards the state in a Python without interpreter lock. If the parent was changing the cache during a fork, the child
+    // starts with an empty cache.
     class Lock {
     public:
         explicit Lock(FastCalls& calls) : mutex_(calls.mutex_) {
@@ -327,7 +329,7 @@ private:
         return true;
     }
 
-    // As above, and the rows of an array that grows.
+    // Runs a call as above; a cache may also be the rows of a growing array.
     bool collect_growing(PyObject* item, std::size_t index, Arrays& arrays) const {
         for (const SharedPorts& shared : shared_) {
             if (shared.input != index || shared.order.empty()) continue;
@@ -339,7 +341,7 @@ private:
         return collect_input(item, index, arrays);
     }
 
-    // The outputs with more rows of the arrays that grow.
+    // Makes the outputs that extend growing arrays by the rows of this call; returns false if an array cannot be extended.
     bool grow_outputs(const Entry& entry, Arrays& arrays) const {
         for (const SharedPorts& shared : shared_) {
             if (shared.order.empty()) continue;
@@ -373,7 +375,8 @@ private:
         return hash.value();
     }
 
-    // Removes an entry. The lock must be held, and the entry outlive it: its constants are Python's.
+    // Removes an entry from the cache. The caller holds the lock, and destroys the entry after releasing it, since the entry
+    // owns Python objects.
     std::shared_ptr<Entry> take(Entries::iterator position) {
         std::shared_ptr<Entry> entry = std::move(position->second);
         state_.entries.erase(position);
@@ -382,7 +385,8 @@ private:
         return entry;
     }
 
-    // Makes the program for inputs of these shapes from a parametric program, and an entry for it; null where none takes them.
+    // Makes the program for inputs of these shapes from a parametric program, and an entry for it; returns null if no
+    // parametric program accepts the shapes.
     std::shared_ptr<Entry> make_entry(const Arrays& arrays) {
         std::vector<std::shared_ptr<ProgramRange>> ranges;
         {
@@ -398,7 +402,7 @@ private:
         return nullptr;
     }
 
-    // Adds an entry that a call made, and drops the least recently used ones beyond the limit.
+    // Adds an entry that a call made, and evicts the least recently used entries above the limit.
     void insert(const std::shared_ptr<Entry>& entry) {
         std::vector<std::shared_ptr<Entry>> dropped;
         std::size_t cached, bytes;
@@ -422,7 +426,7 @@ private:
             log_eviction_(cached, bytes, max_made_bytes_);
     }
 
-    // The entry of a new program; null for sizes outside the ranges, and where a kernel does not take them.
+    // Returns the entry of a new program; null if the sizes are outside the ranges, or if a kernel does not support them.
     std::shared_ptr<Entry> entry_in(const ProgramRange& range, const Arrays& arrays) const {
         auto entry = std::make_shared<Entry>();
         std::vector<PyArrayObject*> inputs;
@@ -435,7 +439,7 @@ private:
         return entry->program == nullptr ? nullptr : entry;
     }
 
-    // The entry for inputs of these shapes; null if there is none.
+    // Returns the entry for inputs of these shapes; null if there is none.
     std::shared_ptr<Entry> entry_for(const Arrays& arrays) {
         Hash hash;
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -456,7 +460,7 @@ private:
         return nullptr;
     }
 
-    // The caller's arrays, and new ones for all other outputs.
+    // Sets the pointers of the caller's arrays, and of new arrays for all other outputs.
     bool collect_outputs(PyObject* out, const Entry& entry, Arrays& arrays) const {
         const std::size_t first = inputs_.size();
         if (out != Py_None && !collect_targets(out, entry, arrays)) return false;
@@ -470,7 +474,7 @@ private:
         return true;
     }
 
-    // True if an output may be passed the memory of an input. A run that overwrites the input could not be repeated.
+    // True if a run may pass the memory of an input for an output. A run that overwrites the input could not be repeated.
     bool extends(const Entry& entry, std::size_t input, std::size_t output) const {
         return entry.program->sharing(1 + input, 1 + inputs_.size() + output) == Sharing::extends;
     }
@@ -502,7 +506,8 @@ private:
         return !is_dict || targets == PyDict_Size(out);
     }
 
-    // Runs the program. False if a step failed or memory is lacking: the engine then runs it anew and reports the error.
+    // Runs the program. Returns false if a step failed or memory is exhausted: the engine then repeats the run and reports the
+    // error.
     bool run(Entry& entry, const Arrays& arrays) const {
         const Program& program = *entry.program;
         constexpr std::size_t kInlineBuffers = 16;
@@ -579,7 +584,8 @@ void bind_fast_calls(nb::module_& m) {
             },
             "shape"_a, "dtype"_a, "capacity"_a)
         .def_prop_ro("free_blocks", &OutputPool::free_blocks);
-    // An array of `length` rows that begins with `array`, if nothing else was put behind that in its block; else None.
+    // Returns an array of `length` rows that begins with the rows of `array`, if no other array extends `array` in its block;
+    // else None.
     m.def(
         "grow",
         [](nb::handle array, std::int64_t length) -> nb::object {

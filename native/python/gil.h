@@ -1,8 +1,8 @@
 // Releases and acquisitions of the interpreter lock by threads that may outlive the interpreter.
 //
-// Before Python 3.14, a daemon thread that requests the lock of an interpreter that ends is ended by pthread_exit. That unwinds
-// the stack, and ends the process where a frame may not throw, such as a destructor. Such a thread sleeps here instead, until the
-// process ends.
+// Before Python 3.14, a daemon thread that requests the lock of an ending interpreter is terminated by pthread_exit. This
+// unwinds the stack, and terminates the process if a frame may not throw, such as a destructor. Here such a thread sleeps until
+// the process ends.
 #pragma once
 
 #include <Python.h>

@@ -73,7 +73,7 @@ const char* compiler() {
 }  // namespace
 
 NB_MODULE(_native, m) {
-    // A daemon thread in a run holds its program when the interpreter ends.
+    // A daemon thread that is in a run still holds its program when the interpreter ends.
     nb::set_leak_warnings(false);
     m.attr("compiler") = compiler();
     dovetail::bind_program(m);

@@ -54,7 +54,7 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
     return spec;
 }
 
-// A row of Python: the base and the differences.
+// A number as Python passes it: the base and the differences.
 Polynomial polynomial_of(const std::vector<std::int64_t>& numbers) {
     return {numbers.at(0), std::vector<std::int64_t>(numbers.begin() + 1, numbers.end())};
 }

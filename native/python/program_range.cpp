@@ -76,7 +76,7 @@ std::shared_ptr<Program> ProgramRange::program_for(const std::vector<PyArrayObje
         const bool fits = output_bytes <= max_bytes && program->range(0).second <= max_bytes - output_bytes;
         return fits ? program : nullptr;
     } catch (const std::exception&) {
-        // The engine reports it.
+        // The engine reports the error.
         return nullptr;
     }
 }

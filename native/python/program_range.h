@@ -12,8 +12,8 @@
 
 namespace dovetail {
 
-// A size of an input, at which a symbol stands alone, and the range of the symbol: sizes a step apart, whose distances from the
-// first one have digits in these radices, the lowest one first.
+// An input size that is a single symbol, and the range of the symbol. The sizes of the range have a constant step; the digits
+// of their distances from the first size have these radices, the lowest digit first.
 struct SymbolRange {
     std::size_t input;
     std::size_t axis;
@@ -23,8 +23,8 @@ struct SymbolRange {
     std::vector<std::int64_t> radices;
 };
 
-// An input, and the output that may be passed its memory. `order`: the axes of the caller's array as the model has them, where
-// the output is the input with more rows; else empty.
+// An input, and the output for which a run may pass its memory. `order`: the order in which the model has the axes of the
+// caller's array, if the output is the input extended by rows; else empty.
 struct SharedPorts {
     std::size_t input;
     std::size_t output;
@@ -41,20 +41,20 @@ struct ProgramRange {
     std::vector<SymbolRange> symbols;
     std::vector<ParametricShape> inputs;
     std::vector<ParametricShape> outputs;
-    std::int64_t max_bytes;  // of arena and outputs, beyond which the engine reports the limit on memory
+    std::int64_t max_bytes;  // limit of the bytes of arena and outputs, above which the engine reports an error
     nanobind::object constants;
 
-    // Throws std::invalid_argument for a range of programs with other numbers of inputs or outputs, or with wrong numbers.
+    // Throws std::invalid_argument for programs with another number of inputs or outputs, and for wrong numbers.
     void check(std::size_t input_count, std::size_t output_count) const;
 
-    // The program for these inputs, and its shapes; null for sizes outside the ranges, and where a kernel does not take them or
-    // memory is lacking. `itemsizes` are those of the outputs.
+    // Returns the program for these inputs, and its shapes. Returns null if sizes are outside the ranges, if a kernel does not
+    // support them, or if memory is exhausted. `itemsizes` are those of the outputs.
     std::shared_ptr<Program> program_for(const std::vector<PyArrayObject*>& arrays, const std::vector<std::int64_t>& itemsizes,
                                          const std::vector<SharedPorts>& shared, std::vector<Shape>& input_shapes,
                                          std::vector<Shape>& output_shapes) const;
 };
 
-// Shapes of Python's rows: the base and the differences of each size.
+// Converts shapes as Python passes them: the base and the differences of each size.
 std::vector<ParametricShape> shapes_of(const std::vector<std::vector<std::vector<std::int64_t>>>& rows);
 
 bool has_shape(PyArrayObject* array, const Shape& shape);

@@ -8,7 +8,7 @@
 
 namespace dovetail {
 
-// Polls Python for a signal whose handler raises, such as that of Ctrl-C. Only the main thread ever sees one.
+// Polls Python for a signal whose handler raises, such as that of Ctrl-C. Only the main thread receives signals.
 class Signals : public Interrupt {
 public:
     Signals() : previous_(current()) { current() = this; }

@@ -47,7 +47,7 @@ void run_jobs(ThreadPool& pool, double seconds) {
     for (std::int64_t count = 0; seconds_since(start) < seconds; count = (count * 7 + 1) % 61) run_job(pool, count);
 }
 
-// Pauses let the workers fall asleep, sometimes just as the next job arrives.
+// Pauses let the workers fall asleep, sometimes at the moment when the next job arrives.
 void run_jobs_with_pauses(ThreadPool& pool, double seconds) {
     const auto start = Clock::now();
     for (unsigned pause = 0; seconds_since(start) < seconds; pause = (pause + 7) % 83) {
@@ -71,7 +71,7 @@ void make_and_end_pools(double seconds) {
     }
 }
 
-// Checks that the pools of a forked child work and end, also if the fork falls into another thread's job.
+// Checks that the pools of a forked child work and end, also if the fork happens during the job of another thread.
 void fork_during_jobs(double seconds) {
     const auto start = Clock::now();
     ThreadPool pool(3);
@@ -115,7 +115,7 @@ dovetail::Spec copy_spec(Operand from, Operand to) {
     return spec;
 }
 
-// Runs a program that transposes into the arena and back in several threads at once, each with buffers of its own.
+// Runs a program that transposes into the arena and back in several threads at once, each with separate buffers.
 void run_programs(double seconds) {
     const std::int64_t rows = 130, columns = 257;
     const auto pool = std::make_shared<ThreadPool>(3);
@@ -194,7 +194,7 @@ void run_loops(double seconds) {
     require(runs > 0, "no loop that ran");
 }
 
-// Transposes arrays larger than the caches, there and back, between buffers of exactly their sizes.
+// Transposes arrays larger than the caches, and transposes the results back, between buffers of exactly their sizes.
 void transpose_large_arrays() {
     const auto pool = std::make_shared<ThreadPool>(3);
     const std::int64_t shapes[][3] = {{2, 1030, 1100}, {2, 1024, 1040}, {4096, 24, 24}, {1, 16, 140000}, {1, 131080, 18}};

@@ -54,7 +54,8 @@ constexpr int zip_index(int i, int width, int high, int vector, int lane) {
     return (element % 2) * vector + i / lane * lane + high * (lane / 2) + element / 2 * width + offset % width;
 }
 
-// The inverse over whole vectors: the elements of the pair at even indices (odd = 0) or odd ones (odd = 1).
+// Inverse of zip_index over whole vectors: the elements of the pair (a, b) at even indices (odd = 0) or at odd indices (odd =
+// 1).
 constexpr int unzip_index(int i, int width, int odd) { return (i / width * 2 + odd) * width + i % width; }
 
 template <std::size_t Bytes, int Width, int High, int Lane, int... I>
@@ -121,7 +122,8 @@ inline Vector<Bytes> load_lanes(const std::byte* src, std::ptrdiff_t step) {
     if constexpr (Bytes == 16) {
         return load<16>(src);
     } else {
-        // Concatenated in halves: assembly in memory would stall the following load (failed store forwarding).
+        // The vector is concatenated from halves, since a load of bytes that were just stored separately would stall (failed
+        // store forwarding).
         constexpr std::ptrdiff_t half = static_cast<std::ptrdiff_t>(Bytes) / 32 * Rows;
         return concatenate<Bytes>(load_lanes<Bytes / 2, Rows>(src, step), load_lanes<Bytes / 2, Rows>(src + half * step, step),
                                   typename IndexSequence<static_cast<int>(Bytes)>::type());

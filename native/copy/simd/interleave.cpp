@@ -17,8 +17,8 @@ inline void interleave_block(std::byte* dst, const std::byte* const* src, std::i
     for (int k = 0; k < Count * parts; ++k) store<16>(dst + 16 * k, vectors[k]);
 }
 
-// True where ordinary stores take whole vectors: those of 64 bytes, of which one instruction shuffles two. Non-temporal stores
-// are bound by memory instead.
+// True if ordinary stores write whole vectors: vectors of 64 bytes, because one instruction shuffles two of them. Non-temporal
+// stores are bound by memory instead.
 template <int Width>
 constexpr bool kUsesWholeVectors = kVector == 64 && Width <= 16;
 
@@ -33,7 +33,8 @@ std::int64_t interleave_vectors(std::byte* dst, const std::byte* const* src, std
         Vector<kVector> vectors[Count];
         for (int k = 0; k < Count; ++k) vectors[k] = load<kVector>(from[k] + i * Width);
         if constexpr (Width == 1) {
-            // No single instruction picks bytes from two vectors: first within the lanes, then among the lanes.
+            // No single instruction picks bytes from two vectors, so that the bytes are shuffled first within the lanes, then
+            // among the lanes.
             perfect_shuffles<kVector, Width, Count, log2_of(Count)>(vectors);
             perfect_shuffles<kVector, 16, Count, log2_of(Count), whole_vector>(vectors);
         } else {
@@ -44,7 +45,7 @@ std::int64_t interleave_vectors(std::byte* dst, const std::byte* const* src, std
     return whole_rows;
 }
 
-// The inverse.
+// Deinterleaves one block: the inverse of interleave_block.
 template <int Width, int Count>
 std::int64_t deinterleave_vectors(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
     constexpr int block = static_cast<int>(kVector) / Width;
@@ -91,8 +92,8 @@ std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std:
     return whole_rows;
 }
 
-// Gathers 64 bytes for each of `Count` columns, from as many rows as that takes: vectors[j][k] becomes bytes 16 * j to 16 * j +
-// 15 of column k.
+// Gathers 64 bytes for each of `Count` columns from consecutive rows: vectors[j][k] becomes bytes 16 * j to 16 * j + 15 of
+// column k.
 template <int Width, int Count>
 inline void gather_columns(Vector<16> (*vectors)[Count], const std::byte* src) {
     constexpr int block = Width < 16 ? 16 / Width : 1;
@@ -123,8 +124,8 @@ std::int64_t deinterleave_cached(std::byte* const* dst, const std::byte* src, st
     return i;
 }
 
-// Buffered lines of a column for non-temporal stores, aligned as the destination is. A line is stored some lines after its last
-// byte came: a load of recently stored bytes waits for all earlier stores.
+// Buffered lines of a column for non-temporal stores, aligned as the destination is. A line is stored kLineDelay lines after
+// its last byte was buffered: a load of recently stored bytes waits for all earlier stores.
 constexpr std::int64_t kRingLines = 32, kLineDelay = 12;
 
 struct Ring {
@@ -133,8 +134,8 @@ struct Ring {
     std::byte* at(std::int64_t byte) { return lines + (byte & (kRingLines * 64 - 1)); }
 };
 
-// Every destination is aligned to 16 bytes. Line n of a column is the n-th that it touches; the first leads[k] bytes of line 0
-// belong to other data.
+// Every destination is aligned to 16 bytes. Line n of a column is the n-th cache line that the column touches; the first
+// leads[k] bytes of line 0 belong to other data.
 template <int Width, int Count>
 std::int64_t deinterleave_streaming(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
     constexpr int rows_per_line = 64 / Width;
@@ -199,7 +200,8 @@ std::int64_t deinterleave_whole(std::byte* const* dst, const std::byte* src, int
     }
 }
 
-// Rows of all sources copied together, for any count: one pass over the destination.
+// Rows of one block for any number of sources: the block is copied from all sources before the next block, so that the
+// destination is traversed once.
 constexpr std::int64_t kRowsPerBlock = 256;
 
 template <typename F>

@@ -21,7 +21,7 @@ inline void transpose_tile(std::byte* dst, std::ptrdiff_t dst_step, const std::b
 #if defined(__AVX512F__)
 template <int Lanes, int... I>
 inline Vector<64> select_lanes(Vector<64> a, Vector<64> b, Indices<I...>) {
-    // Lanes holds four octal digits, the first lane's last; digits from 4 on select lanes of b.
+    // Lanes holds four octal digits; the last digit is for the first lane. Digits of 4 and above select lanes of b.
     return __builtin_shufflevector(a, b, (((Lanes >> (4 * (I / 16))) & 7) * 16 + I % 16)...);
 }
 
@@ -36,7 +36,7 @@ inline void transpose_lanes(Vector<64>* lines) {
     lines[3] = select_lanes<0x7632>(b, d, All());
 }
 
-// Transposes 64 / Width rows by as many columns: whole cache lines on both sides, each touched once.
+// Transposes squares of 64 / Width rows and columns: whole cache lines on both sides, each accessed once.
 template <int Width>
 inline void transpose_square(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step) {
     constexpr int columns = 16 / Width;
@@ -86,8 +86,8 @@ void transpose_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* s
     }
 }
 
-// Transposes in the largest tiles that fit. Squares use whole lines; without them, narrow tiles leave registers for `after`.
-// Returns false, having done nothing, if no tile fits.
+// Transposes in the largest tiles that fit. Squares use whole cache lines; tiles that are not squares leave registers for
+// `after`. Returns false, without any effect, if no tile fits.
 template <int Width, bool Squares, typename After = NoCallback>
 bool transpose_by_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                         std::int64_t columns, const After& after = {}) {

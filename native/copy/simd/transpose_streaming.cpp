@@ -48,14 +48,14 @@ private:
     const std::ptrdiff_t* row_;
     const std::ptrdiff_t* const end_;
     const std::int64_t prefetch_rows_;
-    const std::ptrdiff_t* const prefetch_end_;  // rows before this one have a row to prefetch
+    const std::ptrdiff_t* const prefetch_end_;  // end of the rows for which a later row is prefetched
     const std::int64_t last_;
     const std::ptrdiff_t step_;
     std::byte* to_;
     std::int64_t offset_ = 0;
 };
 
-// Transposes 16 / Width columns of `Lines` lines each, one after the other; after each column as many lines are loaded.
+// Transposes 16 / Width columns of `Lines` lines each, one after the other; after each column `Lines` lines are loaded.
 template <int Width, int Lines>
 inline __attribute__((always_inline)) void store_columns(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
                                                          std::ptrdiff_t src_step, StagingLoader& loader) {

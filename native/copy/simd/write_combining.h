@@ -13,8 +13,8 @@ class WriteCombiner {
 public:
     static constexpr std::int64_t kMaxBytes = kMatrixBytes;
 
-    // `src` is the address read meanwhile. A buffer lies half a page from it: a load waits for every earlier store with the same
-    // offset in its page (4K aliasing).
+    // `src` is the address from which the batches are read. The buffer lies half a page from `src`: a load waits for every
+    // earlier store with the same offset in its page (4K aliasing).
     WriteCombiner(std::byte* dst, const std::byte* src)
         : buffers_(memory_ +
                    (reinterpret_cast<std::uintptr_t>(src) + 2048 - reinterpret_cast<std::uintptr_t>(memory_)) % 4096 / 64 * 64),
@@ -30,7 +30,7 @@ public:
         return buffer() + partial_bytes_;
     }
 
-    // Stores as many bytes of the batch before as were assembled meanwhile.
+    // Streams `bytes` bytes of the previous batch: as many bytes as were just assembled for the current batch.
     inline __attribute__((always_inline)) void stream_as_many(std::int64_t bytes) {
         credit_ += bytes;
         stream_lines(credit_ / 64);
@@ -56,7 +56,7 @@ public:
         partial_bytes_ = total % 64;
     }
 
-    // Stores all that remains; no batch follows.
+    // Stores all remaining bytes; no batch may follow.
     void flush() {
         stream_lines(pending_lines_);
         if (partial_bytes_ > foreign_bytes_)
@@ -83,7 +83,7 @@ private:
     std::byte* buffer() { return buffers_ + batch_ * kBufferBytes; }
 
     std::byte* buffers_;
-    // Bytes present in the incomplete line, and the leading ones among them that belong to other data.
+    // Bytes in the incomplete line, and the number of leading bytes of that line that belong to other data.
     std::int64_t partial_bytes_, foreign_bytes_;
     std::byte* line_;
     // The complete lines not yet stored.

@@ -36,7 +36,7 @@ void configure(int first, int second) {
     configured_rows = requested;
 }
 
-// Prefetch distance of weights, bytes; they are in L2 by then.
+// Prefetch distance of weights in bytes; prefetched weights come from L2.
 constexpr int kPrefetchBytes = 8 << 10;
 
 // The intrinsics need literal tile numbers.

@@ -60,7 +60,7 @@ DOVETAIL_INLINE void radix4(const FftStage& stage, Parts<V> x, Parts<V> y) {
     }
 }
 
-// Any other radix: the sums of its definition.
+// Butterflies of any other radix compute the sums of the definition.
 template <typename V, int kRadix>
 DOVETAIL_INLINE void odd_radix(const FftStage& stage, Parts<V> x, Parts<V> y) {
     const std::int64_t m = stage.m, s = stage.stride;
@@ -68,7 +68,7 @@ DOVETAIL_INLINE void odd_radix(const FftStage& stage, Parts<V> x, Parts<V> y) {
         const double* w = stage.twiddles + p * kRadix * 2;
         DOVETAIL_INDEPENDENT
         for (std::int64_t q = 0; q < s; ++q) {
-            // Sums and differences of elements j and radix - j: each root then multiplies once for two frequencies.
+            // With sums and differences of elements j and radix - j, a multiplication by a root serves two frequencies.
             V sum_re[kRadix / 2], sum_im[kRadix / 2], difference_re[kRadix / 2], difference_im[kRadix / 2];
             const std::int64_t from = q + s * p, to = q + s * kRadix * p;
             const V first_re = x.re[from], first_im = x.im[from];

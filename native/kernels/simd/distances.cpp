@@ -1,4 +1,4 @@
-// Squared distances of one row of f32 from several vectors, which lie side by side.
+// Squared distances between one row of f32 and several vectors, whose elements are interleaved.
 #include "kernels/distances.h"
 
 #include "kernels/simd/vector.h"

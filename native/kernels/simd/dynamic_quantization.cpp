@@ -1,5 +1,5 @@
-// Dynamic quantization: the range of floats, their codes, and floats of accumulators. Compiled without contraction of products
-// and sums, since each operation is rounded by itself.
+// Dynamic quantization: the range of floats, their codes, and accumulators as floats. Compiled without contraction of products
+// and sums, since each operation is rounded separately.
 #include "kernels/quantized.h"
 
 #include "kernels/simd/epilogue.h"
@@ -45,7 +45,7 @@ void extend_range(ValueRange& range, const float* from, std::int64_t count) {
         }
     for (; i < count; i += kLanes) {
         const std::int64_t valid = count - i;
-        // The elements beyond the last one repeat it.
+        // Lanes beyond the last element repeat it.
         Floats x = splat(from[count - 1]);
         if (valid >= kLanes)
             x = load(from + i);

@@ -71,7 +71,7 @@ struct FloorMod {
     }
 };
 
-// As numpy.maximum and numpy.minimum: NaN if either is NaN; y where they are equal.
+// Semantics of numpy.maximum and numpy.minimum: NaN if an operand is NaN; y if the operands are equal.
 struct Maximum {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T y) {
@@ -86,7 +86,7 @@ struct Minimum {
     }
 };
 
-// NaN fails the comparison and passes; -0 gives 0.
+// A NaN fails the comparison and stays a NaN; -0 gives 0.
 struct Relu {
     template <typename T>
     DOVETAIL_INLINE T of(T x) {
@@ -153,7 +153,8 @@ struct BitwiseNot {
     }
 };
 
-// True for negative amounts and those of at least the number of bits: the result is then that of the sign alone.
+// True for negative shift amounts and amounts of at least the number of bits; the result is then 0, or the sign of a shifted
+// signed integer.
 template <typename T>
 DOVETAIL_INLINE bool is_shifted_out(T amount) {
     return amount < 0 || static_cast<std::uint64_t>(amount) >= 8 * sizeof(T);

@@ -18,7 +18,7 @@ constexpr T kMinValue = kIsSigned<To> ? -static_cast<T>(std::uint64_t{1} << (kDi
 template <typename To, typename T>
 constexpr T kFirstAbove = static_cast<T>(std::uint64_t{1} << (kDigits<To> - 1)) * 2;
 
-// Vectors of one register of f64, the masks of their comparisons, and as many 32-bit integers.
+// Vector types: one register of f64, the masks of their comparisons, and the same number of 32-bit integers.
 constexpr int kFloat64Lanes = kLanes / 2;
 typedef double Float64s __attribute__((vector_size(kFloat64Lanes * 8)));
 typedef std::int64_t Int64s __attribute__((vector_size(kFloat64Lanes * 8)));
@@ -31,7 +31,8 @@ struct Saturate {
     template <typename T>
     DOVETAIL_INLINE To of(T x) {
         if (x >= kMinValue<To, T> && x < kFirstAbove<To, T>) return static_cast<To>(x);
-        // Values between the minimum and the next float below it, and those above -1, are truncated into range.
+        // Values between the minimum of the type and the next smaller float, and values above -1 for unsigned types, are
+        // truncated into the range.
         return x != x ? To{0} : x < T{0} ? static_cast<To>(~kMaxValue<To>) : kMaxValue<To>;
     }
 
@@ -166,7 +167,7 @@ struct ToFloat16 {
         std::uint32_t size = bits & 0x7fffffff;
         if (size > 0x7f800000) return Float16(sign | 0x7e00 | (size >> 13 & 0x3ff));
         if (size >= 0x47800000) return Float16(sign | 0x7c00);
-        // Subnormal f16: added to 0.5, the last bit of an f32 has the weight of the smallest f16.
+        // Subnormal f16: after 0.5 is added, the last bit of the f32 has the weight of the smallest f16.
         if (size < 0x38800000) return Float16(sign | (bits_of(float_of(size) + 0.5f) - bits_of(0.5f)));
         size += 0xfff + (size >> 13 & 1);
         return Float16(sign | (size - (112u << 23)) >> 13);

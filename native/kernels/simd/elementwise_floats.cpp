@@ -47,14 +47,14 @@ DOVETAIL_INLINE bool are_below_half(Floats x) {
 #endif
 }
 
-// x / y rounded to an f32 and then to an integer. Divisions take several times as long as products: where no half-integer is
-// between x / y and the product of x and the reciprocal, both are rounded to the same integer. They differ by less than
-// 2^-22 of the product: three roundings of at most 2^-24 each.
+// x / y rounded to an f32 and then to an integer. Divisions take several times as long as products. If no half-integer is
+// between x / y and the product of x and the reciprocal of y, both round to the same integer. The two differ by less than 2^-22
+// of the product: three roundings of at most 2^-24 each.
 struct RoundQuotient {
     DOVETAIL_INLINE Floats exact(Floats x, Floats y) { return round_even(x / y); }
     DOVETAIL_INLINE float of(float x, float y) { return round_even(splat(x / y))[0]; }
 
-    // `distance` is an upper bound of the distance of x / y to the result; below 0.5, the result is exact.
+    // `distance` is an upper bound of the distance between x / y and the result. If it is below 0.5, the result is exact.
     DOVETAIL_INLINE Floats of(Floats x, Floats reciprocal, Floats& distance) {
         const Floats product = x * reciprocal;
         const Floats whole = round_even(product);
@@ -138,7 +138,7 @@ struct TruncateMod {
     DOVETAIL_INLINE float of(float x, float y) { return ::fmodf(x, y); }
 };
 
-// The same with the sign of y.
+// The remainder with the sign of y.
 struct FloorMod {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T y) {

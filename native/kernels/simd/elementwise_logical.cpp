@@ -19,7 +19,7 @@ DOVETAIL_COMPARISON(Greater, >)
 DOVETAIL_COMPARISON(GreaterEqual, >=)
 
 DOVETAIL_INLINE bool is_true(Bool x) { return static_cast<std::uint8_t>(x) != 0; }
-// 0 or 1.
+// A boolean: 0 or 1.
 DOVETAIL_INLINE std::uint8_t bit(Bool x) { return is_true(x); }
 
 #define DOVETAIL_LOGICAL(Name, operator_)                                                 \

@@ -1,7 +1,6 @@
-// Loops over the elements of an instruction's tile, and the entries of the opcode table made of them.
-//
-// Only headers without functions of external linkage may be included beside this one: the linker could merge them with code for
-// another instruction set.
+// Loops over the elements of an instruction's tile, and the macros for entries of the opcode table. A source that includes this
+// header may include no header with functions of external linkage: the linker could merge them with code for another
+// instruction set.
 #pragma once
 
 #include "kernels/elementwise.h"
@@ -129,7 +128,7 @@ void cast_loop1(const InstructionTile& tile) {
     }
 }
 
-// Marks an instruction as cheap where its result is of a type whose vectors take one or two operations.
+// Marks an instruction as cheap if a vector of its result type takes one or two operations.
 constexpr Opcode cheap(Opcode opcode) {
     opcode.is_cheap = opcode.result == Element::f32 || opcode.result == Element::f64 || opcode.result == Element::i32;
     return opcode;

@@ -1,4 +1,4 @@
-// The epilogue of a tile: what is applied to accumulators before they are written.
+// The epilogue of a tile: operations on the accumulators before the results are written.
 #pragma once
 
 #include "kernels/gemm_microkernel.h"
@@ -35,7 +35,7 @@ DOVETAIL_INLINE Floats load_lanes(const float* from, Lanes lanes) { return load_
 DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { store_partial(to, value, lanes); }
 #endif
 
-// NaN passes: greater_of and lesser_of return the second operand if the comparison fails.
+// A NaN stays a NaN: greater_of and lesser_of return the second operand if the comparison fails.
 DOVETAIL_INLINE Floats clamp(Floats value, Floats low, Floats high) { return lesser_of(high, greater_of(low, value)); }
 
 DOVETAIL_INLINE Floats apply_activation(Activation activation, float alpha, Floats x) {
@@ -57,8 +57,8 @@ DOVETAIL_INLINE bool is_simple(const GemmTile& tile) {
     return tile.has_epilogue && !tile.residual_last && !tile.is_rescaled && tile.activation == Activation::bounds;
 }
 
-// The epilogue of `count` rows of `vectors` vectors, from column `first` on, with one activation: a choice for each vector would
-// keep the rows from overlapping.
+// The epilogue of `count` rows of `vectors` vectors, from column `first` on, with one activation. Choosing the activation per
+// vector would prevent the overlap of the rows.
 template <Activation activation>
 DOVETAIL_INLINE void store_activated(const GemmTile& tile, const Floats* accumulators, int count, int vectors,
                                      std::int64_t first) {

@@ -7,30 +7,31 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// Maximum rows, by vectors: leaves registers for the weights and for one broadcast element.
+// Maximum rows for each number of vectors; the remaining registers hold the weights and one broadcast element.
 #if defined(__AVX512F__)
 constexpr int kRows[kMaxVectors] = {14, 14, 9, 6};
 #else
 constexpr int kRows[kMaxVectors] = {12, 6, 4, 0};
 #endif
 
-// Prefetch distance of weights, floats. Each tile reads weights once, mostly from L2; the distance reaches across the end of a
-// panel into the next.
+// Prefetch distance of weights in floats. Each tile reads its weights once, mostly from L2. The distance reaches across the end
+// of a panel into the next panel.
 constexpr int kPrefetchFloats = 1024;
 
 // Floats of a cache line.
 constexpr int kLine = 16;
 
-// Positions multiplied without prefetches or branches in between. With short vectors these are a good part of the instructions,
-// and delay a second hyperthread on the same units. The hardware prefetcher follows contiguous weights.
+// Positions that are multiplied without prefetches or branches in between. With short vectors, prefetches and branches are a
+// large part of the instructions, and delay a second hyperthread. The hardware prefetcher follows contiguous weights.
 #if defined(__AVX512F__)
 constexpr int kUnroll = 1;
 #else
 constexpr int kUnroll = 4;
 #endif
 
-// Tiles of few rows use several independent chains of accumulators, to cover the latency of a multiply-add. The number of chains
-// must not depend on the columns: the last, narrower panel then adds in the same order, so that equal columns give equal sums.
+// Tiles of few rows use several independent chains of accumulators, to hide the latency of a multiply-add. The number of chains
+// must not depend on the number of columns: the narrower last panel then adds in the same order, so that equal columns give
+// equal sums.
 #if defined(__AVX512F__)
 constexpr int kMinSingleChainRows = 4;
 #else
@@ -57,7 +58,8 @@ DOVETAIL_INLINE void prefetch_results(const GemmTile& tile) {
         }
 }
 
-// The epilogue of a simple tile from column `c` on, whose last vector may be partial. Without a mask a whole vector costs less.
+// The epilogue of a simple tile from column `c` on, whose last vector may be partial. A whole vector is stored without a mask,
+// which costs less.
 template <int count, int vectors, bool is_partial>
 DOVETAIL_INLINE void store_tile(const GemmTile& tile, const Floats (&accumulators)[count][vectors], std::int64_t c) {
     const Floats low = splat(tile.low), high = splat(tile.high), scale = splat(tile.scale);
@@ -115,7 +117,8 @@ void multiply_tile(const GemmTile& tile) {
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r) at[r] = tile.base + rows[r];
         const std::int64_t next_input = s + 1 < tile.segments ? 0 : tile.next_input;
-        // The next tile's input is prefetched line by line: all at once it would delay the loads of this tile.
+        // The input of the next tile is prefetched line by line; prefetching all lines at once would delay the loads of this
+        // tile.
         std::int64_t k = 0;
         do {
             const std::int64_t last = next_input != 0 && k + kLine < length ? k + kLine : length;

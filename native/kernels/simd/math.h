@@ -21,7 +21,7 @@ DOVETAIL_INLINE Floats scale(Floats x, Floats n) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_maskz_scalef_ps(kAllLanes, (__m512)x, (__m512)n);
 #else
-    // In two steps, so that neither power leaves the range of normal numbers.
+    // The exponent is applied in two steps, so that neither power leaves the range of normal numbers.
     const Ints integer = __builtin_convertvector(n, Ints);
     const Ints half = integer >> 1;
     return x * (Floats)((half + 127) << 23) * (Floats)((integer - half + 127) << 23);
@@ -53,7 +53,7 @@ DOVETAIL_INLINE Floats exp_up_to_89(Floats x) {
     return is_zero ? Floats{} : y;
 }
 
-// NaN passes the bound: lesser_of returns the second operand if the comparison fails.
+// A NaN stays a NaN: lesser_of returns the second operand if the comparison fails.
 DOVETAIL_INLINE Floats exp(Floats x) { return exp_up_to_89(lesser_of(splat(89.0f), x)); }
 
 // exp(x) for x <= 0.
@@ -67,7 +67,7 @@ DOVETAIL_INLINE Floats expm1_within(Floats x) {
     const Floats n = round_even(x * constants::kLog2E);
     const Floats r = fma(n, splat(-constants::kLn2Low), fma(n, splat(-constants::kLn2High), x));
     const Floats p = fma(exp_rest(r), r * r, r);
-    // Half of the result, which overflows only where the result does.
+    // Half of the result is computed: it overflows only if the result overflows.
     const Floats half = scale(splat(0.5f), n);
     return 2.0f * fma(half, p, half - 0.5f);
 }
@@ -116,7 +116,7 @@ DOVETAIL_INLINE Floats log1p_of_fraction(Floats x) {
 }
 
 DOVETAIL_INLINE Floats tanh(Floats x) {
-    // tanh is 1 beyond 10; NaN passes the comparison.
+    // tanh(x) is 1 for x > 10; a NaN stays a NaN.
     const Floats e = expm1_within(2.0f * lesser_of(splat(10.0f), abs(x)));
     return with_sign_of(e / (e + 2.0f), x);
 }
@@ -131,7 +131,7 @@ DOVETAIL_INLINE Floats softplus(Floats x) { return greater_of(x, Floats{}) + log
 
 // Polynomials of N. Juffa (2018): x + x P(x^2) near 0, else 1 - exp(P(x)).
 DOVETAIL_INLINE Floats erf(Floats x) {
-    // erf is 1 beyond 4; NaN passes the comparison.
+    // erf(x) is 1 for x > 4; a NaN stays a NaN.
     const Floats size = lesser_of(splat(4.0f), abs(x));
     const Floats square = size * size;
     Floats far = fma(splat(-1.72853470e-5f), size, 3.83197126e-4f);

@@ -1,4 +1,5 @@
-// The micro-kernel of matrix products of f64 and integers, in vectors of 64 bytes that the compiler divides where need be.
+// The micro-kernel of matrix products of f64 and integers, in vectors of 64 bytes; the compiler divides them for narrower
+// instruction sets.
 #include "kernels/matmul_types.h"
 
 #include "kernels/simd/vector.h"

@@ -65,7 +65,7 @@ DOVETAIL_INLINE float max_of_row(const float* x, std::int64_t count) {
 
 // ---- softmax ----
 
-// The maximum may miss a NaN; the exponential of NaN brings it back.
+// The maximum may ignore a NaN; the exponential of the NaN makes the sum a NaN.
 void softmax_row(const float* x, float* y, std::int64_t count) {
     const Floats maximum_of_row = splat(max_of_row(x, count));
     const double total = sum_row(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
@@ -182,7 +182,7 @@ DOVETAIL_INLINE Floats normalize_response(Floats x, Floats total, const LrnBlock
     return x / power_of(fma(splat(block.alpha), total, block.bias), block.beta);
 }
 
-// Channels-last: the squares of a pixel, padded with zeros, are in scratch.
+// In channels-last data, scratch holds the squares of a pixel, padded with zeros.
 void lrn_channels_last(const LrnBlock& block) {
     const std::int64_t before = (block.size - 1) / 2;
     const std::int64_t floats_used = block.channels + block.size + kLanes;
@@ -202,7 +202,7 @@ void lrn_channels_last(const LrnBlock& block) {
     }
 }
 
-// Contiguous pixels: a vector of them, channel by channel.
+// A vector of contiguous pixels is processed channel by channel.
 void lrn_pixels(const LrnBlock& block) {
     const std::int64_t before = (block.size - 1) / 2;
     for_each_vector(block.pixels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {

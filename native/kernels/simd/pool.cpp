@@ -40,8 +40,8 @@ DOVETAIL_INLINE void load_all(Floats* xs, const float* from, std::int64_t tail, 
         xs[v] = IsPartial && v == Vectors - 1 ? load_first(from + v * kLanes, tail) : load(from + v * kLanes);
 }
 
-// Pools one window of `Vectors` vectors of channels, the last of `tail` elements. `x` is its first position, inside the input or
-// not.
+// Pools one window of `Vectors` vectors of channels, the last of them with `tail` elements. `x` is the address of the first
+// position of the window, which may be outside the input.
 template <typename F, int Vectors, bool IsPartial, bool Prefetches>
 DOVETAIL_INLINE void pool_window(const PoolPlan& plan, const WindowTaps& taps, const std::byte* x, float* y, float count,
                                  std::int64_t tail) {
@@ -138,7 +138,7 @@ void fill(float* line, std::int64_t count, float value) {
     for (std::int64_t i = 0; i < count; ++i) line[i] = value;
 }
 
-// Pools the windows of one row along the innermost axis, from the line pooled over the other axes.
+// Pools the windows of one row along the innermost axis; their input is the line that is already pooled over the other axes.
 template <typename F, int Stride>
 void pool_row(float* row, const float* line, const PoolAxis& axis) {
     const std::int64_t stride = Stride ? Stride : axis.stride;

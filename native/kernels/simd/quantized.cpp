@@ -101,7 +101,7 @@ std::int32_t sum_bytes(const std::byte* from, std::int64_t count, std::uint32_t 
     total = (std::uint32_t)(parts[0] + parts[1] + parts[2] + parts[3]);
 #endif
     for (; i < count; ++i) total += ((std::uint32_t)from[i] ^ flip) & 0xff;
-    // Flipped bytes are 128 too large.
+    // Corrects flipped bytes, which are 128 too large.
     return (std::int32_t)(total - (flip & 0xff) * (std::uint32_t)count);
 }
 
@@ -158,14 +158,14 @@ DOVETAIL_INLINE Bytes bytes_of(Floats value, Floats low, Floats high, Ints zero)
 #endif
 }
 
-// One vector of accumulators, rescaled; with a residual, the second value before its rounding.
+// Rescales one vector of accumulators. With a residual, returns the sum before it is rounded.
 template <bool has_other, bool other_is_signed>
 DOVETAIL_INLINE Floats rescaled(const Requantization& run, const std::int32_t* from, Floats factor, Bytes other) {
     Ints accumulators;
     __builtin_memcpy(&accumulators, from, sizeof accumulators);
     const Floats value = __builtin_convertvector(accumulators, Floats) * factor;
     if (!has_other) return value;
-    // The bounds are integers: rounding after clamping stays within them.
+    // The bounds are integers, so that a value that is clamped and then rounded stays within them.
     const Floats added = floats_of<other_is_signed>(other) - splat(run.other_zero);
     return fma(added, splat(run.beside), round_even(clamp(value, splat(run.low), splat(run.high))) * splat(run.own));
 }
@@ -194,7 +194,7 @@ DOVETAIL_INLINE Packed pack_bytes(const Packed (&integers)[4], Packed zero, Pack
         bytes = DOVETAIL_PACKED(packus_epi16)(first, second);
         bytes = DOVETAIL_PACKED(min_epu8)(DOVETAIL_PACKED(max_epu8)(bytes, low), high);
     }
-    // The conversions work within 128 bits.
+    // The conversions work within lanes of 128 bits; a permutation restores the order.
 #if defined(__AVX512F__)
     return _mm512_maskz_permutexvar_epi32(kAllLanes, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
                                           bytes);
@@ -224,7 +224,7 @@ void requantize_packed(const Requantization& run) {
     const std::byte* other = run.other;
     const std::int32_t* from = run.accumulators;
     for (std::int64_t p = 0; p < run.pixels; p += kPackedPixels, y += kPackedPixels * run.y_step) {
-        // Of an odd last pixel, both halves are computed and one is stored.
+        // For an odd last pixel two pixels are computed and one is stored.
         const bool is_last = p + 1 >= run.pixels;
         const std::int64_t next = kPackedPixels == 2 && !is_last ? 1 : 0;
         Packed integers[4];

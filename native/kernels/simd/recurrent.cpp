@@ -14,7 +14,7 @@ void lstm(const CellStep& row) {
     for (std::int64_t j = 0; j < row.size; j += kLanes) {
         const std::int64_t valid = row.size - j;
         const Floats before = load_partial(row.c + j, valid);
-        // A gate of the accumulators, plus the state times the peephole at `index`.
+        // Returns the accumulators of a gate plus the state times the peephole at `index`.
         const auto gate = [&](const float* sums, std::int64_t index, Floats state) __attribute__((always_inline)) {
             const Floats sum = load_partial(sums + j, valid);
             return kHasPeepholes ? sum + load_partial(row.peepholes + index * row.size + j, valid) * state : sum;

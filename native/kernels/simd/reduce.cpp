@@ -1,4 +1,5 @@
-// Reductions of f32. Short runs are added in f32, in many lanes, and their sums in f64: as accurate as pairwise summation.
+// Reductions of f32. Short runs are added in f32, in many lanes, and the sums of the runs in f64, which is as accurate as
+// pairwise summation.
 #include "kernels/reduce.h"
 
 #include "kernels/simd/math.h"
@@ -164,7 +165,8 @@ void reduce(const ReduceBlock<float>& block) {
     }
 }
 
-// In f64 throughout: products of f32 lanes would overflow in an order of their own.
+// Products are computed in f64 throughout: the lanes of an f32 product would multiply in another order, in which they might
+// overflow.
 void product(const ReduceBlock<float>& block) {
     for (std::int64_t column = 0; column < block.width; ++column) {
         const std::byte* x = block.x + column * block.column_stride;

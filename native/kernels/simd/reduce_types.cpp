@@ -8,7 +8,7 @@ namespace {
 // Accumulators of one contiguous row.
 constexpr int kParts = 16;
 
-// Integers are combined without a sign, since they wrap around.
+// Signed integers are combined as unsigned ones, since they wrap around.
 template <typename T>
 using Wrapping = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
 

@@ -1,6 +1,7 @@
 // One vector of f32 of the instruction set that the file is compiled for, and operations that the compiler's vector types lack.
 //
-// Included only by files of simd folders. All functions are always inlined: none may be shared between instruction sets.
+// Included only by files of simd folders. All functions are always inlined, since the linker must not share a function between
+// instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ constexpr __mmask16 kAllLanes = 0xffff;
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
-// As many f64, in two registers.
+// kLanes f64 in two registers.
 typedef double Doubles __attribute__((vector_size(kLanes * 8)));
 
 DOVETAIL_INLINE Floats load(const float* from) {
@@ -47,7 +48,7 @@ DOVETAIL_INLINE Floats load(const float* from) {
 
 DOVETAIL_INLINE void store(float* to, Floats x) { __builtin_memcpy(to, &x, sizeof x); }
 
-// The first `count` < kLanes elements; the others are 0 and not read.
+// Loads the first `count` < kLanes elements; the other lanes are 0, and their memory is not read.
 DOVETAIL_INLINE Floats load_first(const float* from, std::int64_t count) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
@@ -102,7 +103,8 @@ DOVETAIL_INLINE Floats with_sign_of(Floats size, Floats sign) {
     return (Floats)(((Words)size & 0x7fffffffu) | ((Words)sign & 0x80000000u));
 }
 
-// The greater; `b` if they are equal or one is NaN. One instruction, which the compiler does not generate by itself.
+// The greater operand; `b` if the operands are equal or one is NaN. This is one instruction, which the compiler does not
+// generate by itself.
 DOVETAIL_INLINE Floats greater_of(Floats a, Floats b) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b);
@@ -127,7 +129,7 @@ DOVETAIL_INLINE Floats lesser_of(Floats a, Floats b) {
 #endif
 }
 
-// As numpy.maximum and numpy.minimum: NaN if either is NaN; `b` if they are equal.
+// Semantics of numpy.maximum and numpy.minimum: NaN if an operand is NaN; `b` if the operands are equal.
 DOVETAIL_INLINE Floats maximum(Floats a, Floats b) { return a != a ? a : greater_of(a, b); }
 DOVETAIL_INLINE Floats minimum(Floats a, Floats b) { return a != a ? a : lesser_of(a, b); }
 
@@ -193,7 +195,7 @@ DOVETAIL_INLINE float sum_of(Floats x) {
     return reduce_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return a + b; });
 }
 
-// May miss a NaN.
+// Returns the maximum, in which a NaN may be ignored.
 DOVETAIL_INLINE float max_of(Floats x) {
     return reduce_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return greater_of(a, b); });
 }

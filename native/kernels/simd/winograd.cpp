@@ -10,7 +10,7 @@ namespace {
 constexpr float kA = static_cast<float>(kWinogradA), kB = static_cast<float>(kWinogradB);
 constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
 
-// The inputs of an axis at its points.
+// Evaluates the inputs of an axis at the interpolation points.
 DOVETAIL_INLINE void transform_input(const Floats (&d)[4], Floats (&t)[4]) {
     t[0] = d[0] - d[2];
     t[1] = d[1] + d[2];
@@ -28,7 +28,7 @@ DOVETAIL_INLINE void transform_input(const Floats (&d)[6], Floats (&t)[6]) {
     t[5] = fma(d[1], splat(kA2 * kB2), fma(d[3], splat(-kA2 - kB2), d[5]));
 }
 
-// The outputs of an axis from its points.
+// Computes the outputs of an axis from the values at the interpolation points.
 DOVETAIL_INLINE void transform_output(const Floats (&m)[4], Floats (&y)[2]) {
     y[0] = m[0] + m[1] + m[2];
     y[1] = m[1] - m[2] + m[3];

@@ -1,5 +1,5 @@
 // Products of 8-bit integers with AVX512-VNNI, sixteen dot products of four bytes per instruction. Compiled with VNNI options,
-// and run only where the processor has it.
+// and run only if the processor has VNNI.
 #include "kernels/quantized.h"
 
 #if defined(__AVX512VNNI__)
@@ -11,7 +11,7 @@
 namespace dovetail {
 namespace {
 
-// Maximum pixels whose accumulators, for two panels, stay in registers beside the weights.
+// Maximum number of pixels whose accumulators, for two panels, fit into the registers together with the weights.
 constexpr int kMaxPixels = 12;
 constexpr int kUnroll = 8;  // bytes of depth
 
@@ -21,7 +21,7 @@ inline __attribute__((always_inline)) __m512i broadcast_word(const std::byte* fr
     return _mm512_set1_epi32(word);
 }
 
-// The instruction takes unsigned x: signed bytes are 128 too large, which `excess` corrects at the end.
+// The instruction takes unsigned x. Signed bytes are passed with 128 added, which `excess` corrects at the end.
 template <int rows, int panels, bool is_signed>
 void accumulate_pixels(const Int8Tile& tile, const std::byte* x, std::int32_t* accumulators, bool prefetches) {
     const __m512i flip = _mm512_set1_epi8(static_cast<char>(0x80));
