@@ -68,7 +68,7 @@ struct CopyKernels {
     // two runs share is written once. If `prefetch_runs` is not 0, run i + prefetch_runs is prefetched while run i is copied.
     void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int prefetch_runs);
 
-    // Makes non-temporal stores visible to other threads; required before another thread is told that the data is ready.
+    // Makes non-temporal stores visible to other threads; required before a flag lets another thread read the data.
     void (*store_fence)();
 
     // Copies `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.

@@ -62,8 +62,8 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
     file, but not of a loaded Model. Operators unknown to dovetail are not reported. ``limits`` bounds the cost of the check; the
     default is the limits of the model.
 
-    An invalid file raises no error. For a Model, only the errors of the limits are raised: [limits.exceeded], [run.time] and
-    [run.memory]. Every other error is returned.
+    Raises only the errors of the limits, [limits.exceeded], [run.time] and [run.memory], and only for a Model; an invalid
+    file raises no error. Every other error is returned.
 
     Source: the specifications of ONNX and of OpenVINO IR.
 
