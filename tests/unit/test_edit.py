@@ -107,10 +107,10 @@ g (float[4] x, bool way) => (float[4] y)
 )
 def test_a_value_of_a_subgraph_is_refused_with_what_is_possible(name: str, verb: str, make: Any) -> None:
     model = dovetail.load(onnx.parser.parse_model(SUBGRAPH))
-    with pytest.raises(DovetailError, match="'then_branch' of If 'y' has one: only extract reaches it, as 'y/h'") as caught:
+    with pytest.raises(DovetailError, match="of If 'y' has a value of that name: only extract accepts") as caught:
         getattr(model, verb)(make(name))
     assert caught.value.code == "name.unknown"
-    with pytest.raises(DovetailError, match="only extract reaches it, as 'y/h'"):
+    with pytest.raises(DovetailError, match="only extract accepts values of subgraphs, with the name 'y/h'"):
         dovetail.merge(model, model, {name: "x"})
 
 

@@ -1,1 +1,1 @@
-"""Data that models run over: rows of a dataset, and tensors in files."""
+"""Data that models process: rows of a dataset, and tensors in files."""

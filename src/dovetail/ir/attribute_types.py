@@ -1,7 +1,7 @@
 """Checks of operators' attributes against their annotations, compiled once per annotation.
 
-A check converts what stands for a value of its type: a list for a tuple, a number of numpy for a number, 0 and 1 for booleans, a
-name for an element type.
+A check accepts and converts substitutes for a value of its type: a list for a tuple, a numpy scalar for a number, 0 and 1 for
+booleans, a name for an element type.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from dovetail.ir.types import Map, Optional, Sequence as SequenceType, Tensor
 
 
 class WrongType(Exception):
-    """A value is not of the type that an annotation names."""
+    """WrongType is raised for a value that is not of the type that an annotation names."""
 
 
 class AttributeType(NamedTuple):
-    """One annotation: ``text`` names the type in messages, values of a class in ``classes`` need no conversion, and ``convert``
-    returns the value as an attribute holds it or raises WrongType."""
+    """AttributeType is the check of one annotation.
+
+    ``text`` names the type in messages. Values of a class in ``classes`` need no conversion. ``convert`` returns the value that
+    the attribute stores, or raises WrongType.
+    """
 
     text: str
     classes: frozenset[type]
@@ -76,7 +79,7 @@ def _instance_of(*classes: type) -> Callable[[Any], Any]:
     return convert
 
 
-# An integer for a float stays one: what is written of it must not change.
+# An integer that is passed for a float stays an integer, so that the operator's printed text does not change.
 _SCALARS = {
     "bool": AttributeType("a boolean", frozenset((bool,)), _to_bool),
     "int": AttributeType("an integer", frozenset((int,)), _to_int),
@@ -97,7 +100,7 @@ _ANYTHING = AttributeType("anything", frozenset(), lambda value: value)
 
 @cache
 def attribute_type(annotation: str) -> AttributeType:
-    """Return the check of an annotation as written. One that names another class accepts every value."""
+    """Return the check of an annotation's text. An annotation that names an unlisted class accepts every value."""
     members = _split(annotation, "|")
     if len(members) > 1:
         return _union([attribute_type(member) for member in members])

@@ -1,4 +1,4 @@
-"""Builder: writes graphs in the style of numpy.
+"""Builder: construction of graphs in the style of numpy.
 
 ::
 
@@ -8,8 +8,8 @@
     model = b.model
 
 Every operator is a method: ``b.Concat(x, y, axis=1)`` takes inputs by position and attributes by name. Numbers and arrays among
-the inputs become constants. An integer attribute, such as an axis, may be a Value, which is read at run time. Each node's types
-are inferred and its operator's rules checked when it is written.
+the inputs become constants. An integer attribute, such as an axis, may be a Value, which is read at run time. When a node is
+added, its types are inferred and the rules of its operator are checked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def current() -> Builder:
 
 
 def dimension(size: SizeLike, name: str, axis: int) -> Size:
-    """Convert a size as users write it to an integer or a Dim; None becomes the symbol ``?name.axis``.
+    """Convert a size argument to an integer or a Dim; None becomes the symbol ``?name.axis``.
 
     Raises RuleError [argument.type] for anything but an integer, a Dim, None, or the text of a symbol or expression.
     """
@@ -64,11 +64,11 @@ def dimension(size: SizeLike, name: str, axis: int) -> Size:
 
 @check_keywords
 class Builder(OperatorMethods):
-    """Writes nodes into ``graph``, a new one by default. With ``fold``, operators on constants are evaluated at once.
+    """Builder appends nodes to ``graph``, by default a new graph. With ``fold``, operators on constants are evaluated at once.
 
-    ``strict`` refuses an operator with a subgraph that cannot run. ``location`` becomes the location of each node that is
-    written. ``folded_inputs`` holds the identities of the constants that folded operators have read. Constants of more than
-    ``copy_limit`` bytes that have several readers are not moved at once: they would be stored twice.
+    ``strict`` rejects an operator with a subgraph that cannot run. Each new node gets the location ``location``.
+    ``folded_inputs`` holds the identities of the constants that folded operators have read. With ``fold``, data movement is not
+    evaluated for a constant of more than ``copy_limit`` bytes with several readers, because the constant would be stored twice.
     """
 
     def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
@@ -80,7 +80,7 @@ class Builder(OperatorMethods):
         self.folded_inputs: set[int] = set()
         self._tokens: list[Token[Builder]] = []
         self._borders: dict[int, Value] = {}
-        """The inputs and outputs of ``graph`` by identity, as the last call of ``_is_border`` read them."""
+        """The inputs and outputs of ``graph`` by identity, as of the last call of ``_is_border``."""
         self._border_sizes = (0, 0)
 
     def __enter__(self) -> Builder:
@@ -96,7 +96,9 @@ class Builder(OperatorMethods):
         return Model(self.graph)
 
     def input(self, name: str, dtype: DTypeLike, shape: Sequence[SizeLike] | None = None) -> Value:
-        """Add a graph input. A size is an integer, a symbol's name or expression, or None (unknown); no ``shape``: unknown rank.
+        """Add a graph input. A size is an integer, a symbol's name, an expression or None (unknown).
+
+        Without ``shape`` the rank is unknown.
 
         Raises RuleError [argument.type], UnsupportedError [dtype.unknown].
         """
@@ -114,7 +116,7 @@ class Builder(OperatorMethods):
     def output(self, name: str, value: Value) -> Value:
         """Make ``value`` the next graph output and rename it to ``name``.
 
-        An input, or a value that is an output already, passes through an Identity. Raises RuleError [name.taken],
+        For a graph input or a value that is an output already, an Identity is added. Raises RuleError [name.taken],
         [argument.type], [node.inputs].
         """
         _checked_name(name)
@@ -131,7 +133,7 @@ class Builder(OperatorMethods):
         return value
 
     def _is_border(self, value: Value) -> bool:
-        """Return whether ``value`` is an input or output of the graph, with work for those that are new since the last call."""
+        """Return whether ``value`` is a graph input or output; only inputs and outputs added since the last call are scanned."""
         inputs, outputs = self.graph.inputs, self.graph.outputs
         old = self._border_sizes
         is_longer = old[0] <= len(inputs) and old[1] <= len(outputs)
@@ -143,9 +145,9 @@ class Builder(OperatorMethods):
         return id(value) in self._borders
 
     def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
-        """Add a Constant. ``dtype`` defaults to the data's own; Python integers become i64, Python floats f32.
+        """Add a Constant. ``dtype`` defaults to the type of the data; Python integers become i64, Python floats f32.
 
-        Raises RuleError [constant.data] for data that becomes no tensor of that type.
+        Raises RuleError [constant.data] for data that cannot be converted to a tensor of that type.
         """
         try:
             array, element_type = _tensor_of(data, dtype)
@@ -159,9 +161,9 @@ class Builder(OperatorMethods):
         return value
 
     def add(self, op: Op, *inputs: Operand | None, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
-        """Write one node and return its outputs. ``names`` are proposed for the outputs; one that is taken gets a number.
+        """Add one node and return its outputs. ``names`` are proposed output names; a number is appended to a taken name.
 
-        Raises RuleError where a rule of the operator does not hold, with the node's name.
+        Raises RuleError with the node's name if the inputs break a rule of the operator.
         """
         xs = self._values(op, inputs)
         while xs and xs[-1] is None:
@@ -190,7 +192,7 @@ class Builder(OperatorMethods):
         return outputs
 
     def apply(self, kind: str, /, *inputs: Operand | None, **attributes: object) -> Any:
-        """Write the operator named ``kind``. Returns one output alone, several as a list.
+        """Add a node of the operator ``kind``. Returns a single output as a Value, several outputs as a list.
 
         Raises MissingAttributeError [name.unknown] for an unknown name, and RuleError [attribute.unknown],
         [attribute.missing], [attribute.value] for wrong attributes.
@@ -209,9 +211,9 @@ class Builder(OperatorMethods):
         return outputs[0] if len(outputs) == 1 and not cls.signature.outputs[0].repeated else outputs
 
     def index(self, x: Value, key: object) -> Value:
-        """Write ``x[key]`` with numpy's basic indexing: integers, slices, None and one Ellipsis.
+        """Add nodes that compute ``x[key]`` by numpy's basic indexing: integers, slices, None and one Ellipsis.
 
-        Raises RuleError [argument.type] for any other key, and for more keys than axes.
+        Raises RuleError [argument.type] for other keys, and for more keys than axes.
         """
         keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(x.dims))
         bounds: list[tuple[int, int, int, int]] = []
@@ -255,7 +257,7 @@ class Builder(OperatorMethods):
         return self.constant(x)
 
     def _fold(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        """Evaluate an operator on constants; None where it has other inputs or is not folded."""
+        """Evaluate an operator on constants; return None if an input is not constant or the operator is not folded."""
         if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
         if self.copy_limit is not None and has(op, "windows") and any(self._is_shared(x) for x in xs):
@@ -267,7 +269,7 @@ class Builder(OperatorMethods):
         return [self.constant(array, dtype) for array, dtype in arrays]
 
     def _is_shared(self, x: Value | None) -> bool:
-        """Tell whether a constant of more than ``copy_limit`` bytes has several readers."""
+        """Return whether ``x`` is a constant of more than ``copy_limit`` bytes with several readers."""
         if x is None or self.copy_limit is None or len(x.uses) < 2 or x.constant is None or x.constant.nbytes <= self.copy_limit:
             return False
         return len({id(user) for user, _ in x.uses}) > 1
@@ -300,7 +302,9 @@ def _expand_ellipsis(keys: tuple[object, ...], rank: int) -> tuple[object, ...]:
     positions = [position for position, item in enumerate(keys) if item is Ellipsis]
     count = sum(item is not None and item is not Ellipsis for item in keys)
     if len(positions) > 1 or count > rank:
-        raise RuleError("argument.type", f"rank {rank} takes at most {rank} keys and one Ellipsis, got {len(keys)} keys")
+        raise RuleError(
+            "argument.type", f"a value of rank {rank} takes at most {rank} keys and one Ellipsis, got {len(keys)} keys"
+        )
     if not positions:
         return keys
     (position,) = positions
@@ -325,7 +329,7 @@ def _key_index(key: object) -> int:
 def _sibling_dtype(op: Op, inputs: Sequence[Operand | None], index: int) -> DType | None:
     """Return the element type that a Python number takes as input ``index``.
 
-    That is the element type of an input of the same type variable, else of the first Value if the signature allows it.
+    It is the element type of an input with the same type variable, else of the first Value, if the signature allows that type.
     """
     signature, count = op.signature, len(inputs)
     if signature.repeated is None and count > len(signature.inputs):
@@ -343,7 +347,7 @@ def describe_op(op: Op, xs: Iterable[Value | None]) -> str:
 
 
 def shape_value(b: Builder, x: Value, axes: Iterable[int] | None = None) -> Value | list[int]:
-    """Return the sizes of ``x`` along ``axes``, by default all: a list where all are known, else an i64 vector."""
+    """Return the sizes of ``x`` along ``axes`` (default: all): a list if all these sizes are known, else an i64 vector."""
     shape: Shape | None = x.shape
     selected = None if axes is None else list(axes)
     if shape is not None:

@@ -1,6 +1,7 @@
 """Element types: one table of bits, numpy dtype, ONNX number and OpenVINO name.
 
-A numpy array holds one sub-byte element per byte, in a type of ml_dtypes where it has one, else (u1, u3, u6, nf4) as uint8 codes.
+A numpy array stores one sub-byte element per byte: in a type of ml_dtypes, or as uint8 codes for the types that ml_dtypes lacks
+(u1, u3, u6, nf4).
 Sources: onnx.proto ``TensorProto.DataType``; OpenVINO ``element::Type``.
 """
 
@@ -15,7 +16,10 @@ from dovetail.errors import UnsupportedError
 
 
 class DType:
-    """An element type, interned: compare with ``is`` or ``==``. It equals its name (``dtype == "f32"``) and prints as it."""
+    """DType is an element type. Instances are interned: compare them with ``is`` or ``==``.
+
+    A DType equals its name (``dtype == "f32"``) and prints as its name.
+    """
 
     __slots__ = ("bits", "is_float", "is_integer", "is_number", "kind", "name", "numpy", "onnx", "openvino", "standard")
 
@@ -44,7 +48,7 @@ class DType:
         return dtype, (self.name,)
 
     def range(self) -> tuple[int, int]:
-        """Return the least and greatest value of an integer type."""
+        """Return the minimum and maximum value of an integer type."""
         if self.kind == "uint":
             return 0, 2**self.bits - 1
         assert self.kind == "int"
@@ -99,7 +103,7 @@ _ALIASES = {
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "boolean", "str": "string",
 }  # fmt: skip
-# u8 and the code types share numpy's uint8, which stands for u8.
+# The code types and u8 share numpy's uint8; dtype() maps uint8 to u8.
 _BY_NUMPY: dict[np.dtype[Any], DType] = {item.numpy: item for item in reversed(ALL) if item.name not in ("nf4", "u6", "u3", "u1")}
 BY_ONNX: dict[int, DType] = {item.onnx: item for item in ALL if item.onnx is not None}
 BY_OPENVINO: dict[str, DType] = {item.openvino: item for item in ALL if item.openvino is not None}

@@ -1,4 +1,4 @@
-"""Operations that change a graph. Each keeps uses, names and topological order consistent."""
+"""Operations that change a graph. Each operation keeps uses, names and topological order consistent."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def move_readers(old: Value, new: Value) -> None:
 
 
 def rename(graph: Graph, value: Value, name: str) -> None:
-    """Rename ``value`` to ``name``, or to the next free name after it."""
+    """Rename ``value`` to ``name``, or if that is taken to the first free one of name_2, name_3, ..."""
     if value.name != name:
         graph.release(value.name)
         value.name = graph.claim(name)
@@ -86,9 +86,9 @@ def take_name(graph: Graph, old: Value, new: Value) -> None:
 
 
 def remove_dead(graph: Graph) -> int:
-    """Remove every node without a read output (dead code elimination). Returns the number of removed nodes.
+    """Remove every node without a used output (dead code elimination). Returns the number of removed nodes.
 
-    Inputs stay, optional ones too.
+    Graph inputs stay, and so do the DefaultInput nodes of optional inputs.
     """
     outputs = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
@@ -105,13 +105,13 @@ def remove_dead(graph: Graph) -> int:
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:
-    """Give the nodes written since ``mark`` the location of ``node``."""
+    """Set the location of ``node`` on the nodes from index ``mark`` on that have no location."""
     for new in graph.nodes[mark:]:
         new.location = new.location or node.location
 
 
 def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
-    """Copy a graph: new nodes, values and subgraphs, which share operators, types and constant data."""
+    """Copy a graph: nodes, values and subgraphs are new; operators, types and constant data are shared."""
     new = Graph(graph.name)
     new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
     new._released, new.fault = dict(graph._released), graph.fault
@@ -124,7 +124,7 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
 
 
 def copy_node(node: Node, copies: dict[int, Value]) -> Node:
-    """Copy a node with its outputs; its inputs are in ``copies``, which also receives the outputs."""
+    """Copy a node with its outputs. ``copies`` maps its inputs to their copies, and receives the copies of its outputs."""
     copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.location)
     copy.outputs = [copy_value(value, copies) for value in node.outputs]
     copy.doc, copy.metadata = node.doc, dict(node.metadata)
@@ -186,7 +186,7 @@ def unflat(rows: Flat) -> Graph:
 
 
 def copy_model(model: Model, graph: Graph | None = None) -> Model:
-    """Copy a model, with ``graph`` or a copy of its graph."""
+    """Copy a model; the new model holds ``graph``, by default a copy of the model's graph."""
     new = Model(
         copy_graph(model.graph) if graph is None else graph, format=model.format, versions=model.versions, file=model.file
     )
@@ -198,9 +198,9 @@ def copy_model(model: Model, graph: Graph | None = None) -> Model:
 
 
 def inline(b: Builder, body: Graph, inputs: Iterable[Value | None], *, keep_names: bool = False) -> list[Value]:
-    """Write the nodes of a subgraph through ``b``, with ``inputs`` instead of its own. Returns its outputs.
+    """Copy the nodes of the subgraph ``body`` into ``b``, replacing the subgraph's inputs by ``inputs``. Returns its outputs.
 
-    With ``keep_names`` the new nodes have the names and locations of the old ones.
+    With ``keep_names`` the new nodes keep the names and locations of the nodes of ``body``.
     """
     mapping: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
     for node in body.nodes:

@@ -12,12 +12,12 @@ from dovetail.ir.symbolic import Dim, Inexact
 from dovetail.ir.types import Size, Type, is_unnamed
 
 _TRIALS = 4096
-"""The most sizes of a symbol that are tried for one dimension."""
+"""The maximum number of values of a symbol that are tried for one dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """Two dimensions that must be equal in every run, because of the operator at ``node``."""
+    """Equation states that two dimensions are equal in every run, because the operator at ``node`` requires it."""
 
     first: Size
     second: Size
@@ -30,13 +30,13 @@ class Equation:
 
 @dataclass(slots=True)
 class Substitution:
-    """Symbols by name with what replaces them; ``sources`` are the equations that led to each."""
+    """Substitution maps names of symbols to their replacements; ``sources`` holds the equation behind each replacement."""
 
     values: dict[str, Size] = field(default_factory=dict)
     sources: dict[str, Equation] = field(default_factory=dict)
 
     def size(self, size: Size) -> Size:
-        """Return a size with its symbols replaced; the size itself where the result would grow too large."""
+        """Return a size with its symbols replaced, or the unchanged size if the result would grow too large."""
         if isinstance(size, int) or not self.values:
             return size
         try:
@@ -59,11 +59,11 @@ class Substitution:
 
 
 def solve(equations: Iterable[Equation], known: Substitution, inputs: Mapping[str, int]) -> list[Equation]:
-    """Extend ``known`` by what the equations determine. Returns the equations that did so.
+    """Extend ``known`` by the replacements that the equations determine. Returns the equations that determined one.
 
-    ``inputs``: the symbols of the graph's inputs with their order. Of two symbols the one of the earlier input stays, and an
-    expression replaces no symbol of an input. Raises RuleError [shape.disagree], with both sites, where an equation contradicts
-    earlier ones.
+    ``inputs`` maps the symbols of the graph's inputs to their order. Of two equal symbols the one of the later input is
+    replaced. A symbol of an input is never replaced by an expression. Raises RuleError [shape.disagree], which names the nodes
+    of both equations, if an equation contradicts earlier equations.
     """
     used: list[Equation] = []
     for equation in equations:
@@ -82,7 +82,7 @@ def solve(equations: Iterable[Equation], known: Substitution, inputs: Mapping[st
         symbol, size = solution
         known.replace(symbol, size, equation)
         if isinstance(size, Dim) and symbolic.name_of(size) is not None:
-            # The symbol that stays takes the bounds of both.
+            # The remaining symbol gets the bounds of both symbols.
             known.replace(size, size, equation)
         used.append(equation)
     return used
@@ -96,7 +96,7 @@ def _contradiction(equation: Equation, known: Substitution) -> DovetailError:
 
 
 def _solve_for_symbol(first: Size, second: Size, inputs: Mapping[str, int]) -> tuple[Dim, Size] | None:
-    """Solve ``first == second`` for one symbol that occurs linearly; None where there is none."""
+    """Solve ``first == second`` for one symbol that occurs linearly; return None if no symbol can be solved for."""
     difference = first - second
     for symbol in sorted(symbolic.symbols(difference), key=lambda item: _order_of_replacement(item, inputs)):
         name = str(symbolic.name_of(symbol))
@@ -105,7 +105,7 @@ def _solve_for_symbol(first: Size, second: Size, inputs: Mapping[str, int]) -> t
             slope = symbolic.substitute(difference, {name: 1}) - at_zero
         except (Inexact, ZeroDivisionError):
             continue
-        # A product with another symbol does not determine this one where the other is 0.
+        # A product of two symbols does not determine either symbol if the other is 0.
         if not isinstance(slope, int) or slope == 0 or difference != at_zero + slope * symbol:
             continue
         solution = symbolic.exact_quotient(-at_zero, slope)
@@ -117,13 +117,13 @@ def _solve_for_symbol(first: Size, second: Size, inputs: Mapping[str, int]) -> t
 
 
 def _order_of_replacement(symbol: Dim, inputs: Mapping[str, int]) -> tuple[int, bool, int, str]:
-    """Return the sort key of symbols to replace: those of no input, unnamed ones, those of the last input first."""
+    """Return the sort key for replacement: first symbols of no input, then unnamed symbols, then symbols of later inputs."""
     name = str(symbolic.name_of(symbol))
     return int(name in inputs), not is_unnamed(symbol), -inputs.get(name, 0), name
 
 
 def _within_bounds(symbol: Dim, solution: Size) -> Size | None:
-    """Return the replacement of a symbol that keeps its bounds; None where no size can express them."""
+    """Return a replacement of ``symbol`` that also keeps the bounds of ``symbol``; None if no size can express these bounds."""
     bounds = symbolic.merge_bounds(symbolic.bounds(symbol), symbolic.bounds(solution))
     if isinstance(solution, int) or bounds == symbolic.bounds(solution):
         return solution
@@ -132,7 +132,10 @@ def _within_bounds(symbol: Dim, solution: Size) -> Size | None:
 
 
 def min_value_of(size: Size, symbol: Dim, start: int) -> int | None:
-    """Return the least value of a dimension's only symbol, from ``start`` on, at which it is not negative; None if unknown."""
+    """Return the smallest value of ``symbol``, at least ``start``, for which ``size`` is not negative; None if unknown.
+
+    ``symbol`` is the only symbol of ``size``.
+    """
     name = str(symbolic.name_of(symbol))
     for number in range(start, start + _TRIALS):
         try:

@@ -1,4 +1,4 @@
-"""Evaluation by operators' rules: of one operator, of a graph, and of constant expressions (constant folding)."""
+"""Evaluation of single operators, graphs and constant expressions (constant folding) by the operators' rules."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, Vie
 FOLD_LIMIT = 1 << 23
 """The most bytes by which a folded constant may exceed its inputs."""
 FOLD_ELEMENTS = 1 << 8
-"""The most elements of a folded constant while a model is read or written, which keeps quantized weights."""
+"""The most elements of a constant folded while a model is read or written; larger quantized weights stay quantized."""
 FOLD_TEXT = 1 << 16
-"""The most characters of folded strings, because the size of their result is not known in advance."""
+"""The most characters in the inputs of a folded string operator, whose output size is not known in advance."""
 FOLD_TEXTS = 1 << 10
 """The most strings of a folded constant."""
 CHAIN_LIMIT = 1 << 27
-"""The most bytes computed for one constant value; each node adds NODE_COST."""
+"""The most bytes computed for one constant value; each evaluated node also counts as NODE_COST bytes."""
 NODE_COST = 1 << 17
 _LARGE = 1 << 26
-"""Bytes from which a result is checked against the memory limit of a run."""
+"""The minimum size in bytes of a result that is checked against the memory limit of a run."""
 _INFERRED = 1 << 20
-"""Bytes of inputs from which types are inferred for that check where no limit is set: the run costs more than the inference."""
+"""The minimum bytes of inputs for which the memory check infers types where no limit is set.
+
+For smaller inputs type inference could cost more than running the node.
+"""
 _EXACT = 1 << 10
-"""The most elements of an input whose values the inference before a run reads."""
+"""The most elements of an input whose values the memory check passes to type inference."""
 
 FAILURES = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, symbolic.Inexact)
-"""Python's errors from `evaluate` for inputs that it cannot compute with."""
+"""Python's errors that a rule `evaluate` raises for invalid inputs."""
 
 
 def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
-    """Evaluate one operator by its rule ``evaluate``, or by ``decompose`` where it has none."""
+    """Evaluate one operator by its rule ``evaluate``, or by its rule ``decompose`` if it has no ``evaluate``."""
     if not has(op, "evaluate"):
         if has(op, "decompose"):
             return _run_decomposition(op, xp, xs)
@@ -51,7 +54,7 @@ def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
         hosts = host_inputs(op, len(xs))
         xs = [_place_input(xp, x, host) for x, host in zip(xs, hosts, strict=True)]
     result = op.evaluate(xp, *xs)
-    # The only output may be a sequence, which is a list.
+    # A list from an operator with one output is a sequence, not a list of outputs.
     has_several = isinstance(result, tuple) or (isinstance(result, list) and output_count(op) != 1)
     results = tuple(result) if has_several else (result,)
     if arrays.is_numpy(xp):
@@ -63,7 +66,7 @@ def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
 
 
 def _place_input(xp: Namespace, x: Array, host: bool) -> Any:
-    """Convert an input for its rule: to numpy on the host, else to ``xp``."""
+    """Convert an input of ``evaluate``: to numpy for a host input, else to ``xp``."""
     if x is None or isinstance(x, list | dict):
         return x
     if host:
@@ -84,7 +87,7 @@ def _run_decomposition(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, 
 
 
 def type_of(x: Array) -> Type:
-    """Return the type of a value in a run: an array, a list for a sequence, a dict for a map, or None for an empty optional."""
+    """Return the type of a run's value: an array, a list (a sequence), a dict (a map) or None (an empty optional)."""
     if x is None:
         return UNKNOWN
     if isinstance(x, dict):
@@ -99,9 +102,9 @@ def _key_type(x: dict[Any, Any]) -> DType:
 
 
 def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
-    """Run the nodes of ``graph`` that its outputs need, for its inputs in order. A value is released after its last reader.
+    """Run the nodes that the outputs of ``graph`` need, with ``inputs`` in the order of the graph's inputs.
 
-    Raises the ``fault`` of a subgraph that cannot run with the types of its inputs.
+    A value is released after its last reader. Raises the ``fault`` of a subgraph that cannot run with its input types.
     """
     if isinstance(graph.fault, RuleError):
         raise graph.fault.with_traceback(None)
@@ -125,10 +128,11 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
 
 
 class RunArrays(dict[int, Any]):
-    """The arrays of one run by the identity of their value; those that the run allocates count against its memory limit.
+    """RunArrays holds the arrays of one run by the identity of their value.
 
-    Views count with the array that owns their memory; inputs and constants of the model do not count. As a context manager it
-    ends the count, whatever ends the run.
+    Arrays that the run allocates count against its memory limit; a view counts as part of the array that owns its memory. The
+    model's inputs and constants do not count. On exit from the context manager the counted memory is subtracted, also after an
+    error.
     """
 
     def __init__(self, inputs: Iterable[tuple[int, Any]] = ()) -> None:
@@ -136,7 +140,7 @@ class RunArrays(dict[int, Any]):
         self._usage = current()
         self._counted = 0
         self._readers: dict[int, int] = {}
-        """Values by the identity of the array that owns their memory; absent for inputs and constants."""
+        """The number of live values by the identity of the array that owns their memory; inputs and constants are absent."""
         self._foreign = {id(owner_of(array)) for array in self.values() if isinstance(array, np.ndarray)}
 
     def __enter__(self) -> RunArrays:
@@ -221,7 +225,7 @@ def _refuse_results(node: Node, xs: Several[Array]) -> None:
 
 
 def bytes_of_types(types: Several[Type]) -> int | None:
-    """Return the bytes of tensors of these types; None where one of them has an open size."""
+    """Return the total bytes of tensors of these types; None if a type is no tensor or has an unknown size."""
     total = 0
     for type in types:
         if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
@@ -243,7 +247,7 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
         with np.errstate(all="ignore"):
             ys = _evaluate_on_host(node, xs) if on_host else apply(node.op, xp, xs)
         for y in ys:
-            # A view with stride 0 takes no memory itself, but its readers may copy it.
+            # A view with stride 0 allocates no memory, but its readers may copy it at full size.
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
             elif xp is not np and prod(size for size in getattr(y, "shape", ()) if isinstance(size, int) and size) >= 1 << 60:
@@ -261,7 +265,7 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
 
 
 def host_nodes(graph: Graph) -> frozenset[int]:
-    """Return the indices of the nodes whose results reach only shape inputs, directly or through other such nodes."""
+    """Return the indices of the nodes whose results are read only by host inputs, directly or through other such nodes."""
     device = {id(value) for value in graph.outputs}
     indices = set()
     for index in range(len(graph.nodes) - 1, -1, -1):
@@ -275,7 +279,7 @@ def host_nodes(graph: Graph) -> frozenset[int]:
 
 
 def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
-    """Evaluate a node in numpy, from the shapes of its inputs if they suffice: a lazy array is not computed for its shape."""
+    """Evaluate a node in numpy. If the shapes of its inputs suffice, lazy input arrays are not computed."""
     if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
     if any(x is not None and not isinstance(x, np.ndarray | list | dict) for x in xs):
@@ -287,7 +291,7 @@ def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
 
 
 def values_of_shapes(node: Node, xs: Several[Array]) -> tuple[np.ndarray[Any, Any], ...] | None:
-    """Compute a node from the shapes of its inputs, and the elements of those that are numpy arrays; None if it cannot."""
+    """Compute a node from its inputs' shapes, and from the elements of numpy inputs; None if these do not suffice."""
     views = [
         None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
         for x in xs
@@ -319,7 +323,7 @@ def live_nodes(graph: Graph) -> set[int]:
 
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:
-    """Return for the index of a node the identities of the values that it reads last."""
+    """Return by node index the identities of the values whose last reader (or producer, if unread) is that node."""
     output_ids = {id(value) for value in graph.outputs}
     last: dict[int, int] = {}
     for index, node in enumerate(graph.nodes):
@@ -336,10 +340,11 @@ def last_readers(graph: Graph) -> dict[int, list[int]]:
 def fold_op(
     op: Op, xs: Several[Value | None], max_bytes: int = FOLD_LIMIT, max_elements: int | None = None, is_counted: bool = True
 ) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
-    """Fold an operator on constants: return the outputs with the bits of a run, or None where it is not folded.
+    """Fold an operator on constants: return the outputs, bit-identical to those of a run, or None if it is not folded.
 
-    Random operators and operators without rules are not folded, nor results of more than ``max_bytes`` or ``max_elements`` (a
-    dequantized or expanded weight), nor results beyond the limit ``folded_bytes`` if ``is_counted``.
+    Random operators and operators without rules are not folded. A result that is larger than every input, such as a dequantized
+    or expanded weight, is not folded if it exceeds ``max_bytes`` or ``max_elements``. If ``is_counted``, the limit
+    ``folded_bytes`` applies too.
     """
     if not evaluates_early(op, xs):
         return None
@@ -378,7 +383,7 @@ def _characters(data: np.ndarray[Any, Any] | None) -> int:
 
 
 def evaluates_early(op: Op, xs: Several[Value | None]) -> bool:
-    """Return whether one evaluation may serve many runs: the operator has a rule, bounded time and no random numbers."""
+    """Return whether ``op`` may be evaluated before a run: it has a rule, takes bounded time and draws no random numbers."""
     return (has(op, "evaluate") or has(op, "decompose")) and not draws(op, xs) and not _runs_long(op)
 
 
@@ -387,7 +392,7 @@ def _runs_long(op: Op) -> bool:
 
 
 def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a value that depends only on constants, through any number of nodes; else None."""
+    """Return the elements of a value that depends only on constants, directly or through small nodes; else None."""
     arrays_by_id: dict[int, Any] = {}
     stack = [value]
     budget = CHAIN_LIMIT

@@ -1,4 +1,4 @@
-"""Extraction of the part of a model between values."""
+"""Extraction of the part of a model between given input and output values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from dovetail.ir.suggestions import check_keywords
 
 @check_keywords
 def extract(model: Model, inputs: str | Iterable[str] | None = None, outputs: str | Iterable[str] | None = None) -> Model:
-    """Extract the part of ``model`` that computes ``outputs`` from ``inputs``: a new model with its constants, uncopied.
+    """Extract the part of ``model`` that computes ``outputs`` from ``inputs``, as a new model that shares constant data.
 
-    ``inputs`` and ``outputs`` are names of any values; by default the graph inputs that the outputs depend on, and all graph
-    outputs. A graph input that the outputs depend on beside ``inputs`` stays an input, with a warning [extract.input] in the
-    ``warnings`` of the part. A state without its input or outputs in the part is dropped, with a warning [state.incomplete].
+    ``inputs`` and ``outputs`` are names of any values. The default inputs are the graph inputs that the outputs depend on, the
+    default outputs all graph outputs. If the outputs depend on further graph inputs, these stay inputs, each with a warning
+    [extract.input] in the ``warnings`` of the part. A state whose input or output is not in the part is dropped, with a warning
+    [state.incomplete].
 
-    Types are those of the whole model and not inferred anew, so an input that is cut out of a computation of shapes must hold
-    what it holds in the whole model. A value of a subgraph of If or Loop is named "node/value"; the part is then one run of that
-    subgraph, whose inputs are inputs of the part, or constants where the subgraph captures a constant.
+    Types are copied from ``model`` and not inferred anew. An input that shapes depend on must therefore be passed the elements
+    that the value has in ``model``. A value of a subgraph of If or Loop is named "node/value". The part is then one run of that
+    subgraph: the subgraph's inputs become inputs of the part, captured constants become constants.
 
     Raises RuleError [name.unknown], [name.ambiguous], [name.scope] (values of several graphs), [extract.path] (an input that no
     output depends on), each with every such name in ``diagnostics``.
@@ -60,7 +61,7 @@ def _distinct(values: list[Value]) -> list[Value]:
 
 
 def _nodes_between(graph: Graph, sources: list[Value], targets: list[Value]) -> tuple[list[Node], set[int]]:
-    """Return the nodes that ``targets`` depend on without those before ``sources``, and the identities of the values read."""
+    """Return the nodes that ``targets`` depend on, up to ``sources``, and the identities of the targets and all read values."""
     cut = {id(value) for value in sources}
     needed = {id(value) for value in targets}
     nodes = []
@@ -78,7 +79,7 @@ def _check_paths(model: Model, sources: list[Value], targets: list[Value], neede
     target_ids = {id(value) for value in targets}
     for value in sources:
         if id(value) not in needed:
-            message = f"no path leads from the input {value.name!r} to {ends} that the other inputs do not cut"
+            message = f"the outputs {ends} must depend on the input {value.name!r} by a path that the other inputs do not cut"
         elif id(value) in target_ids:
             message = f"the value {value.name!r} must not be both an input and an output of the part"
         else:
@@ -113,7 +114,7 @@ def _copy_part(
     for value in inputs:
         new = copy_value(value, copies)
         if id(value) not in own_inputs:
-            # The elements of the value are those that the caller of the part passes.
+            # The caller of the part passes the elements of this value, so that they are unknown here.
             new.value = None
             new.names = new.names or (new.name,)
         part.inputs.append(new)
@@ -128,7 +129,7 @@ def _copy_part(
         copy = copy_node(node, copies)
         for y, new in zip(node.outputs, copy.outputs, strict=True):
             if id(y) in cut:
-                # The node computes another output that is needed; this one is an input of the part.
+                # Another output of the node is needed; output y itself is an input of the part.
                 copies[id(y)] = cut[id(y)]
                 new.names, new.metadata = (), {}
                 unread.append((new, y.name))
@@ -142,7 +143,7 @@ def _copy_part(
 
 
 def _forget_elements(part: Graph, sources: list[Value], cut: dict[int, Value]) -> None:
-    """Forget shape values that follow from the elements of values that have become inputs."""
+    """Clear shape values that were computed from the elements of values that are now inputs."""
     unknown = {id(cut[id(value)]) for value in sources if value._value is not None or value.constant is not None}
     if not unknown:
         return
@@ -154,7 +155,7 @@ def _forget_elements(part: Graph, sources: list[Value], cut: dict[int, Value]) -
 
 
 def _claim_names(part: Graph, unread: list[tuple[Value, str]]) -> None:
-    """Reserve the names of all values. Each of ``unread`` has the name of an input of the part, and gets the next free one."""
+    """Reserve the names of all values. Values of ``unread`` have the name of an input of the part and get the next free name."""
     others = {id(value) for value, _ in unread}
     for value in part.values():
         if id(value) not in others:

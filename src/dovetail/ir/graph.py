@@ -23,16 +23,16 @@ VALUE_LIMIT = 1024
 """The most elements of an integer tensor whose value is tracked as a shape value."""
 
 INFERRED = "inferred"
-"""The key of ``Value.metadata`` with the texts ``shape`` and ``value`` that the writers store beside a value's type."""
+"""The key of ``Value.metadata`` for the texts ``shape`` and ``value``, which the writers store with a value's type."""
 
 
 class Value(View):
-    """One edge of a graph, in static single assignment: a tensor, sequence, optional or map.
+    """Value is one edge of a graph in static single assignment: a tensor, sequence, optional or map.
 
-    ``node`` and ``index`` are the node and the output that produce it; ``node`` is None for a graph input. ``uses`` are the
-    inputs that read it, as (node, input index), in order; a dict removes one in constant time. ``names`` are all of its names in
-    a file: a port of OpenVINO IR may have several or none. ``value`` is its statically known value: an exact array of integers
-    and Dims, or None.
+    ``node`` and ``index`` are the node that produces the value and the output's index; ``node`` is None for a graph input.
+    ``uses`` lists the inputs that read the value, as (node, input index), in order; it is a dict so that removal takes constant
+    time. ``names`` are all names of the value in a file: a port of OpenVINO IR may have several or none. ``value`` holds the
+    statically known elements: an exact array of integers and Dims, or None.
     """
 
     __slots__ = ("_value", "doc", "index", "metadata", "name", "names", "node", "uses")
@@ -65,7 +65,7 @@ class Value(View):
         self._value = value
 
     def _fits(self, value: Any) -> bool:
-        """Return whether a known value has the shape of the type, which may have changed since."""
+        """Return whether the known elements have the shape of the type, which may have changed since they were stored."""
         shape = self.shape
         return shape is not None and np.shape(value) == shape
 
@@ -78,7 +78,7 @@ class Value(View):
         return printable(f"<{self.name}: {self.type}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a Value is a part of its graph and is not copied or pickled alone; take the Model or the Graph")
+        raise TypeError("a Value cannot be copied or pickled without its graph; copy or pickle the Model or the Graph")
 
     def _operator(self, kind: str, *operands: Operand) -> Value:
         return EXTENSIONS.apply_operator(kind, operands)
@@ -148,11 +148,11 @@ def _first_value(value: Value) -> Any:
 
 
 Operand: TypeAlias = Value | np.ndarray[Any, Any] | np.generic | bool | int | float | complex | str | Sequence[Any]
-"""An input of an operator as users write it: a Value, or data that becomes a Constant."""
+"""An operator's input in the user's call: a Value, or data that becomes a Constant."""
 
 
 class Node:
-    """One operator applied to inputs. ``op`` is immutable; an input of None is an optional one left out.
+    """Node is one operator applied to inputs. ``op`` is immutable; None stands for an omitted optional input.
 
     ``location`` is the node's position in its file, for messages.
     """
@@ -170,7 +170,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The name of the node in messages: its own, or that of its first output."""
+        """The name of the node in messages: the node's name, or if it has none the name of its first output."""
         return self.name or (self.outputs[0].name if self.outputs else type(self.op).__name__)
 
     def input(self, index: int) -> Value:
@@ -180,7 +180,7 @@ class Node:
         return x
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a Node is a part of its graph and is not copied or pickled alone; take the Model or the Graph")
+        raise TypeError("a Node cannot be copied or pickled without its graph; copy or pickle the Model or the Graph")
 
     def __repr__(self) -> str:
         inputs = ", ".join("-" if x is None else x.name for x in self.inputs)
@@ -188,10 +188,10 @@ class Node:
 
 
 class Graph:
-    """Nodes in topological order, with ``inputs`` and ``outputs`` in the user's order.
+    """Graph holds nodes in topological order, with ``inputs`` and ``outputs`` in the user's order.
 
-    The subgraph of a control-flow operator is a Graph too, and closed: it reads only its own inputs. ``fault`` is the error of
-    the last inference of a subgraph, which is raised only if the subgraph runs.
+    The subgraph of a control-flow operator is a closed Graph: its nodes read no values of the outer graph. ``fault`` is the error
+    of the last inference of a subgraph; it is raised only if the subgraph runs.
     """
 
     __slots__ = ("_names", "_released", "doc", "fault", "inputs", "metadata", "name", "nodes", "outputs")
@@ -214,7 +214,7 @@ class Graph:
             yield from node.outputs
 
     def claim(self, name: str) -> str:
-        """Reserve ``name``, or the first free one of name_2, name_3, ..., and return it."""
+        """Reserve and return ``name``, or if that is taken the first free one of name_2, name_3, ..."""
         candidate = name
         while candidate in self._names:
             self._names[name] = self._names.get(name, 1) + 1
@@ -234,7 +234,7 @@ class Graph:
             self._released[name] = self._released.get(name, 0) + 1
 
     def stem(self, name: str) -> str:
-        """Return the prefix for symbols of a new value ``name``, distinct from those of earlier values of that name."""
+        """Return the prefix for symbols of a new value ``name``, distinct from prefixes of earlier values of that name."""
         count = self._released.get(name, 0)
         return f"{name}~{count}" if count else name
 
@@ -258,16 +258,20 @@ class Graph:
 
 
 class ValuesByName(dict[str, Value]):
-    """The values of a graph by name."""
+    """ValuesByName maps names to the values of a graph."""
 
 
 class Model:
-    """A graph with the metadata of its file.
+    """Model is a graph with the metadata of its file.
 
-    ``format``: the source format; ``versions``: ONNX opset imports by domain, or the IR version; ``metadata`` by name;
-    ``producer``: name and version; ``states``: inputs and outputs kept between calls (see :mod:`dovetail.ir.state`); ``limits``:
-    those of loading, which also hold for later operations on the model; ``report``: that of the function that made the model
-    (``simplify``, ``rebatch``, ``reduce``), else None. It is pickled, and neither copied by ``deepcopy`` nor saved.
+    - ``format``: the source format
+    - ``versions``: ONNX opset imports by domain, or the IR version
+    - ``metadata``: entries by name
+    - ``producer``: name and version of the exporting tool
+    - ``states``: inputs and outputs kept between calls (see :mod:`dovetail.ir.state`)
+    - ``limits``: the limits the model was loaded with, which also apply to later operations on the model
+    - ``report``: the report of the function that created the model (``simplify``, ``rebatch``, ``reduce``), else None; pickled,
+      but neither copied by ``deepcopy`` nor saved
     """
 
     __slots__ = (
@@ -363,9 +367,9 @@ class Model:
 
 
 class Extensions:
-    """Functions of higher modules that Value, Graph, Model and Builder call.
+    """Extensions holds functions of higher modules that Value, Graph, Model and Builder call.
 
-    Each such module registers its own on import, and is imported at the first call.
+    A higher module registers its functions when it is imported, which happens at the first call of one of them.
     """
 
     apply_operator: Callable[[str, Sequence[Operand]], Value]

@@ -20,7 +20,7 @@ from dovetail.ir.symbolic import Dim
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 
 _ROUNDS = 8
-"""The most rounds of inference and of solving equations; each round removes a symbol or tightens a bound."""
+"""The maximum number of rounds of inference and equation solving; each round removes a symbol or tightens a bound."""
 
 
 _is_pure: ContextVar[bool] = ContextVar("dovetail-pure-inference", default=False)
@@ -28,10 +28,10 @@ _is_pure: ContextVar[bool] = ContextVar("dovetail-pure-inference", default=False
 
 @contextmanager
 def pure_inference() -> Iterator[None]:
-    """Let inference keep nothing that only the file declares, in subgraphs too.
+    """Make inference inside the block ignore sizes that only the file declares, in subgraphs too.
 
-    A run may contradict a declared size that no rule derives: runtimes warn of it. Rewrites that compute with sizes need sizes
-    that follow from the inputs.
+    A run may contradict a declared size that no rule derives; runtimes only warn about it. Rewrites that compute with sizes need
+    sizes that follow from the inputs.
     """
     token = _is_pure.set(True)
     try:
@@ -48,11 +48,12 @@ def infer_graph(
     equations: list[Equation] | None = None,
     refuse_preserved: bool = False,
 ) -> int:
-    """Infer every value of ``graph`` anew from its inputs' types. Returns how many types changed.
+    """Infer the types of all values of ``graph`` from its inputs' types. Returns the number of types that changed.
 
-    Every inferred size goes through ``substitution``. The equations that the operators of the graph itself demand, without those
-    of subgraphs, which may not run, are added to ``equations``. ``refuse_preserved``: the fault of a preserved node is an error.
-    Raises the first RuleError, with all independent ones in its ``diagnostics``.
+    ``substitution`` is applied to every inferred size. The equations that operators of ``graph`` require are added to
+    ``equations``; equations of subgraphs, which may not run, are not. ``refuse_preserved``: a preserved node's fault is an error.
+
+    Raises the first RuleError, with all independent errors in its ``diagnostics``.
     """
     errors: list[DovetailError] = []
     changed = 0
@@ -95,7 +96,7 @@ def _infer_node(node: Node, equations: list[Equation] | None) -> list[Type]:
 
 
 def keep_names(new: Type, old: Type) -> Type:
-    """Return the new type with the named sizes of the old one where the new one leaves them unnamed."""
+    """Return ``new`` with its unnamed sizes replaced by the named sizes of ``old``."""
     if not isinstance(new, Tensor) or not isinstance(old, Tensor) or old.shape is None:
         return new
     if new.shape is None:
@@ -131,12 +132,12 @@ def infer(model: Model) -> Model:
 
 
 def infer_with_equations(model: Model) -> tuple[Model, Substitution, list[Equation]]:
-    """Infer a copy of ``model``, and solve the equations of its operators.
+    """Infer the types of a copy of ``model``, and solve the equations of its operators.
 
-    Returns the copy, the substitution of symbols, and the equations that replaced one. Dimensions that an operator demands to
-    be equal, such as those of the inputs of a Concat beside its axis, become one symbol in the whole graph. A symbol takes the
-    bounds without which a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``,
-    [shape.disagree] where two operators demand different sizes.
+    Returns the copy, the substitution of symbols, and the equations that replaced a symbol. Dimensions that an operator requires
+    to be equal, such as the other axes of a Concat's inputs, become one symbol in the whole graph. The lower bound of a symbol
+    is raised where a dimension would otherwise be negative. Raises RuleError with every independent fault in its
+    ``diagnostics``, [shape.disagree] if two operators require different sizes.
     """
     new = copy_model(model)
     substitution = Substitution()
@@ -156,14 +157,14 @@ def infer_with_equations(model: Model) -> tuple[Model, Substitution, list[Equati
 
 
 def _input_symbols(graph: Graph) -> dict[str, int]:
-    """Return the names of the symbols of the inputs, in order."""
+    """Return the names of the symbols in the input types, each with its position in order of occurrence."""
     sizes = [size for value in graph.inputs for size in sizes_in(value.type)]
     names = dict.fromkeys(str(symbolic.name_of(symbol)) for size in sizes for symbol in symbolic.symbols(size))
     return {name: index for index, name in enumerate(names)}
 
 
 def _live_nodes(graph: Graph) -> set[str]:
-    """Return the labels of the nodes that the outputs depend on: no run executes another one."""
+    """Return the labels of the nodes that the outputs depend on; runs execute only these nodes."""
     needed = {id(value) for value in graph.outputs}
     live: set[str] = set()
     for node in reversed(graph.nodes):
@@ -174,9 +175,10 @@ def _live_nodes(graph: Graph) -> set[str]:
 
 
 def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) -> bool:
-    """Raise the lower bounds of symbols with which a dimension of a live node would be negative. Returns whether one rose.
+    """Raise lower bounds of symbols until no dimension of a live node is negative. Returns whether a bound changed.
 
-    Each dimension is tried from the bound that earlier ones demand, so that all of them together cost little more than one.
+    The search for each dimension starts at the bound that earlier dimensions require, so that all searches together cost little
+    more than a single search.
     """
     inputs = _input_symbols(graph)
     lows: dict[Dim, int] = {}

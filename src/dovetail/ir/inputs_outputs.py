@@ -32,7 +32,7 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
     else:
         if len(inputs) != len(names):
             raise EngineError(
-                "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"
+                "input.count", f"the model takes {len(names)} inputs ({', '.join(map(repr, names))}), got {len(inputs)}"
             )
         by_name = dict(zip(names, inputs, strict=True))
     missing = [name for name in names if name not in by_name]
@@ -42,7 +42,9 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
 
 
 def to_array(item: Array, value: Value) -> Any:
-    """Convert an input to numpy in the input's type, without narrowing: arrays must have it, Python numbers must fit it exactly.
+    """Convert an argument to numpy in the type of the input ``value``.
+
+    An array must already have that element type; Python integers must be exactly representable in it.
 
     Raises EngineError [input.dtype], [input.type].
     """
@@ -108,7 +110,7 @@ def _as_numpy(data: Array, name: str) -> np.ndarray[Any, Any]:
     except UnsupportedError as error:
         raise EngineError("input.type", f"input {name!r}: {error.message}") from None
     except Exception as error:
-        # The object's own conversion may raise any exception.
+        # The conversion method of the object may raise any exception.
         raise EngineError("input.type", f"input {name!r} must be convertible to an array, got {_kind(data)}: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
         raise EngineError("input.type", f"input {name!r} must hold numbers or strings, got {_kind(data)}")
@@ -116,7 +118,7 @@ def _as_numpy(data: Array, name: str) -> np.ndarray[Any, Any]:
 
 
 def _exact(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any] | None:
-    """Convert Python numbers to an element type: integers exactly, floats rounded to a float type; else None."""
+    """Convert Python numbers to an element type: integers exactly, floats rounded to a float type; None if impossible."""
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "b") != (dtype.kind == "bool"):
         return None
     if array.dtype.kind == "f" and (dtype.is_float or dtype.kind == "complex"):
@@ -138,9 +140,9 @@ def _type_name(array: np.ndarray[Any, Any]) -> str:
 
 
 def to_library(item: Array, value: Value, xp: Namespace) -> Any:
-    """Convert an input to an array of ``xp``: its own arrays unchanged, everything else through numpy.
+    """Convert an argument to an array of ``xp``; arrays of ``xp`` stay unchanged, other data is converted through numpy.
 
-    Raises as :func:`to_array`, and UnsupportedError [array.dtype].
+    Raises the errors of :func:`to_array`, and UnsupportedError [array.dtype].
     """
 
     def fit(item: Array, type: Tensor, name: str) -> Any:
@@ -166,7 +168,7 @@ def _belongs(item: Array, xp: Namespace) -> bool:
 
 
 def zeros_of(value: Value, shape: Several[int]) -> Any:
-    """Return an array of this shape for an input: zeros, or empty strings."""
+    """Return an array of ``shape`` for the input ``value``, filled with zeros or empty strings."""
     assert isinstance(value.type, Tensor) and value.type.dtype is not None
     dtype = value.type.dtype
     return np.full(shape, "", object) if dtype.name == "string" else np.zeros(shape, dtype.numpy)
@@ -192,7 +194,7 @@ def check_inputs(model: Model, bound: Several[Array]) -> dict[str, int]:
 
 
 def bind_sizes(inputs: Several[Value], bound: Several[Array]) -> dict[str, int]:
-    """Check arrays for some inputs as :func:`check_inputs` does."""
+    """Check arrays for some inputs of a model by the rules of :func:`check_inputs`. Returns the value of each symbol."""
     sizes: dict[str, int] = {}
     for value, item in zip(inputs, bound, strict=True):
         for type, array in _with_types(value.type, item):
@@ -203,7 +205,7 @@ def bind_sizes(inputs: Several[Value], bound: Several[Array]) -> dict[str, int]:
 
 
 def _with_types(type: Type, item: Array) -> Iterator[tuple[Tensor, Any]]:
-    """Yield every array, those in lists included, with its type."""
+    """Yield every array of an argument, including arrays in lists, with its type."""
     if isinstance(type, Sequence):
         for element in item:
             yield from _with_types(type.element, element)
@@ -246,7 +248,7 @@ def _binds(declared: Size, size: int, sizes: dict[str, int]) -> bool:
 
 
 def _arrays(inputs: Iterable[Array]) -> Iterator[Any]:
-    """Yield every array, those in lists included."""
+    """Yield every array, including arrays in lists."""
     for item in inputs:
         yield from _arrays(item) if isinstance(item, list) else (item,)
 
@@ -285,10 +287,13 @@ def flatten_outputs(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def copy_into(array: Array, result: Array, name: str) -> Any:
-    """Write the result ``name`` into ``array`` and return it. Raises EngineError [output.array] where type or shape differ."""
+    """Copy ``result``, the output ``name``, into ``array`` and return ``array``.
+
+    Raises EngineError [output.array] if type or shape differ or ``array`` is read-only.
+    """
     if not isinstance(result, np.ndarray):
         kind = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
-        raise EngineError("output.array", f"out[{name!r}] must be None, because the output is {kind} and no tensor")
+        raise EngineError("output.array", f"out[{name!r}] must be None, because the output is {kind} instead of a tensor")
     suits = isinstance(array, np.ndarray) and array.dtype == result.dtype and array.shape == result.shape
     if not suits or not array.flags.writeable:
         raise EngineError("output.array", f"out[{name!r}] must be a writable {result.dtype} array of shape {list(result.shape)}")
@@ -297,7 +302,7 @@ def copy_into(array: Array, result: Array, name: str) -> Any:
 
 
 def refuse_unusual(graph: Graph, xp: Namespace) -> None:
-    """Raise UnsupportedError [array.dtype] where the graph has an element type that only numpy, with ml_dtypes, supports."""
+    """Raise UnsupportedError [array.dtype] if the graph has an element type that only numpy with ml_dtypes supports."""
     dtypes_used = (dtype_in(value.type) for value in graph.values())
     names = sorted({str(dtype) for dtype in dtypes_used if dtype is not None and not dtype.standard})
     if names:

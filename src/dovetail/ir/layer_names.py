@@ -1,4 +1,4 @@
-"""Values by the names of the layers that produce them: the names that Netron and OpenVINO's get_friendly_name show."""
+"""Look-up of values by layer name, the name that Netron and OpenVINO's get_friendly_name show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dovetail.ir.graph import Graph, Value
 
 
 class Layers:
-    """The layers of a graph by name. A node, an input, a constant and a Result of IR are layers."""
+    """Layers maps layer names to the values of a graph. Layers are nodes, inputs, constants and Results of OpenVINO IR."""
 
     def __init__(self, graph: Graph) -> None:
         self._values: dict[str, dict[int, Value]] = {}
@@ -25,12 +25,12 @@ class Layers:
         self._values.setdefault(name, {}).update({id(value): value for value in values})
 
     def value_of(self, name: str) -> Value | None:
-        """Return the value of the layer ``name``; None where there is none, or it has several."""
+        """Return the value of the layer ``name``; None if no layer has that name or the name stands for several values."""
         found = self._values.get(name, {})
         return next(iter(found.values())) if len(found) == 1 else None
 
     def ambiguous(self, name: str) -> DovetailError | None:
-        """Return RuleError [name.ambiguous] for the name of several layers, or of one with several outputs; else None."""
+        """Return RuleError [name.ambiguous] for a name of several layers or of a layer with several outputs; else None."""
         found = self._values.get(name, {})
         if len(found) < 2:
             return None

@@ -19,32 +19,32 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.suggestions import check_keywords
 
 FREE_INFERENCES = 16
-"""The inferences of one subgraph in one operation that do not count as inference steps."""
+"""The number of inferences of one subgraph in one operation that do not count as inference steps."""
 
 MAX_AXES = 64
 """The maximum number of axes of a numpy array."""
 
 MAX_COUNT = (1 << 63) - 1
-"""The largest limit of bytes or counts, an integer of the native engine."""
+"""The largest limit of bytes or counts, the maximum of a signed 64-bit integer of the native engine."""
 
 MAX_SECONDS = 10**9
 """The largest limit of seconds."""
 
 FREE_ENDS = 16
-"""Inputs and outputs of a node that do not count as further nodes."""
+"""The number of inputs and outputs of a node that do not count as further nodes."""
 
 
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
+    """Limits on the resources of a model file; the argument ``limits=`` of ``load``, ``check``, ``compile`` and ``plan``.
 
     A Model keeps the limits that it was loaded with. Raises EngineError [argument.value] for a number that is negative or above
     MAX_COUNT (MAX_SECONDS for ``seconds``).
     """
 
     nodes: int = 150_000
-    """Nodes of a file, with those of subgraphs and functions; inputs and outputs of a node beyond 16 count as nodes."""
+    """Nodes of a file, its subgraphs and functions; each input or output of a node beyond the 16th counts as another node."""
     function_nodes: int = 50_000
     """Nodes that inlining of functions adds."""
     name_bytes: int = 1 << 26
@@ -52,11 +52,11 @@ class Limits:
     depth: int = 32
     """Levels of nested graphs, and of functions that call functions."""
     dense_bytes: int = 1 << 28
-    """Bytes of the dense tensors from the sparse ones of a file."""
+    """Bytes of the dense tensors that the sparse tensors of a file are converted to."""
     folded_bytes: int = 1 << 28
     """Bytes that constant folding adds in one operation, and bytes of a table that a decomposition computes from sizes."""
     inference_steps: int = 200_000
-    """Nodes of subgraphs that are inferred again, after 16 inferences of each subgraph."""
+    """Inferred nodes of subgraphs, not counting the first 16 inferences of each subgraph."""
     text_bytes: int = 1 << 28
     """Bytes of strings in the outputs of one operator in a run."""
     memory: int | None = None
@@ -104,7 +104,7 @@ DEFAULT = Limits()
 
 
 class Usage:
-    """The usage of limits by one operation."""
+    """Usage counts the resources that one operation has used, against its limits."""
 
     __slots__ = ("deadline", "folded", "inference_cache", "inferences", "limits", "memory", "steps", "trips")
 
@@ -126,12 +126,12 @@ class Usage:
             if self.steps > self.limits.inference_steps:
                 raise UnsupportedError(
                     "inference.steps",
-                    f"subgraphs of {nodes} nodes are inferred {times} times and more; {self.limits.describe('inference_steps')}",
+                    f"a subgraph of {nodes} nodes is inferred at least {times} times; {self.limits.describe('inference_steps')}",
                 )
 
     @contextmanager
     def cache_inferences(self) -> Iterator[None]:
-        """Cache the inferred types of loop bodies until the outermost such block ends.
+        """Cache the inferred types of loop bodies until the outermost ``cache_inferences`` block ends.
 
         Code inside the block must not change a body that was inferred.
         """
@@ -164,23 +164,23 @@ class Usage:
 
 
 def weight_of_node(ends: int) -> int:
-    """Return the number of nodes that one with ``ends`` inputs and outputs counts as: 1, and 1 for each beyond 16."""
+    """Return the weight of a node with ``ends`` inputs and outputs in the limit ``nodes``: 1, plus 1 for each end beyond 16."""
     return 1 + max(0, ends - FREE_ENDS)
 
 
 def refuse_memory(limits: Limits, nbytes: int, subject: str) -> None:
-    """Raise EngineError [run.memory] where ``subject``, of ``nbytes``, exceeds the memory limit of a run."""
+    """Raise EngineError [run.memory] if the size ``nbytes`` of ``subject`` exceeds the memory limit of a run."""
     maximum = limits.memory if limits.memory is not None else machine_memory()
     if nbytes > maximum:
         is_set = limits.memory is not None
-        rule = limits.describe("memory") if is_set else f"the machine has {maximum} (the limit memory is not set)"
+        rule = limits.describe("memory") if is_set else f"the machine has {maximum} bytes (the limit memory is not set)"
         raise EngineError("run.memory", f"{subject} needs {nbytes} bytes; {rule}")
 
 
 def refuse_array(sizes: Iterable[int], itemsize: int, subject: str) -> None:
-    """Raise EngineError [array.size], [run.memory] where ``subject`` cannot be an array, before numpy allocates it.
+    """Raise EngineError [array.size], [run.memory] if numpy could not allocate ``subject`` as an array of these sizes.
 
-    numpy counts the bytes of an array without elements too, as if its axes of size 0 were of size 1.
+    numpy's limit of bytes also applies to an empty array: axes of size 0 count as size 1.
     """
     sizes = tuple(sizes)
     nbytes = itemsize * prod(size for size in sizes if size)
@@ -205,12 +205,12 @@ def refuse_table(sizes: Iterable[int], itemsize: int, subject: str) -> None:
 
 
 def refuse_unrolling(steps: int, nodes_per_step: int, subject: str) -> None:
-    """Raise UnsupportedError [limits.exceeded] where ``steps`` of ``subject``, written one by one, exceed the limit ``nodes``."""
+    """Raise UnsupportedError [limits.exceeded] if unrolling ``steps`` of ``subject`` exceeds the limit ``nodes``."""
     limits = current().limits
     if steps * nodes_per_step > limits.nodes:
         raise UnsupportedError(
             "limits.exceeded",
-            f"{subject} ({steps}) would be written as {steps * nodes_per_step} nodes; {limits.describe('nodes')}",
+            f"{subject} ({steps}) would be unrolled to {steps * nodes_per_step} nodes; {limits.describe('nodes')}",
         )
 
 
@@ -220,11 +220,11 @@ def within_memory(subject: str, file: str | None = None) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise EngineError("run.memory", f"{subject} does not fit into memory: {error or 'none is left'}", file=file) from error
+        raise EngineError("run.memory", f"{subject} does not fit into memory: {error or 'out of memory'}", file=file) from error
 
 
 def bytes_of(result: Any) -> int:
-    """Return the bytes of an operator's output: an array, a list or a map. A string counts as its characters."""
+    """Return the bytes of an operator's output: an array, a list or a map. Each character of a string counts as one byte."""
     if isinstance(result, list):
         return sum(map(bytes_of, result))
     if isinstance(result, dict):
@@ -257,7 +257,7 @@ _DEFAULTS: ContextVar[Limits] = ContextVar("dovetail_limits", default=DEFAULT)
 
 
 def default_limits() -> Limits:
-    """Return the limits of models that are loaded or built without limits of their own."""
+    """Return the default limits, which apply to models that are loaded or built without explicit limits."""
     return _DEFAULTS.get()
 
 

@@ -1,4 +1,4 @@
-"""Modules of a model's source: the path of the module that each node was exported from, by metadata or by names."""
+"""Source modules: the path of the module (torch) that a node was exported from, read from metadata or names."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 NAMESPACE = "namespace"
 QUOTED = re.compile(r"'([^'\\]*(?:\\.[^'\\]*)*)'|\"([^\"\\]*(?:\\.[^\"\\]*)*)\"")
 TRACED = "__module."
-"""The beginning of names that OpenVINO gives to the nodes of a traced torch module."""
+"""The prefix of the names that OpenVINO assigns to the nodes of a traced torch module."""
 MAX_PARTS = 12
-"""The most parts of a path; deeper modules are parts of the last one."""
+"""The maximum number of parts of a path; longer paths are truncated."""
 MAX_TEXT = 10_000
-"""The most characters of metadata or of a name that are searched for modules."""
+"""The maximum number of characters of metadata or a name that are searched for modules."""
 MAX_SHAPE = 8
 """The most elements of a constant that is a shape."""
 MIN_SHARE = 0.25
-"""The least share of the nodes whose modules are known."""
+"""The minimum share of nodes with a known module path; below it no node has a path."""
 MAX_NEIGHBOURS = 16
 """The most neighbours of a node whose modules are compared."""
 
 
 def module_of(node: Node) -> str:
-    """Return the path of the module of a node, its parts separated by "/"; "" for a node of none."""
+    """Return the module path of a node, its parts separated by "/"; "" for a node without one."""
     return "/".join(module_path(node))
 
 
 def module_path(node: Node) -> tuple[str, ...]:
-    """Return the names of the modules around a node, the outermost first; empty where neither metadata nor names have one.
+    """Return the names of the modules around a node, the outermost first; empty if neither metadata nor names contain any.
 
-    The metadata of torch's exporter has the scopes of modules. Names of nodes and of outputs that are paths
-    ("/layers.0/attention/MatMul", "layers.0.attention.matmul") have the module before their last part. The name of a parameter
-    ("layers.0.attention.weight") has it too.
+    The metadata of torch's exporter contains the scopes of modules. In names of nodes and outputs that are paths
+    ("/layers.0/attention/MatMul", "layers.0.attention.matmul") and in names of parameters ("layers.0.attention.weight"), the
+    module path is the part before the last separator.
     """
     return tuple(next((path for path in _candidates(node) if path), [])[:MAX_PARTS])
 
@@ -42,8 +42,8 @@ def module_path(node: Node) -> tuple[str, ...]:
 def module_paths(graph: Graph) -> dict[Node, tuple[str, ...]]:
     """Return the module path of each node of a graph.
 
-    A node without one is in the innermost module that is around all of its neighbours; one with parameters is in none. Where
-    less than MIN_SHARE of the nodes have a path, no node has: the modules would hold parts of what they are.
+    A node without a path gets the innermost module that contains all of its neighbours; if it has parameters, it gets none. If
+    less than MIN_SHARE of the nodes have a path, all paths are empty, because the modules would be incomplete.
     """
     paths = {node: module_path(node) for node in graph.nodes}
     computing = [node for node in graph.nodes if node.outputs and node.outputs[0].constant is None]
@@ -60,14 +60,14 @@ def module_paths(graph: Graph) -> dict[Node, tuple[str, ...]]:
 
 
 def _has_parameters(node: Node) -> bool:
-    """Return whether a node has a constant that is more than an axis or a shape."""
+    """Return whether a node reads a constant of more than MAX_SHAPE elements, which cannot be a list of axes or a shape."""
     return any(x is not None and (data := x.constant) is not None and data.size > MAX_SHAPE for x in node.inputs)
 
 
 def _candidates(node: Node) -> Iterable[list[str]]:
     yield _from_metadata(node.metadata.get("metadata_props"))
     yield _path_before_last(node.name)
-    # An output such as "present.0.key" is named for the model's user: of outputs only paths with slashes count.
+    # An output such as "present.0.key" is named for the model's user: output names count only if they contain slashes.
     yield from (_path_before_last(y.name) for y in node.outputs if "/" in y.name)
     for x in node.inputs:
         if x is not None and x.constant is not None:
@@ -79,17 +79,17 @@ def _from_metadata(properties: object) -> list[str]:
         return []
     scopes = properties.get(SCOPES)
     if isinstance(scopes, str) and 0 < len(scopes) < MAX_TEXT:
-        # A list of cumulative paths, the last of which is the node itself: ['', 'layers.0', 'layers.0.linear', 'addmm'].
+        # A list of cumulative paths that ends with the node: ['', 'layers.0', 'layers.0.linear', 'addmm'].
         return _relative_parts([first or second for first, second in QUOTED.findall(scopes)][:-1])
     namespace = properties.get(NAMESPACE)
     if isinstance(namespace, str) and len(namespace) < MAX_TEXT:
-        # Parts "name: class", the last of which is the node itself.
+        # Parts "name: class"; the last part is the node.
         return _relative_parts([part.partition(":")[0].strip() for part in namespace.split("/")][:-1])
     return []
 
 
 def _relative_parts(paths: list[str]) -> list[str]:
-    """Return each cumulative path without the path before it."""
+    """Return each cumulative path without the prefix that is its predecessor in ``paths``."""
     parts, before = [], ""
     for path in paths:
         if path and path != before:
@@ -99,7 +99,7 @@ def _relative_parts(paths: list[str]) -> list[str]:
 
 
 def _path_before_last(name: str) -> list[str]:
-    """Return the parts of a name before the last: between slashes, or else between dots."""
+    """Return all parts of a name but the last; the separators are slashes, or dots in a name without slashes."""
     name = name[:MAX_TEXT]
     parts = [part for part in name.split("/") if part]
     if name.startswith(TRACED):
@@ -108,7 +108,7 @@ def _path_before_last(name: str) -> list[str]:
     if "/" in name:
         return parts[:-1]
     pieces = [piece for piece in name.split(".") if piece]
-    # 1.5 and v1::op.default are no paths of modules.
+    # Names such as 1.5 and v1::op.default are not module paths.
     return pieces[:-1] if len(pieces) > 1 and "::" not in name and re.search(r"[^\W\d]", pieces[0]) else []
 
 

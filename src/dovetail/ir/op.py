@@ -6,7 +6,7 @@ A subclass declares its attributes as annotations, and its signature and op mapp
         axis: int
 
 ``sig`` declares inputs and outputs: see :mod:`dovetail.ir.signature`. An operator with a variable number of outputs has the
-attribute ``outputs: int``. Each rule takes the inputs one by one; a subclass declares them by their names in the signature:
+attribute ``outputs: int``. A rule takes each input as a parameter; a subclass names these parameters like the signature:
 
 - ``shape``, ``types``, ``value``, ``canonical``, ``windows`` and ``is_random`` take ``View``, and ``View | None`` for an optional
   input.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Adjoints: TypeAlias = Callable[[Builder, Several[Value], Several[Value], Several[Value]], list[Value]]
 
 DEFAULT_NEEDED = "default.needed"
-"""The code of the error of a node that needs an optional input as a constant."""
+"""The error code for a node that needs the default of an optional input as a constant."""
 REGISTRY: Registry[type[Op]] = Registry()
 """The operators by name."""
 RuleInput: TypeAlias = Any
@@ -50,11 +50,11 @@ RuleInput: TypeAlias = Any
 Sizes: TypeAlias = tuple[int, ...]
 """A static shape."""
 RuleShape: TypeAlias = Several[Size | Bounded | None]
-"""A shape as a rule returns it, with unknown sizes."""
+"""A shape that a rule returns; None and Bounded stand for unknown sizes."""
 
 
 class Window(NamedTuple):
-    """A region of one output that holds elements of one input: an affine map over a box of ``sizes``.
+    """Window is a region of one output that holds elements of one input: an affine map over a box of ``sizes``.
 
     Element ``i`` (an index into the box) is read at ``source_offset + sum(i * source_strides)`` of the input and written at
     ``target_offset + sum(i * target_strides)`` of the output, both counted in elements of dense row-major arrays.
@@ -70,9 +70,9 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The windows of a node; a later one overwrites an earlier one.
+    """Windows holds the windows of a node; later windows overwrite earlier ones.
 
-    ``fill`` is the scalar outside of all windows; None where they cover the output.
+    ``fill`` is the scalar outside of all windows; None if the windows cover the output.
     """
 
     windows: tuple[Window, ...]
@@ -86,7 +86,7 @@ class Windows(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One attribute: its name, its annotation as written, and its default (``REQUIRED`` where there is none)."""
+    """Field is one attribute: its name, the text of its annotation, and its default (``REQUIRED`` if it has none)."""
 
     name: str
     annotation: str
@@ -103,7 +103,7 @@ REQUIRED = _Required()
 
 @dataclass_transform(frozen_default=True)
 class Op:
-    """The base class of operators. An Op is immutable, hashable and comparable, prints as written, and works in ``match``."""
+    """Op is the base class of operators. An Op is immutable, hashable and comparable, prints as code, and works in ``match``."""
 
     sig: ClassVar[str] = ""
     onnx: ClassVar[tuple[str, ...]] = ()
@@ -116,19 +116,19 @@ class Op:
     sizes_depend_on_data: ClassVar[bool] = False
     selects_by_score: ClassVar[bool] = False
     is_in_catalog: ClassVar[bool] = True
-    """Whether the operator stands for one of a specification; False for those that only this IR has."""
+    """Whether a specification defines the operator; False for operators that only this IR has."""
     moves_elements: ClassVar[bool] = False
-    """Whether each element of the output is one of the input, or a fill value: true of all operators with ``windows``."""
+    """Whether each output element is an input element or a fill value; true of all operators with ``windows``."""
     is_algebraic: ClassVar[bool] = False
     """Whether each element is a sum, product, quotient, power or root of elements of the inputs."""
     rounds_half_once: ClassVar[bool] = True
-    """Whether half precision may be computed in f32 and rounded once; False where elements move, or types have own rounding."""
+    """Whether half precision may be computed in f32 and rounded once; False for data movement and for special rounding."""
     decomposes_in_f32: ClassVar[bool] = False
-    """Whether the parts of a decomposition of half precision are computed in f32."""
+    """Whether the decomposition of a half-precision operator is computed in f32."""
     is_composite: ClassVar[bool] = False
-    """Whether the specification composes it of others: ``decompose`` gives the same bits as ``evaluate``."""
+    """Whether the specification defines the operator by other operators: ``decompose`` gives the same bits as ``evaluate``."""
     commutes_with_rounding: ClassVar[bool] = False
-    """Whether it gives the same result before its first input is rounded to a narrower float and after."""
+    """Whether the operator commutes with rounding: rounding its first input or its output to a narrower float is the same."""
     _defaults: ClassVar[dict[str, Any]] = {}
     _required: ClassVar[tuple[str, ...]] = ()
     _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}
@@ -147,7 +147,7 @@ class Op:
         is_registered: bool = True,
         **rest: object,
     ) -> None:
-        # Operators that only the engine writes are not registered: they have no builder method and no op mapping.
+        # Operators that only the engine creates are not registered: they have no builder method and no op mapping.
         super().__init_subclass__(**rest)
         if sig is not None:
             cls.sig = sig
@@ -206,7 +206,7 @@ class Op:
 
     @classmethod
     def _bind_arguments(cls, args: tuple[object, ...], attributes: dict[str, object]) -> dict[str, object]:
-        """Return all attributes by name; ``args`` are the first of them by position."""
+        """Return all attributes by name; ``args`` are the values of the first attributes, by position."""
         if len(args) > len(cls.fields):
             raise RuleError("attribute.unknown", f"{cls.__name__} has {len(cls.fields)} attributes, got {len(args)}")
         by_name = dict(zip(cls._defaults, args, strict=False))
@@ -214,7 +214,7 @@ class Op:
             return by_name
         if not by_name.keys().isdisjoint(attributes):
             names = ", ".join(repr(name) for name in by_name if name in attributes)
-            raise RuleError("attribute.repeated", f"{cls.__name__}: the attribute {names} comes twice")
+            raise RuleError("attribute.repeated", f"{cls.__name__}: the attribute {names} is passed twice")
         return by_name | attributes
 
     @property
@@ -247,10 +247,10 @@ class Op:
 
     @property
     def fills_with_zeros(self) -> bool:
-        """Return whether an operator that moves elements may put zeros where no element of its input goes."""
+        """Return whether an operator that moves elements may fill output positions without an input element with zeros."""
         return False
 
-    # The rules. A subclass overrides those that it has; `has` tests for one.
+    # The rules. A subclass overrides the rules that it supports; `has` tests whether an operator overrides a rule.
 
     def shape(self, *xs: RuleInput) -> Any:
         """Infer the output's shape, or a list of shapes, one per output.
@@ -260,7 +260,7 @@ class Op:
         raise Unknown
 
     def usual_rank(self, *xs: RuleInput) -> int | None:
-        """Return the rank of the output for all sizes of the inputs but special ones, where ``shape`` leaves it open."""
+        """Return the rank of the output for all but special input sizes, if ``shape`` leaves the rank unknown."""
         return None
 
     def types(self, *xs: RuleInput) -> list[Type]:
@@ -279,9 +279,9 @@ class Op:
         raise NotImplementedError
 
     def vjp(self, b: Builder, g: RuleInput, y: RuleInput, /, *xs: RuleInput) -> Any:
-        """Write the vector-Jacobian product: return the gradient of each input, None where it has none.
+        """Emit the vector-Jacobian product: return the gradient of each input, None for an input without gradient.
 
-        ``g`` is the incoming gradient and ``y`` the output: each a Value, or a tuple of them for several outputs, where the
+        ``g`` is the incoming gradient and ``y`` the output. Both are Values, or tuples of Values for several outputs; the
         gradient of an unused output is None.
         """
         raise NotImplementedError
@@ -289,10 +289,10 @@ class Op:
     def pull_back(
         self, b: Builder, adjoints: Adjoints, node: Node, g: Several[Value | None], wanted: Several[bool]
     ) -> Several[Value | None]:
-        """Write the vector-Jacobian product of an operator with subgraphs: return the gradient of each input.
+        """Emit the vector-Jacobian product of an operator with subgraphs: return the gradient of each input.
 
-        ``adjoints(b, outputs, deltas, sources)`` differentiates a subgraph; ``wanted`` holds for each input whether its gradient
-        is needed; the rule may add outputs to ``node``.
+        ``adjoints(b, outputs, deltas, sources)`` differentiates a subgraph. ``wanted`` states for each input whether its gradient
+        is needed. The rule may add outputs to ``node``.
         """
         raise NotImplementedError
 
@@ -301,24 +301,24 @@ class Op:
         return False
 
     def is_commutative(self, *xs: RuleInput) -> bool:
-        """Return whether these inputs may change places: the result has the same bits, payloads of NaN aside."""
+        """Return whether the result has the same bits after these inputs are swapped; NaN payloads may differ."""
         return False
 
     def multiply_adds(self, inputs: Several[Sizes | None], output: Sizes) -> int:
-        """Return the multiplications that a contraction adds up, for static shapes of the inputs and the first output."""
+        """Return the number of multiply-adds of a contraction, for static shapes of the inputs and the first output."""
         raise NotImplementedError
 
     def operations(self, inputs: Several[Sizes | None], outputs: Several[Sizes]) -> int:
-        """Return the arithmetic operations for static shapes.
+        """Return the number of arithmetic operations for static shapes.
 
-        The default is two per multiply-add of a contraction, none for movement, else one per element of the largest tensor.
+        The default is two per multiply-add of a contraction, zero for movement, else one per element of the largest tensor.
         """
         if has(self, "multiply_adds"):
             return 2 * self.multiply_adds(inputs, outputs[0])
         return 0 if self.moves_elements else max(prod(shape) for shape in (*inputs, *outputs) if shape is not None)
 
     def canonical(self, *xs: RuleInput) -> Op:
-        """Return an equivalent operator for these inputs with attributes in normal form: axes counted from the front."""
+        """Return an equivalent operator for these inputs with attributes in canonical form: axes counted from the front."""
         return self
 
     def windows(self, *xs: RuleInput) -> Windows:
@@ -326,12 +326,12 @@ class Op:
         raise NotImplementedError
 
     def decompose(self, b: Builder, /, *xs: RuleInput) -> Any:
-        """Write the operator in terms of others: return the output as a Value, or a list of them."""
+        """Decompose the operator into other operators: return the output as a Value, or several outputs as a list."""
         raise NotImplementedError
 
 
 def _register(cls: type[Op]) -> None:
-    """Enter a class into the registry. Raises RuleError [name.taken] where another class has its name."""
+    """Add a class to the registry. Raises RuleError [name.taken] if another class has the same name."""
     other = REGISTRY[cls.__name__] if REGISTRY.is_loaded(cls.__name__) else None
     # A module that is executed again defines the same class again.
     if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -340,7 +340,7 @@ def _register(cls: type[Op]) -> None:
 
 
 def unknown_attribute(cls: type[Op], name: str) -> RuleError:
-    """Return the error for an attribute that an operator lacks, with the closest name that it has."""
+    """Return the error for an attribute that an operator lacks, with the closest attribute name of the operator."""
     if any(port.name == name for port in cls.signature.inputs):
         return RuleError("attribute.unknown", f"{name!r} is an input of {cls.__name__}; inputs are positional")
     return RuleError("attribute.unknown", f"{cls.__name__} has no attribute {name!r}{closest(name, cls.fields_by_name)}")
@@ -361,7 +361,7 @@ def has(op: Op | type[Op], rule: str) -> bool:
 
 
 def moves_first_input(op: Op) -> bool:
-    """Return whether each element of the outputs is one of the first input, and none is a fill value."""
+    """Return whether each element of the outputs is an element of the first input, never a fill value."""
     if not op.moves_elements or op.fills_with_zeros:
         return False
     result, (first, *rest) = op.signature.outputs[0].type, op.signature.inputs
@@ -390,13 +390,13 @@ def faults(op: Op) -> Iterator[DovetailError]:
 
 
 def raise_fault(op: Op) -> None:
-    """Raise the first of :func:`faults`, if any: all subgraphs of a new operator must be able to run."""
+    """Raise the first error that :func:`faults` yields, if any: all subgraphs of a new operator must be able to run."""
     for fault in faults(op):
         raise fault.with_traceback(None)
 
 
 def output_count(op: Op) -> int:
-    """Return the number of outputs: the attribute ``outputs``, else that of the signature."""
+    """Return the number of outputs: the attribute ``outputs``, or else the number in the signature."""
     count = op.__dict__.get("outputs")
     return len(op.signature.outputs) if count is None else int(count)
 
@@ -410,7 +410,7 @@ def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
 
 
 def check_count(op: Op, xs: Several[View | None]) -> None:
-    """Check the number of inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    """Check the number of inputs, and which inputs are omitted, against the signature. Raises RuleError [node.inputs]."""
     signature = op.signature
     count = len(xs)
     if count < signature.min_inputs or (signature.repeated is None and count > len(signature.inputs)):
@@ -482,11 +482,11 @@ def _output_dtype(variable: str, bound: dict[str, DType]) -> DType | None:
 
 
 UNFORESEEN = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError)
-"""Python's errors from a rule of an operator, which becomes RuleError [op.failed]."""
+"""Python's errors from a rule of an operator, which are converted to RuleError [op.failed]."""
 
 
 def failure(error: Exception) -> RuleError:
-    """Return RuleError [op.failed] for one of UNFORESEEN."""
+    """Return RuleError [op.failed] for an exception of a class in UNFORESEEN."""
     fault = RuleError("op.failed", f"a rule of the operator fails: {type(error).__name__}: {error}")
     fault.__cause__ = error
     return fault
@@ -498,7 +498,7 @@ def infer_types(op: Op, xs: tuple[View | None, ...], name: str = "") -> list[Typ
     Raises RuleError without a node's name, which the caller adds.
     """
     if has(op, "types"):
-        # `types` has the inputs as parameters: a wrong number would be a TypeError.
+        # `types` takes the inputs as parameters: a wrong number of inputs would raise a TypeError.
         check_count(op, xs)
     try:
         types = op.types(*xs)
@@ -537,7 +537,7 @@ def _symbol(name: str, size: Size | Bounded | None) -> Size:
 
 
 def infer_values(op: Op, xs: tuple[View | None, ...], types: list[Type]) -> list[Any]:
-    """Infer the outputs' values if all outputs are small integer tensors of static shape; None for a value that is not known."""
+    """Infer the outputs' values if all outputs are small integer tensors of static shape; None for an unknown value."""
     none: list[Any] = [None] * len(types)
     for type in types:
         if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
@@ -560,7 +560,7 @@ def infer_values(op: Op, xs: tuple[View | None, ...], types: list[Type]) -> list
 
 
 def _checked_value(value: symbolic.Array | None, type: Type) -> symbolic.Array | None:
-    """Return a value, or None where the element type may not hold all of its elements."""
+    """Return a value, or None if the element type may be too narrow for one of its elements."""
     assert isinstance(type, Tensor) and type.dtype is not None
     if value is None or type.dtype.kind == "bool":
         return value
@@ -569,14 +569,15 @@ def _checked_value(value: symbolic.Array | None, type: Type) -> symbolic.Array |
 
 
 def _fits(array: symbolic.Array, dtype: DType) -> bool:
-    """Return whether a type holds all elements. A Dim is assumed to fit 32 and 64 bits, unsigned if it is not negative.
+    """Return whether ``dtype`` can represent all elements.
 
-    A symbol for an element of a u64 tensor is no size and may exceed every signed type.
+    A Dim is assumed to fit integers of 32 and 64 bits, unsigned integers only if its lower bound is not negative. A symbol for
+    an element of a u64 tensor is no size and may exceed every signed type.
     """
     low, high = dtype.range()
     answer = symbolic.fits(array, low, high)
     if answer is False and dtype.bits >= 32:
-        # A lower bound that only an analysis sets (see transform.batch) is no size that a run has.
+        # An analysis (rebatching) may set a lower bound so high that no run has such a size.
         answer = symbolic.fits(map_elements(array, _with_usual_bounds), low, high)
     if answer is not None or dtype.bits < 32:
         return bool(answer)
@@ -587,11 +588,11 @@ def _fits(array: symbolic.Array, dtype: DType) -> bool:
 
 
 USUAL_MINIMUM = 1 << 10
-"""The highest lower bound of a symbol that decides whether an expression fits an element type."""
+"""The maximum lower bound of a symbol in the test whether an expression fits an element type; higher bounds are reduced."""
 
 
 def _with_usual_bounds(size: Size) -> Size:
-    """Return an expression with lower bounds of its symbols of at most USUAL_MINIMUM."""
+    """Return an expression whose symbols have lower bounds reduced to at most USUAL_MINIMUM."""
     if isinstance(size, int):
         return size
     changes: dict[str, Size] = {}
@@ -603,7 +604,7 @@ def _with_usual_bounds(size: Size) -> Size:
 
 
 def _is_wide_element(item: Size) -> bool:
-    """Return whether a size is a symbol for an element of a u64 tensor."""
+    """Return whether a size is a single symbol that may exceed 2**63 - 1: an element of a u64 tensor."""
     if isinstance(item, int):
         return False
     upper = symbolic.bounds(item)[1]

@@ -4,21 +4,22 @@
 
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
-``inputs`` are in the foreign order, under core names. ``attributes`` are ``foreign:core``, or one name where both agree. The
-marks of a parameter, in this order: ``*name`` repeated, ``foreign~conversion`` converted, ``:core`` renamed, ``?`` optional,
-``=value`` the foreign default. ``foreign:_`` is an attribute that the specification says is ignored, and ``a+b:core``
-concatenates two lists.
+``inputs`` are in the order of the foreign operator and have core names. ``attributes`` are ``foreign:core``, or a single name if
+both names agree. The marks of a parameter, in this order: ``*name`` repeated, ``foreign~conversion`` converted, ``:core``
+renamed, ``?`` optional, ``=value`` the foreign default. ``foreign:_`` is an attribute that the specification declares as
+ignored, and ``a+b:core`` concatenates two lists.
 
-A core attribute among the inputs is read from a constant and written as one; an integer that is computed at run time stays an
-input (RuntimeAttributes). A core input among the attributes becomes a constant. ``fixed`` lists the core attributes that the
-foreign operator implies. ``name=value/other`` is imported as ``value``, and also exports ``other``, which differs from ``value``
-only in the errors that it raises.
+A core attribute among the inputs is imported from a constant and exported as a constant; an integer that is computed at run time
+stays an input (RuntimeAttributes). A core input among the attributes becomes a constant. ``fixed`` lists the core attributes
+that the foreign operator implies. ``name=value/other`` is imported as ``value``, and an operator with ``other`` is exported too;
+``other`` differs from ``value`` only in the errors that it raises.
 
-Of several mappings of one foreign version the first that fits imports it; a mapping that begins with ``>`` only exports.
+If several mappings have the same foreign version, the first mapping that fits imports a node. A mapping that begins with ``>``
+only exports.
 
 Conversions: ``not`` (an inverted boolean), ``lower`` (SAME_UPPER is same_upper), ``natural`` (a non-negative integer),
 ``positive`` (an integer above 0), ``enlarging`` (an input whose constant elements must be at least 1), ``planar`` (an input of
-rank 4), ``front`` (a non-negative axis; every reader that accepts a negative one counts it from the end, which is a deviation),
+rank 4), ``front`` (a non-negative axis; runtimes that accept a negative axis count it from the end, against the specification),
 ``scalar`` (an input of rank 0, or an attribute that is one number), ``vector`` (an input of rank 1), ``unset`` (0 stands for no
 value), ``{foreign:core,...}`` (a table). docs/op_mapping.md has examples.
 """
@@ -46,7 +47,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class OpMappingError(ValueError):
-    """An op mapping is malformed, or names what its operator lacks. ``position`` is the offset of the fault in ``text``."""
+    """OpMappingError is raised for a malformed op mapping, and for one that names an unknown input or attribute.
+
+    ``position`` is the offset of the fault in ``text``.
+    """
 
     def __init__(self, op: type[Op], text: str, position: int, message: str) -> None:
         super().__init__(f"{op.__name__}: op mapping, position {position}: {message}\n    {text}\n    {' ' * position}^")
@@ -56,7 +60,7 @@ class OpMappingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ParamMapping:
-    """One parameter of a foreign operator, and the core input or attribute that it maps to."""
+    """ParamMapping maps one parameter of a foreign operator to a core input or attribute."""
 
     foreign_names: tuple[str, ...]
     name: str
@@ -73,9 +77,9 @@ class ParamMapping:
 
 @dataclass(frozen=True, slots=True)
 class OpMapping:
-    """A parsed op mapping of one operator class.
+    """OpMapping is a parsed op mapping of one operator class.
 
-    ``implied``: the core attributes that it fixes; ``foreign_attributes``: the names of all foreign attributes that it maps.
+    ``implied``: the fixed core attributes with their values; ``foreign_attributes``: the names of all mapped foreign attributes.
     """
 
     op: type[Op]
@@ -91,7 +95,7 @@ class OpMapping:
     foreign_attributes: frozenset[str]
 
     def has_param(self, name: str) -> bool:
-        """Tell whether the mapping has or fixes the core input or attribute ``name``."""
+        """Return whether the mapping maps or fixes the core input or attribute ``name``."""
         params = (*self.inputs, *self.attributes)
         return any(param.name == name for param in params) or any(fixed == name for fixed, _ in self.fixed)
 
@@ -106,7 +110,7 @@ _PARAM = re.compile(
 )
 
 _Piece = tuple[int, str]
-"""A part of a line, after its offset in the line."""
+"""The offset of a part in its line, and the text of the part."""
 
 
 def _sections(text: str, separator: str, start: int) -> list[_Piece]:
@@ -121,7 +125,7 @@ def _sections(text: str, separator: str, start: int) -> list[_Piece]:
 
 
 def split_items(text: str, separator: str = ",", start: int = 0) -> list[_Piece]:
-    """Split like :func:`_sections`, without blanks around the items and without empty items."""
+    """Split like :func:`_sections`, strip blanks around the items and drop empty items."""
     sections = _sections(text, separator, start)
     return [(offset + len(item) - len(item.lstrip()), item.strip()) for offset, item in sections if item.strip()]
 
@@ -162,7 +166,7 @@ def parse(op: type[Op], line: str) -> OpMapping:
 
 
 def imported_kind(line: str) -> str | None:
-    """Return ``[domain:]Kind`` of the foreign operator that an op mapping imports; None where it only exports."""
+    """Return ``[domain:]Kind`` of the foreign operator that an op mapping imports; None if the mapping only exports."""
     head = _HEAD.match(line)
     if head is None or head["export"] is not None:
         return None
@@ -250,7 +254,7 @@ def _float(raw: object) -> float:
 
 def _boolean(raw: object) -> bool:
     if isinstance(raw, str):
-        # OpenVINO reads and writes true/false; older tools wrote 1/0 and True/False.
+        # OpenVINO uses true/false; older tools wrote 1/0 and True/False.
         value = {"true": True, "false": False, "1": True, "0": False}.get(raw.strip().lower())
         if value is None:
             raise ValueError
@@ -290,7 +294,7 @@ def _tuple_of(read_item: Callable[[Any], Any], item_class: type) -> Callable[[An
 
 
 def _are_plain(raw: list[Any], item_class: type) -> bool:
-    """Return whether all items of a list, which may be long, are of one class and need no conversion."""
+    """Return whether all items of a list have the class ``item_class``, integers within 64 bits: they need no conversion."""
     if set(map(type, raw)) != {item_class}:
         return False
     if item_class is int:
@@ -317,7 +321,7 @@ _READ_FROM_STRINGS = ("str", "DType")
 
 
 def refuse_strings(annotation: str, raws: Iterable[object]) -> None:
-    """Raise ValueError for a string where a format with typed attributes must have a number."""
+    """Raise ValueError for a string if the attribute type ``annotation`` is numeric; used for formats with typed attributes."""
     if annotation.removesuffix(" | None") not in _READ_FROM_STRINGS:
         for raw in raws:
             if isinstance(raw, str):
@@ -325,7 +329,7 @@ def refuse_strings(annotation: str, raws: Iterable[object]) -> None:
 
 
 def coerce(annotation: str, raw: object) -> Any:
-    """Convert a foreign value to the attribute type ``annotation``. Raises ValueError where it does not fit."""
+    """Convert a foreign value to the attribute type ``annotation``. Raises ValueError if the value has the wrong type."""
     bare = annotation.removesuffix(" | None")
     if raw is None and bare != annotation:
         return None
@@ -334,7 +338,7 @@ def coerce(annotation: str, raw: object) -> Any:
 
 
 def fixed_value(field: Field, text: object) -> Any:
-    """Convert a value from an op mapping: ``none`` is None where the attribute may be None."""
+    """Convert a value in an op mapping; the text ``none`` becomes None if the attribute may be None."""
     return None if text == "none" and field.annotation.endswith("| None") else coerce(field.annotation, text)
 
 
@@ -373,7 +377,7 @@ def import_value(param: ParamMapping, raw: object) -> Any:
 
 
 def export_value(param: ParamMapping, value: Any) -> Any:
-    """Invert :func:`import_value`. Raises KeyError where the foreign operator has no such value."""
+    """Invert :func:`import_value`. Raises KeyError if the foreign operator cannot express the value."""
     match param.conversion:
         case "not":
             return not value
@@ -399,9 +403,9 @@ def export_value(param: ParamMapping, value: Any) -> Any:
 
 
 def read_attribute(mapping: OpMapping, param: ParamMapping, attributes: Attributes, *, is_text: bool) -> Any:
-    """Read one foreign attribute as its core attribute; REQUIRED where the default of the core attribute holds.
+    """Read one foreign attribute and convert it to the core attribute; return REQUIRED to use the core attribute's default.
 
-    ``is_text``: the format writes all attributes as strings. Raises FormatError [attribute.missing] or [attribute.value].
+    ``is_text``: the format stores all attributes as strings. Raises FormatError [attribute.missing] or [attribute.value].
     """
     field = field_of(mapping.op, param.name)
     annotation = field.annotation if field else "a number"
@@ -432,14 +436,14 @@ def value_error(mapping: OpMapping, param: ParamMapping, attributes: Attributes)
 
 
 def is_negative(value: object) -> bool:
-    """Tell whether a number, or an item of a list, is a negative integer."""
+    """Return whether a number, or an item of a list, is a negative integer."""
     return any(
         isinstance(item, int | np.integer) and item < 0 for item in (value if isinstance(value, list | tuple) else [value])
     )
 
 
 def as_floats(annotation: str, raw: object) -> Any:
-    """Convert an integer, or a list of integers, to floats where ``annotation`` is of floats; None for anything else."""
+    """Convert an integer or a list of integers to floats if ``annotation`` is a float type; return None otherwise."""
     bare = annotation.removesuffix(" | None")
     if isinstance(raw, list) != bare.startswith("tuple") or not bare.removeprefix("tuple[").startswith("float") or not raw:
         return None
@@ -451,7 +455,7 @@ def as_floats(annotation: str, raw: object) -> Any:
 
 
 def other_case(param: ParamMapping, raw: str) -> str | None:
-    """Find the word of the table that equals ``raw`` in lower case; None where ``raw`` is itself in the table, or no word is."""
+    """Return ``raw`` in lower case if only that form is in the conversion table; else None."""
     text = raw.strip()
     words = {foreign for foreign, _ in param.table}
     return text.lower() if text not in words and text.lower() in words else None
@@ -471,13 +475,13 @@ _TYPE_NAMES = {
 
 
 def type_name(annotation: str) -> str:
-    """Name an attribute's type for a message: ``tuple[int, ...]`` is "a list of 64-bit integers"."""
+    """Return an attribute type's name for messages: "a list of 64-bit integers" for ``tuple[int, ...]``."""
     bare = annotation.removesuffix(" | None")
     return _TYPE_NAMES.get(bare, bare)
 
 
 def _expected_values(param: ParamMapping, field: Field | None) -> str:
-    """Name the values that a parameter takes."""
+    """Return a description of the values that a parameter accepts, for messages."""
     annotation = "a number" if field is None else field.annotation
     if param.conversion == "table":
         return "one of " + ", ".join(foreign for foreign, _ in param.table)
@@ -488,7 +492,7 @@ def _expected_values(param: ParamMapping, field: Field | None) -> str:
 
 
 def read_constant(param: ParamMapping, field: Field, data: Array) -> Any:
-    """Read a constant input as the core attribute ``field``. Raises FormatError [constant.value]."""
+    """Convert a constant input to the core attribute ``field``. Raises FormatError [constant.value]."""
     annotation = field.annotation
     try:
         if param.conversion == "scalar" and data.ndim:
@@ -513,14 +517,14 @@ def read_constant(param: ParamMapping, field: Field, data: Array) -> Any:
 
 
 def check_rank(param: ParamMapping, shape: Sequence[object] | None) -> None:
-    """Raise FormatError [constant.value] where an attribute that is given as an input has a rank that ``param`` does not take."""
+    """Raise FormatError [constant.value] if the input of a core attribute has a rank that ``param`` does not accept."""
     rank = {"scalar": 0, "vector": 1}.get(param.conversion)
     if shape is not None and rank is not None and len(shape) != rank:
         raise FormatError("constant.value", f"{param.name} must have rank {rank}, got rank {len(shape)}")
 
 
 def refuse_unknown(mapping: OpMapping, attributes: Attributes) -> None:
-    """Raise UnsupportedError [attribute.unknown] where a node has an attribute that ``mapping`` does not map."""
+    """Raise UnsupportedError [attribute.unknown] if a node has an attribute that ``mapping`` does not map."""
     if not mapping.foreign_attributes.issuperset(attributes):
         extra = [name for name in attributes if name not in mapping.foreign_attributes]
         raise UnsupportedError(

@@ -15,15 +15,15 @@ from dovetail.ir.op import REGISTRY, Op
 from dovetail.ir.suggestions import closest
 
 _MAPPED_NAME = re.compile(r"\W*(?:[\w.]+:)?(\w+)")
-"""The name of the foreign operator in an op mapping."""
+"""A pattern for the beginning of an op mapping; its group is the name of the foreign operator."""
 
 
 class OperatorMethods:
-    """The base of Builder: looks a method up in the registry and calls ``apply`` with the operator's name."""
+    """OperatorMethods is the base class of Builder: attribute ``b.Kind`` is an OperatorMethod of the operator ``Kind``."""
 
     def __getattr__(self, kind: str) -> OperatorMethod:
         if kind.startswith("_"):
-            # Protocols of copy, pickle and inspect look up such names.
+            # The protocols of copy, pickle and inspect look up names that begin with an underscore.
             raise AttributeError(kind)
         return OperatorMethod(self, operator_class(kind))
 
@@ -32,7 +32,7 @@ class OperatorMethods:
 
 
 class OperatorMethod:
-    """One operator bound to a builder."""
+    """OperatorMethod is one operator bound to a builder; a call adds a node of the operator."""
 
     __slots__ = ("_builder", "_operator")
 
@@ -56,7 +56,7 @@ class OperatorMethod:
 
     @property
     def __signature__(self) -> Signature:
-        # Deferred for start-up time: only help() and editors ask.
+        # Deferred import for start-up time: only help() and editors need the signature.
         from dovetail.ir.operator_stub import method_signature
 
         return method_signature(self._operator)
@@ -71,7 +71,7 @@ def operator_class(kind: str) -> type[Op]:
 
 
 def _suggest_operator(name: str) -> str:
-    """Return the text that suggests an operator: one that ONNX or OpenVINO calls ``name``, else one with a similar name."""
+    """Return a suggestion: the operator that ONNX or OpenVINO calls ``name``, else an operator with a similar name."""
     for operator, cls in REGISTRY.items():
         for line in (*cls.onnx, *cls.openvino):
             match = _MAPPED_NAME.match(line)

@@ -60,7 +60,7 @@ _ARGUMENT_TYPES = {
     "DType": "DTypeLike",
     "DType | None": "DTypeLike | None",
 }
-"""The argument types of attributes that take more than their annotation says."""
+"""The argument types of attributes whose arguments may have more types than the annotation."""
 
 
 def method_signature(operator: type[Op], outputs: str = "") -> Signature:
@@ -102,7 +102,7 @@ def _attribute(field: Field, operator: type[Op], outputs: str) -> Parameter:
 
 
 def argument_type(annotation: str) -> str:
-    """Return the type that an attribute's argument may have: a list may stand for a tuple."""
+    """Return the type of an attribute's argument; unlike the annotation it allows any sequence for a tuple."""
     if annotation in _ARGUMENT_TYPES:
         return _ARGUMENT_TYPES[annotation]
     while (wider := _VARIADIC_TUPLE.sub(r"Sequence[\1]", annotation)) != annotation:
@@ -179,7 +179,7 @@ def stub_text() -> str:
 
 
 def import_operators() -> None:
-    """Import every module of the package ``dovetail.ops``, those that the index does not name included."""
+    """Import every module of the package ``dovetail.ops``, including modules that the index does not name."""
     package = importlib.import_module("dovetail.ops")
     for module in pkgutil.walk_packages(package.__path__, "dovetail.ops."):
         importlib.import_module(module.name)
@@ -199,7 +199,7 @@ def index_text() -> str:
 
 
 def _kinds_of(format: str) -> list[tuple[str, str]]:
-    """Return the foreign operators of a format whose classes are not the one of their name, with these classes."""
+    """Return foreign operators of a format with the classes that import them, unless that is only the class of their name."""
     classes: dict[str, list[str]] = {}
     for name, operator in sorted(REGISTRY.items()):
         for label in dict.fromkeys(imported_kind(line) for line in getattr(operator, format)):

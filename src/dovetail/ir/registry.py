@@ -1,4 +1,4 @@
-"""Registry of the operators by name, which imports an operator's module at its first use.
+"""Registry of the operators by name. It imports an operator's module at the first use of the operator.
 
 ``operator_index.py`` names the module of each operator; ``python -m dovetail.ir.operator_stub`` generates it.
 """
@@ -15,7 +15,7 @@ Class = TypeVar("Class")
 
 
 class Registry(dict[str, Class]):
-    """Operator classes by name. A lookup imports one module; iteration over the classes imports all of the index."""
+    """Registry maps names to operator classes. A lookup imports one module, iteration imports all modules of the index."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,10 @@ class Registry(dict[str, Class]):
         return super().__contains__(name)
 
     def importing(self, format: str, label: str) -> list[Class]:
-        """Return the classes that may import a foreign operator (``[domain:]Kind``): those of the index, and own ones."""
+        """Return the classes that may import a foreign operator (``[domain:]Kind``).
+
+        These are the classes that the index lists for it, and all registered classes that the index does not know.
+        """
         names = KINDS[format].get(label, label.rpartition(":")[2]).split()
         own = [name for name in super().__iter__() if name not in MODULES]
         return [self[name] for name in (*names, *own) if name in self]

@@ -10,7 +10,7 @@ from dovetail.errors import UnknownOutputError
 
 
 class Results(dict[str, Any]):
-    """The outputs of a run by name; an integer index selects by position, in the order of the model's outputs."""
+    """Results maps names to the outputs of a run; an integer selects by position, in the order of the model's outputs."""
 
     if TYPE_CHECKING:
 

@@ -18,8 +18,9 @@ Rule: TypeAlias = Callable[[Builder, Node], Value | Sequence[Value | None] | Non
 def rewrite(graph: Graph, rule: Rule, *, fold: bool = False, copy_limit: int | None = None) -> int:
     """Apply ``rule(b, node)`` to each node in order. Returns the number of replaced nodes.
 
-    The values that a rule returns, one per output and written through ``b`` before the node, replace the node's outputs and take
-    their names. A rule that raises Unknown or Inexact keeps the node. ``fold`` and ``copy_limit`` are those of the Builder.
+    A rule adds new nodes through ``b`` before the node and returns one value per output. These values replace the node's outputs
+    and take their names. If a rule raises Unknown or Inexact, the node is kept. ``fold`` and ``copy_limit`` are passed to the
+    Builder.
     """
     old_nodes, graph.nodes = graph.nodes, []
     b = Builder(graph=graph, fold=fold)
@@ -54,7 +55,7 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False, copy_limit: int | N
             move_readers(old, new)
             if was_output:
                 outputs.add(id(new))
-                # At once: a later rule may read the graph's outputs.
+                # Replaced immediately, because a later rule may read the graph's outputs.
                 graph.outputs = [new if value is old else value for value in graph.outputs]
             if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
                 take_name(graph, old, new)

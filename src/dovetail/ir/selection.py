@@ -1,4 +1,4 @@
-"""Selection of values of a model by name, in its graph or in one of its subgraphs."""
+"""Selection of values of a model by name, in the model's graph or in a subgraph."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dovetail.ir.suggestions import closest
 
 
 class Scope(NamedTuple):
-    """A graph that values are selected from: the graph of the model, or the subgraph ``attribute`` of ``node``.
+    """Scope is a graph to select values from: the graph of the model, or the subgraph ``attribute`` of ``node``.
 
-    ``path`` is the name of the node, after those of the nodes around it; empty for the graph of the model.
+    ``path`` joins the names of the enclosing nodes and of ``node`` by "/"; it is empty for the graph of the model.
     """
 
     graph: Graph
@@ -32,12 +32,12 @@ class Scope(NamedTuple):
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
-    """Return one name or several as a list, each once."""
+    """Return one name or several names as a list without duplicates."""
     return list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
 def values_by_name(graph: Graph) -> dict[str, Value]:
-    """Return the values of a graph by all of their names; a primary name precedes other names."""
+    """Return the values of a graph by all of their names; a primary name takes precedence over equal further names."""
     values = {value.name: value for value in graph.values()}
     for value in graph.values():
         for name in value.names:
@@ -46,9 +46,10 @@ def values_by_name(graph: Graph) -> dict[str, Value]:
 
 
 def select_values(model: Model, names: Sequence[str]) -> list[Value]:
-    """Return the values of the model's graph with these names; those of subgraphs are none of them.
+    """Return the values of the model's graph with these names; values of subgraphs are not selected.
 
-    A layer of one output is a name of its value. Raises RuleError [name.unknown] with all unknown names, [name.ambiguous].
+    The name of a layer with one output selects that output. Raises RuleError [name.unknown] with all unknown names,
+    [name.ambiguous].
     """
     values = values_by_name(model.graph)
     _add_layers(model.graph, values, names)
@@ -57,7 +58,7 @@ def select_values(model: Model, names: Sequence[str]) -> list[Value]:
 
 
 def _add_layers(graph: Graph, values: dict[str, Value], names: Sequence[str]) -> None:
-    """Add the values of the layers of ``names`` that are no names of values."""
+    """Add to ``values`` the outputs of the layers that ``names`` lists, for names that are not in ``values``."""
     lacking = [name for name in names if name not in values]
     if lacking:
         layers = Layers(graph)
@@ -69,11 +70,11 @@ def _unknown_or_ambiguous(model: Model, values: dict[str, Value], name: str, *, 
 
 
 def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]]:
-    """Return the graph that has all values of these names, and the values.
+    """Return the graph that contains all values with these names, and the values.
 
-    A layer of one output is a name of its value. A value of a subgraph is named "node/value", or "node/attribute/value" where
-    several subgraphs of the node have one. Raises
-    RuleError [name.unknown], [name.ambiguous], and [name.scope] where the names are those of different graphs.
+    The name of a layer with one output selects that output. A value of a subgraph is named "node/value", or
+    "node/attribute/value" if several subgraphs of the node have a value of that name. Raises RuleError [name.unknown],
+    [name.ambiguous], and [name.scope] for values of different graphs.
     """
     values = values_by_name(model.graph)
     _add_layers(model.graph, values, names)
@@ -101,7 +102,7 @@ def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]
         raise RuleError(
             "name.scope",
             f"all values must be in one graph, got values of {scopes[0].description} and of {others[0].description}; "
-            "what a subgraph captures becomes an input of its part without being named",
+            "values that a subgraph captures become inputs of its part without being named",
         )
     return (scopes[0] if scopes else Scope(model.graph)), selected
 
@@ -117,7 +118,7 @@ def _values_of_subgraphs(graph: Graph) -> dict[str, list[tuple[Scope, Value]]]:
 
 
 def _subgraphs(graph: Graph, prefix: str) -> Iterator[Scope]:
-    """Yield every subgraph, nested ones included, in topological order."""
+    """Yield every subgraph, including nested subgraphs, in topological order."""
     for node in graph.nodes:
         for attribute, body in bodies(node.op):
             yield Scope(body, f"{prefix}{node.label}", node, attribute)
@@ -125,9 +126,9 @@ def _subgraphs(graph: Graph, prefix: str) -> Iterator[Scope]:
 
 
 def unknown_name(model: Model, values: dict[str, Value], name: str, *, is_scope: bool = False) -> DovetailError:
-    """Return RuleError [name.unknown] for a name that the graph lacks: its place in a subgraph, or the most similar name.
+    """Return RuleError [name.unknown] for an unknown name; it suggests a value of a subgraph, or the most similar name.
 
-    ``is_scope``: "node/value" would name a value of a subgraph.
+    ``is_scope``: the caller accepts "node/value" as the name of a value of a subgraph.
     """
     for scope in _subgraphs(model.graph, ""):
         names = values_by_name(scope.graph)
@@ -135,10 +136,9 @@ def unknown_name(model: Model, values: dict[str, Value], name: str, *, is_scope:
         if own is None:
             continue
         path = f"'{scope.path}/{own}'"
-        remedy = f"name it {path}" if is_scope else f"only extract reaches it, as {path}; other values must be of the graph"
-        return RuleError(
-            "name.unknown", f"the graph has no value {name!r}; {scope.description} has one: {remedy}", file=model.file
-        )
+        remedy = f"use the name {path}" if is_scope else f"only extract accepts values of subgraphs, with the name {path}"
+        message = f"the graph has no value {name!r}; {scope.description} has a value of that name: {remedy}"
+        return RuleError("name.unknown", message, file=model.file)
     return RuleError("name.unknown", f"the model has no value {name!r}{closest(name, values)}", file=model.file)
 
 

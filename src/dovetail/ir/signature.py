@@ -1,9 +1,9 @@
-"""Signatures of operators: ``inputs -> outputs``, each ``name: type``.
+"""Signatures of operators: ``inputs -> outputs``, lists of ``name: type``.
 
-``*name`` is repeated and ``name?`` optional; ``name!`` is read by shape rules and stays a numpy array on the host in every
-library. A type is an element type by name (``i64``), a type variable, or ``any`` for anything, not only a tensor. The first
-letter of a type variable is its class: T any, N number, R real number, F float, I integer, Z signed integer. A type variable
-that occurs twice is one type.
+``*name`` is a repeated, ``name?`` an optional parameter. ``name!`` is an input that shape rules read; it stays a numpy array on
+the host in every array library. A type is the name of an element type (``i64``), a type variable, or ``any`` for values of every
+type (tensors, sequences, maps, optionals). The first letter of a type variable is its class: T any, N number, R real number,
+F float, I integer, Z signed integer. All occurrences of a type variable stand for the same type.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ CLASS_NAMES = {
 
 
 class Port(NamedTuple):
-    """One input or output of a signature. ``allowed``: the names of its element types; None for anything, not only a tensor."""
+    """Port is one input or output of a signature.
+
+    ``allowed``: the names of the allowed element types; None for the type ``any``, which also allows sequences and maps.
+    """
 
     name: str
     type: str
@@ -46,9 +49,9 @@ class Port(NamedTuple):
 
 
 class Signature:
-    """The inputs and outputs of an operator.
+    """Signature holds the inputs and outputs of an operator.
 
-    ``min_inputs`` is the smallest number of inputs, ``repeated`` the index of the repeated one. ``has_hosts``: shape
+    ``min_inputs`` is the minimum number of inputs, ``repeated`` the index of the repeated input or None. ``has_hosts``: shape
     rules read some inputs.
     """
 
@@ -64,7 +67,7 @@ class Signature:
         self.has_hosts = any(port.host for port in inputs)
 
     def port(self, index: int, count: int) -> Port:
-        """Return the port of input ``index`` of ``count``."""
+        """Return the port of input ``index`` of a node with ``count`` inputs."""
         repeated = self.repeated
         if repeated is None or index < repeated:
             return self.inputs[index]
@@ -83,19 +86,19 @@ def _parse_ports(text: str) -> tuple[Port, ...]:
 
 @cache
 def _dtype_names(kind: str) -> frozenset[str] | None:
-    """Return the names of the element types that a type of a signature may be; None for anything."""
+    """Return the names of the element types that a signature's type ``kind`` allows; None for the type ``any``."""
     if kind == "any":
         return None
     return frozenset((kind,)) if dtypes.by_name(kind) else _CLASSES[kind[0]]
 
 
 def parse_signature(text: str) -> Signature:
-    """Parse ``inputs -> outputs``."""
+    """Parse the text of a signature, ``inputs -> outputs``."""
     inputs, _, outputs = text.partition("->")
     return Signature(_parse_ports(inputs), _parse_ports(outputs))
 
 
 def allows(variable: str, dtype: DType) -> bool:
-    """Return whether a type of a signature may be ``dtype``."""
+    """Return whether a signature's type ``variable`` allows the element type ``dtype``."""
     allowed = _dtype_names(variable)
     return allowed is None or dtype.name in allowed

@@ -1,7 +1,7 @@
 """State of a model between calls, as graph inputs and outputs.
 
-A variable is a graph input with its old value, a graph output with its new value and, if it has an initial value, another output
-with that. A graph is pure and a Program stateless; a
+A variable consists of a graph input for its old value, a graph output for its new value and, if it has an initial value, a graph
+output for the initial value. A graph is pure and a Program stateless; a
 :class:`~dovetail.runtime.interpreter.session.Session` keeps the states of one user.
 """
 
@@ -17,9 +17,9 @@ PROPERTY = "dovetail.ir.state"
 
 
 class State(NamedTuple):
-    """One variable: its name, and the names of its graph input and outputs.
+    """State is one variable: its name, and the names of its graph input and outputs.
 
-    ``initial`` is None for an initial value of zeros of the input's type, where an unknown size is 0.
+    ``initial`` None means that the initial value is zeros of the input's type, with unknown sizes set to 0.
     """
 
     variable: str
@@ -43,13 +43,13 @@ def state_outputs(model: Model) -> frozenset[str]:
 
 
 def own_inputs(model: Model) -> list[Value]:
-    """Return the inputs of a caller, without states."""
+    """Return the inputs that a caller passes: the graph inputs that are not states."""
     names = state_inputs(model)
     return [value for value in model.inputs if value.name not in names]
 
 
 def own_outputs(model: Model) -> list[Value]:
-    """Return the outputs for a caller, without those of states."""
+    """Return the outputs that a caller gets: the graph outputs that are neither states nor initial values."""
     names = state_outputs(model)
     return [value for value in model.outputs if value.name not in names]
 
@@ -60,7 +60,7 @@ def as_text(model: Model) -> str:
 
 
 def from_text(text: str, graph: Graph) -> list[State]:
-    """Decode the states of an ONNX property; states without their inputs and outputs in the graph are dropped."""
+    """Decode the states of an ONNX property; a state whose input or outputs are not in the graph is dropped."""
     try:
         rows = json.loads(text)
     except (TypeError, ValueError, RecursionError):

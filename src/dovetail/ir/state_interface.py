@@ -1,4 +1,4 @@
-"""States of a model whose inputs and outputs change."""
+"""Removal of states after the inputs or outputs of a model have changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dovetail.ir.graph import Model
 
 
 def drop_incomplete_states(model: Model) -> list[Diagnostic]:
-    """Remove the states of ``model`` whose input or outputs are no longer those of its graph; return a warning for each."""
+    """Remove the states of ``model`` whose input or outputs are no longer in its graph; return a warning for each state."""
     inputs = {value.name for value in model.inputs}
     outputs = {value.name for value in model.outputs}
     warnings = []

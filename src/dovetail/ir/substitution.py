@@ -12,7 +12,7 @@ from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
 
 
 def map_sizes(type: Type, function: Callable[[Size], Size]) -> Type:
-    """Return a type with ``function`` applied to every known size, lengths of sequences included."""
+    """Return a type with ``function`` applied to every known size, including the lengths of sequences."""
     if isinstance(type, Sequence):
         return Sequence(map_sizes(type.element, function), None if type.length is None else function(type.length))
     if isinstance(type, Optional):
@@ -26,12 +26,12 @@ def map_sizes(type: Type, function: Callable[[Size], Size]) -> Type:
 
 
 def substitute_type(type: Type, substitution: Mapping[str, Size]) -> Type:
-    """Return a type with symbols replaced."""
+    """Return a type with the symbols of its sizes replaced."""
     return map_sizes(type, lambda size: symbolic.substitute(size, substitution))
 
 
 def map_elements(elements: np.ndarray[Any, Any] | None, function: Callable[[Size], Size]) -> Any:
-    """Return a shape value with ``function`` applied to every element; plain integers and None stay."""
+    """Return a shape value with ``function`` applied to every element; integer arrays and None are returned unchanged."""
     if elements is None or np.asarray(elements).dtype != object:
         return elements
     array = np.empty(np.shape(elements), dtype=object)

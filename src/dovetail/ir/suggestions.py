@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names in error messages, and public functions that refuse wrong parameters with one."""
+"""Suggestions for misspelled names in error messages, and errors with suggestions for wrong parameters of public functions."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ RENAMED = {
     "transposes": "transpose_fusion",
     "weights": "weight_folding",
 }
-"""The new names of passes, and of parameters by function, by their earlier names; each is suggested instead."""
+"""The current names of renamed passes and parameters, by earlier name; errors suggest the current name."""
 
 
 def closest(name: str, candidates: Iterable[str]) -> str:
-    """Return the text ``": did you mean 'axis'?"`` for the candidate that ``name`` was or is most like, or no text."""
-    # Deferred for start-up time: only an error needs it.
+    """Return ``": did you mean 'axis'?"`` for the new name of ``name`` or the most similar candidate; "" if there is none."""
+    # Deferred import for start-up time: only an error needs difflib.
     from difflib import get_close_matches
 
     if RENAMED.get(name) in (candidates := list(candidates)):
@@ -85,8 +85,8 @@ def closest(name: str, candidates: Iterable[str]) -> str:
 def check_keywords(item: F) -> F:
     """Decorate a public function or class, so that a call with wrong parameters raises an error of dovetail.
 
-    Raises ArgumentTypeError [attribute.unknown] for a keyword that is no parameter, with the closest one, and [argument.type] for
-    missing or superfluous arguments. The signature, the name and the docstring stay.
+    Raises ArgumentTypeError [attribute.unknown] for an unknown keyword, with the closest parameter, and [argument.type] for
+    missing or superfluous arguments. The decorated function keeps its signature, name and docstring.
     """
     if isinstance(item, type):
         initialize: Callable[..., None] = item.__init__  # type: ignore[misc]
@@ -98,7 +98,7 @@ def check_keywords(item: F) -> F:
         try:
             return item(*arguments, **options)
         except TypeError as error:
-            # An error of the call itself has no frame of the function.
+            # A TypeError of the argument binding has no frame of the function.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
         raise _wrong_call(item, arguments, options)

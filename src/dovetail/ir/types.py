@@ -21,7 +21,7 @@ Shape: TypeAlias = tuple[Size, ...]
 
 
 class Unknown(Exception):
-    """Raised by a rule for a fact that is not known; inference then makes the type unknown."""
+    """Unknown is raised by a rule that needs an unknown fact; inference then makes the type unknown."""
 
 
 def _shape_text(shape: Shape | None) -> str:
@@ -30,7 +30,7 @@ def _shape_text(shape: Shape | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of ``dtype`` (None: unknown, as for an operator without rules) and ``shape`` (None: unknown rank)."""
+    """Tensor is the type of a tensor: ``dtype`` (None: unknown) and ``shape`` (None: unknown rank)."""
 
     dtype: DType | None
     shape: Shape | None = None
@@ -40,7 +40,7 @@ class Tensor:
 
 
 class _NotTensor:
-    """The properties of Tensor that the other types lack: reading one raises MissingAttributeError [type.kind]."""
+    """_NotTensor is the base of the other types: reading ``dtype`` or ``shape`` raises MissingAttributeError [type.kind]."""
 
     __slots__ = ()
 
@@ -55,9 +55,9 @@ class _NotTensor:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(_NotTensor):
-    """A list of tensors of the type ``element``; ``length`` None: unknown.
+    """Sequence is the type of a list of values of the type ``element``; ``length`` None: unknown.
 
-    A size of None in ``element`` is unknown or differs between elements; any other size is that of all elements.
+    A size of None in ``element`` is unknown or differs between elements; any other size applies to all elements.
     """
 
     element: Type
@@ -69,7 +69,7 @@ class Sequence(_NotTensor):
 
 @dataclass(frozen=True, slots=True)
 class Optional(_NotTensor):
-    """A value of one type, or nothing."""
+    """Optional is the type of a value of the type ``element`` that may be absent."""
 
     element: Type
 
@@ -79,7 +79,7 @@ class Optional(_NotTensor):
 
 @dataclass(frozen=True, slots=True)
 class Map(_NotTensor):
-    """A map from keys of the type ``key``, integers or strings, to values of the type ``element``: a Python dict in a run."""
+    """Map is the type of a map (in a run a Python dict) from integers or strings, ``key``, to values of the type ``element``."""
 
     key: DType
     element: Type
@@ -93,10 +93,10 @@ UNKNOWN = Tensor(None, None)
 
 
 class View:
-    """An input as a rule sees it: its type and, where known, its value as an exact array of integers and Dims.
+    """View is an input of a rule: its type and, if known, its value as an exact array of integers and Dims.
 
-    ``shape`` is None for an unknown rank and ``value`` None where it is unknown; ``dims`` and ``exact`` are the same but raise
-    Unknown there. A ``graph.Value`` is a View.
+    ``shape`` is None for an unknown rank, ``value`` None for an unknown value. ``dims`` and ``exact`` return the shape and the
+    value, and raise Unknown instead of returning None. A ``graph.Value`` is a View.
     """
 
     __slots__ = ("type", "value")
@@ -129,12 +129,12 @@ class View:
 
 
 def impossible(sizes: Seq[Size | None]) -> str:
-    """Explain why no tensor has these sizes: too many axes, or more elements than i64 counts. Empty where one may.
+    """Explain why no tensor has these sizes: too many axes, or more than 2**63 - 1 elements. Return "" for possible sizes.
 
-    Axes of size 0 are left out of the product, as in numpy, which computes strides of it.
+    Axes of size 0 are left out of the product, as in numpy, which computes strides from that product.
     """
     if len(sizes) > MAX_AXES:
-        return f"{len(sizes)} axes, of which a tensor has at most {MAX_AXES}"
+        return f"{len(sizes)} axes, more than the maximum of {MAX_AXES} axes"
     product = 1
     for size in sizes:
         product *= size if isinstance(size, int) and size else 1
@@ -144,7 +144,7 @@ def impossible(sizes: Seq[Size | None]) -> str:
 
 
 def dtype_of(type: Type) -> DType:
-    """Return the element type. Raises Unknown, and RuleError [type.kind] where the value is no tensor."""
+    """Return the element type of a tensor type. Raises Unknown, and RuleError [type.kind] for other types."""
     if not isinstance(type, Tensor):
         raise RuleError("type.kind", f"the value must be a tensor, got {type}")
     if type.dtype is None:
@@ -153,7 +153,7 @@ def dtype_of(type: Type) -> DType:
 
 
 def sequence_of(type: Type) -> Sequence:
-    """Return the type as a Sequence. Raises Unknown, and RuleError [type.kind] for any other type."""
+    """Return ``type`` if it is a Sequence. Raises Unknown for an unknown type, and RuleError [type.kind] for other types."""
     if isinstance(type, Sequence):
         return type
     if type == UNKNOWN:
@@ -162,14 +162,14 @@ def sequence_of(type: Type) -> Sequence:
 
 
 def shape_of(type: Type) -> Shape | None:
-    """Return the shape, None for an unknown rank. Raises RuleError [type.kind] where the value is no tensor."""
+    """Return the shape of a tensor type, None for an unknown rank. Raises RuleError [type.kind] for other types."""
     if not isinstance(type, Tensor):
         raise RuleError("type.kind", f"the value must be a tensor, got {type}")
     return type.shape
 
 
 def dims_of(type: Type) -> Shape:
-    """Return the shape. Raises Unknown for an unknown rank, and RuleError [type.kind]."""
+    """Return the shape of a tensor type. Raises Unknown for an unknown rank, and RuleError [type.kind] for other types."""
     shape = shape_of(type)
     if shape is None:
         raise Unknown
@@ -177,7 +177,7 @@ def dims_of(type: Type) -> Shape:
 
 
 def axes_of(axes: int | Iterable[int]) -> list[int]:
-    """Return one axis, a sequence or an array of axes as a list of integers."""
+    """Convert one axis, or a sequence or array of axes, to a list of integers."""
     return [int(axis) for axis in np.atleast_1d(np.asarray(axes)).tolist()]
 
 
@@ -185,7 +185,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Bounded(NamedTuple):
-    """A size of which a shape rule knows only inclusive bounds; ``high`` None: no upper bound."""
+    """Bounded is a size of which a shape rule knows only inclusive bounds; ``high`` None: no upper bound."""
 
     low: int
     high: int | None
@@ -196,7 +196,7 @@ _demanded: ContextVar[list[tuple[Size, Size]] | None] = ContextVar("demanded", d
 
 @contextmanager
 def collect_equations() -> Iterator[list[tuple[Size, Size]]]:
-    """Collect the pairs of sizes that ``agree`` cannot decide, which every run must make equal."""
+    """Collect the pairs of sizes that must be equal in every run and that ``agree`` cannot decide."""
     pairs: list[tuple[Size, Size]] = []
     token = _demanded.set(pairs)
     try:
@@ -206,9 +206,9 @@ def collect_equations() -> Iterator[list[tuple[Size, Size]]]:
 
 
 def agree(first: Size, second: Size) -> Size:
-    """Unify two sizes that must be equal. Returns the integer one where only run time can tell.
+    """Unify two sizes that must be equal. Returns ``second`` if it is an integer, else ``first``.
 
-    Raises RuleError [shape.disagree] where they cannot be equal.
+    Raises RuleError [shape.disagree] if the sizes can never be equal.
     """
     if first is second:
         return first
@@ -240,9 +240,9 @@ def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
 
 
 def common_type(first: Type, second: Type) -> Type:
-    """Return the least type of values of both types: their element type, and None for each size in which they differ.
+    """Return the narrowest type that includes the values of both types; sizes in which the types differ become None.
 
-    Raises RuleError [type.disagree] where there is none.
+    Raises RuleError [type.disagree] if no type includes both, for example for different element types.
     """
     if isinstance(first, Sequence) and isinstance(second, Sequence):
         element = common_type(first.element, second.element)
@@ -269,7 +269,7 @@ def common_type(first: Type, second: Type) -> Type:
 
 
 def total(shape: Iterable[Size]) -> Size:
-    """Return the number of elements. Raises RuleError [shape.range] where a known product exceeds 2**63 - 1."""
+    """Return the number of elements. Raises RuleError [shape.range] for a known number above 2**63 - 1."""
     product: Size = symbolic.product(shape)
     if isinstance(product, int) and product > INT64_MAX:
         raise RuleError("shape.range", f"the number of elements must be at most 2**63 - 1, got {product}")
@@ -277,7 +277,10 @@ def total(shape: Iterable[Size]) -> Size:
 
 
 def axis_in(axis: int, rank: int, negative: bool = True) -> int:
-    """Count an axis from the front. Raises RuleError [axis.range] outside of [-rank, rank - 1], or [0, rank - 1]."""
+    """Return an axis counted from the front. Raises RuleError [axis.range] for an axis out of range.
+
+    The range is [-rank, rank - 1] with ``negative``, else [0, rank - 1].
+    """
     low = -rank if negative else 0
     if not low <= axis < rank:
         raise RuleError("axis.range", f"axis must be in [{low}, {rank - 1}], got {axis}")
@@ -285,7 +288,7 @@ def axis_in(axis: int, rank: int, negative: bool = True) -> int:
 
 
 def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
-    """Count axes from the front. Raises RuleError [axis.range], and [axis.repeated] where one comes twice."""
+    """Return axes counted from the front. Raises RuleError [axis.range], and [axis.repeated] for a repeated axis."""
     normalized = tuple(axis_in(int(axis), rank) for axis in axes)
     if len(set(normalized)) != len(normalized):
         raise RuleError("axis.repeated", f"axes must differ, got {list(map(int, axes))}")
@@ -293,13 +296,13 @@ def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
 
 
 def broadcast_size(first: Size, second: Size) -> Size | None:
-    """Broadcast one axis as numpy does; None where the expression grows too large. Raises RuleError [shape.disagree]."""
+    """Broadcast one axis by numpy's rules; return None if the expression grows too large. Raises RuleError [shape.disagree]."""
     if first == second or symbolic.equal(first, second) is True or second == 1:
         return first
     if first == 1:
         return second
     for known, other in ((first, second), (second, first)):
-        # A size that cannot be 1 is the result: the other one equals it or is 1.
+        # A size that cannot be 1 is the result, because the other size equals it or is 1.
         if symbolic.equal(known, 1) is False:
             if symbolic.equal(other, 1) is False:
                 return agree(known, other)
@@ -311,9 +314,9 @@ def broadcast_size(first: Size, second: Size) -> Size | None:
 
 
 def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
-    """Broadcast shapes as numpy does: None where a rank is unknown, and for a size whose expression grows too large.
+    """Broadcast shapes by numpy's rules; return None if a rank is unknown.
 
-    Raises RuleError [shape.broadcast].
+    A size whose expression grows too large is None. Raises RuleError [shape.broadcast].
     """
     if None in shapes:
         return None
@@ -331,13 +334,13 @@ def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
                 size = broadcast_size(size, shape[axis])
             except RuleError:
                 text = ", ".join(f"[{_shape_text(item)}]" for item in known)
-                raise RuleError("shape.broadcast", f"shapes {text} do not broadcast") from None
+                raise RuleError("shape.broadcast", f"shapes {text} cannot be broadcast together") from None
         result.append(size)
     return tuple(result)
 
 
 def static(shape: Shape | None) -> tuple[int, ...]:
-    """Return the shape as integers. Raises Unknown where a size is not known."""
+    """Return the shape as integers. Raises Unknown if a size is unknown or symbolic."""
     if shape is None:
         raise Unknown
     sizes = tuple(size for size in shape if isinstance(size, int))
@@ -347,7 +350,7 @@ def static(shape: Shape | None) -> tuple[int, ...]:
 
 
 def sizes_in(type: Type) -> Iterator[Size]:
-    """Yield every known size of a type, lengths of sequences included."""
+    """Yield every known size of a type, including the lengths of sequences."""
     if isinstance(type, Sequence) and type.length is not None:
         yield type.length
     if not isinstance(type, Tensor):
@@ -357,7 +360,7 @@ def sizes_in(type: Type) -> Iterator[Size]:
 
 
 def dtype_in(type: Type) -> DType | None:
-    """Return the element type of a tensor, or of the tensors in a value."""
+    """Return the element type of a tensor type, or of the tensors inside a sequence, optional or map."""
     return type.dtype if isinstance(type, Tensor) else dtype_in(type.element)
 
 
@@ -367,7 +370,7 @@ def is_static(type: Type) -> bool:
 
 
 def is_shape_of(shape: Shape | None, sizes: Shape | None) -> bool:
-    """Tell whether the numbers of a declared shape are the ``sizes`` of an array."""
+    """Return whether the integer sizes of a declared shape equal the ``sizes`` of an array; unknown ranks always match."""
     if shape is None or sizes is None:
         return True
     pairs = zip(shape, sizes, strict=False)
@@ -375,9 +378,9 @@ def is_shape_of(shape: Shape | None, sizes: Shape | None) -> bool:
 
 
 def forget_element_sizes(type: Type) -> Type:
-    """Make the symbolic sizes of sequence elements in a declared type unknown.
+    """Return a declared type with the symbolic sizes of sequence elements made unknown.
 
-    A named size there may differ between elements, as in the node test sequence_map_extract_shapes of the onnx package.
+    A named size of the element type may differ between elements, as in onnx's node test sequence_map_extract_shapes.
     """
     if isinstance(type, Optional):
         return Optional(forget_element_sizes(type.element))
@@ -393,7 +396,7 @@ def forget_element_sizes(type: Type) -> Type:
 
 
 def is_unnamed(size: Size) -> bool:
-    """Return whether a size is a symbol of inference rather than of a file: its name begins with "?"."""
+    """Return whether a size is a symbol that inference named, not a file: its name begins with "?"."""
     if isinstance(size, int):
         return False
     name = symbolic.name_of(size)

@@ -1,1 +1,1 @@
-"""Programs, each class one way to run a model, and the functions that compile them."""
+"""Program classes, one for each way to run a model, and the functions that compile models to programs."""

@@ -1,7 +1,7 @@
 """dovetail.concat, split and copy: the operators Concat, Split and Transpose on arrays.
 
-The compiled core handles calls with plain arrays itself. The functions here check every other call, and compute in numpy where
-the core is not compiled. Threads: DOVETAIL_THREADS, by default all that this process may use.
+The compiled core handles calls with plain numpy arrays itself. The functions here check all other calls, and compute in numpy if
+the core is not compiled. The number of threads is DOVETAIL_THREADS, by default the processors that this process may use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _quick(function: F) -> F:
-    """Return the native function of the same name, which calls ``function`` for anything but plain arrays."""
+    """Return the native version of ``function``, which calls ``function`` itself unless all arguments are plain arrays."""
     maker = getattr(_compiled, f"quick_{function.__name__}", None)
     return cast(F, maker(function)) if maker else function
 
@@ -39,14 +39,14 @@ def _quick(function: F) -> F:
 def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
     """Concatenate arrays along ``axis``, which may be negative; all other sizes must be equal.
 
-    ``arrays``: one or more, of one element type and of rank 1 or more; they are neither broadcast nor promoted, and a size may be
-    0. Each is a numpy array of any strides, or supports DLPack (torch, jax). Every element keeps its bits. ``out`` is written
-    and returned; it may share memory with the inputs.
+    ``arrays``: one or more arrays of equal element type and of rank 1 or more. They are neither broadcast nor promoted; sizes may
+    be 0. An array is a numpy array of any strides, or an object that supports DLPack (torch, jax). Elements are copied bit by
+    bit. ``out`` is the array to write and return; it may share memory with the inputs.
 
     Raises RuleError [node.inputs] without arrays, [axis.range], [shape.range], [shape.rank], [shape.disagree], [type.disagree]
     for arrays that differ. Raises ArgumentTypeError [attribute.value] for an axis that is no integer. Raises EngineError
-    [array.library] for anything but an array; [array.dtype] for elements that are objects; [output.array] for an ``out`` of
-    another shape or type, a read-only one, or one that holds an element twice.
+    [array.library] for an object that is no array; [array.dtype] for elements that are Python objects; [output.array] for an
+    ``out`` of wrong shape or type, that is read-only, or whose elements overlap in memory.
 
     Source: Concat of ONNX.
 
@@ -66,14 +66,14 @@ def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
 @_quick
 @check_keywords
 def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | None = None, copy: bool = False) -> list[Array]:
-    """Split ``array`` along ``axis`` into pieces of ``lengths``, which add up to its size there.
+    """Split ``array`` along ``axis`` into pieces of ``lengths``, whose sum is the size of the axis.
 
     The pieces are views of ``array``, copies with ``copy``, or the arrays of ``out``, one for each length. Lengths are at least
-    0; one of them may be -1, the remainder. A negative axis counts from the end.
+    0; one length may be -1, which stands for the remainder. A negative axis counts from the end.
 
-    Raises RuleError [shape.rank], [axis.range]; [split.sizes] for lengths that do not add up. Raises ArgumentTypeError
-    [attribute.value] for an axis and [split.sizes] for lengths that are no integers. Raises EngineError [output.array] where two
-    of ``out`` overlap or their number differs from that of the lengths, and as :func:`concat`.
+    Raises RuleError [shape.rank], [axis.range]; [split.sizes] for lengths with another sum. Raises ArgumentTypeError
+    [attribute.value] for an axis and [split.sizes] for lengths that are no integers. Raises EngineError [output.array] if arrays
+    of ``out`` overlap or their number differs from the number of lengths, and the EngineErrors of :func:`concat`.
 
     Source: Split of ONNX.
 
@@ -98,11 +98,12 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
 @_quick
 @check_keywords
 def copy(view: Any, out: Any = None) -> Array:
-    """Copy a view of any strides, as of transposition or slicing, to a contiguous array. ``out`` is written and returned.
+    """Copy a view of any strides, such as a transposed or sliced array, to a contiguous array.
 
-    Raises EngineError [array.library], [array.dtype], [output.array] as :func:`concat`.
+    ``out`` is the array to write and return. Raises EngineError [array.library], [array.dtype], [output.array] like
+    :func:`concat`.
 
-    Source: Transpose and Slice of ONNX, as numpy writes them.
+    Source: Transpose and Slice of ONNX, applied as numpy views.
 
     >>> dovetail.copy(np.array([[1, 2], [3, 4]]).T)
     array([[1, 3],
@@ -125,12 +126,12 @@ def _items(arrays: Iterable[Any]) -> list[Any]:
 
 
 def _array(item: Any) -> Array:
-    """Return a numpy array that shares the memory."""
+    """Return a numpy array that shares the memory of ``item``."""
     if isinstance(item, np.ma.MaskedArray) or not isinstance(item, np.ndarray | np.generic):
         item = _import_dlpack(item)
     array = np.asarray(item)
     if array.dtype.hasobject or array.dtype.kind == "T":
-        raise EngineError("array.dtype", f"elements must be no objects, got {array.dtype}")
+        raise EngineError("array.dtype", f"elements must not be Python objects, got {array.dtype}")
     return array
 
 
@@ -180,7 +181,7 @@ def _lengths(lengths: Iterable[int], size: int) -> list[int]:
     except TypeError:
         raise ArgumentTypeError("split.sizes", f"lengths must be integers, got {lengths!r}") from None
     if numbers.count(-1) > 1 or any(length < -1 for length in numbers):
-        raise RuleError("split.sizes", f"lengths must be at least 0, or one of them -1, got {numbers}")
+        raise RuleError("split.sizes", f"lengths must be at least 0, only one length may be -1, got {numbers}")
     rest = size - sum(length for length in numbers if length != -1)
     if rest < 0 or (rest != 0 and -1 not in numbers):
         raise RuleError("split.sizes", f"lengths must add up to {size}, got {numbers}")

@@ -1,4 +1,4 @@
-"""CacheProgram: a native program whose caches grow in the memory that they have."""
+"""CacheProgram: a native program that extends growing caches in place."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import LoadedProgram, Statistics, write_outputs
 
 SPARE = 2
-"""The memory of a growing cache has this many times the bytes of the cache that it is made for, or more."""
+"""The minimum ratio of the memory allocated for a growing cache to the size of the cache at its allocation."""
 
 
 class CacheProgram(LoadedProgram):
-    """A Program of the native engine that extends a cache in place where the result of one call is an input of the next.
+    """CacheProgram is a Program of the native engine that extends a cache in place if a call gets the result of another call.
 
-    The arrays of growing caches that it returns are in memory with room behind them: an array is the beginning of the one that
-    was extended from it. No call changes an array that was returned before.
+    The memory of a returned growing cache is larger than the array. A later call appends the new elements behind the array and
+    returns a longer array that begins with it. No call changes the elements of an array that was returned before.
     """
 
     def __init__(self, model: Model, threads: int | None = None, elide: str = "auto") -> None:
@@ -46,7 +46,7 @@ class CacheProgram(LoadedProgram):
         self._copied_bytes = 0
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Plan for some sets of sizes before the first call. Raises EngineError [argument.value]."""
+        """Create plans for some sets of sizes before the first call. Raises EngineError [argument.value]."""
         self._program.prepare(sizes)
 
     @property
@@ -60,14 +60,14 @@ class CacheProgram(LoadedProgram):
 
     @property
     def _session_states(self) -> list[State]:
-        """The states of the model, and its other caches."""
+        """The states of the model, and a state for each cache that is not a state of the model."""
         states = self.model.states
         names = {state.input for state in states}
         return [*states, *(State(cache.input, cache.input, cache.output) for cache in self._caches if cache.input not in names)]
 
     @property
     def _overwritten(self) -> frozenset[str]:
-        """The states that the next call of a session overwrites, by their inputs."""
+        """The input names of the states that the next call of a session overwrites."""
         return frozenset(cache.input for cache in self._updated)
 
     def _call_in_session(self, inputs: Mapping[str, Any], kept: dict[str, Any]) -> Mapping[str, Any]:
@@ -91,7 +91,10 @@ class CacheProgram(LoadedProgram):
         return self._run_with(run, (arrays,), {}, None)
 
     def _initial_caches(self, arrays: Mapping[str, Any], missing: list[Cache]) -> dict[str, Any]:
-        """Return empty caches, and caches of zeros, for those that a session does not have. Raises EngineError [state.first]."""
+        """Return initial arrays for the caches ``missing``, by name. Raises EngineError [state.first] for an unknown size.
+
+        A growing cache begins with size 0 along its growing axis, another cache with zeros.
+        """
         values = {value.name: value for value in self.model.inputs}
         known = [value for name, value in values.items() if name in arrays]
         sizes = bind_sizes(known, [to_array(arrays[value.name], value) for value in known])
@@ -110,10 +113,10 @@ class CacheProgram(LoadedProgram):
         return self._extend(inputs, out, set(), {})
 
     def _extend(self, inputs: Any, out: Mapping[str, Any] | None, given: set[str], kept: dict[str, Any]) -> dict[str, Any]:
-        """Run with the caches in memory that they share with the results.
+        """Run the model with each cache result in the memory of its cache.
 
-        ``given``: caches whose arrays no other caller has, so that the call may overwrite them. ``kept`` loses these before the
-        run.
+        ``given``: the inputs of caches whose arrays no caller holds, so that the call may overwrite them. These entries are
+        removed from ``kept`` before the run.
         """
         by_name = named_inputs(self.model, inputs)
         arrays = {value.name: to_array(by_name[value.name], value) for value in self.model.inputs}
@@ -139,7 +142,7 @@ class CacheProgram(LoadedProgram):
         return results if out is None else write_outputs(results, {name: out[name] for name in self._grown if name in out})
 
     def _allocate(self, before: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-        """Return an array that can grow, of ``length`` rows like those of ``before``, with room for as many again."""
+        """Allocate a growing array of ``length`` rows of the shape and type of ``before``'s rows, in memory of twice its size."""
         shape = (length, *before.shape[1:])
         if self._output_pool is None:
             return np.empty(shape, before.dtype)

@@ -1,7 +1,7 @@
-"""Caches of a model: inputs that come back as outputs, longer or changed in a part.
+"""Caches of a model: inputs whose next values are outputs, extended or partly overwritten.
 
-A growing cache is the first input of a Concat whose result is an output. In :func:`with_leading_growth` the axis along which it
-grows is the outermost one in memory, so that new elements stand behind the old ones, whatever their number.
+A growing cache is the first input of a Concat whose result is an output. :func:`with_leading_growth` makes the growing axis the
+outermost axis in memory, so that new elements are appended behind the old ones.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dovetail.ops.tensor.scatter import ScatterOp
 
 
 class Cache(NamedTuple):
-    """An input and the output that is its next value.
+    """Cache is an input and the output that is the input's next value.
 
-    ``order``: the axes of a cache that grows, the one along which it grows first; empty for a cache of which each call changes
-    some elements. ``inverse`` is the inverse permutation, ``length`` the size of the result along the axis.
+    ``order``: a permutation of a growing cache's axes, with the growing axis first; empty for a cache that each call overwrites
+    in part. ``inverse`` is the inverse permutation, ``length`` the size of the output along the growing axis.
     """
 
     input: str
@@ -35,7 +35,7 @@ class Cache(NamedTuple):
 
 
 def find_caches(model: Model) -> list[Cache]:
-    """Return the caches of a model by its structure, at most one for each input and output."""
+    """Find the caches of a model from the structure of its graph, at most one cache for each input and output."""
     caches: list[Cache] = []
     known = {str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbolic.symbols(size)}
     for output in model.outputs:
@@ -64,7 +64,10 @@ def _behind_identities(value: Value) -> Value:
 
 
 def _grows(source: Value, output: Value, axis: int, known: Container[str]) -> bool:
-    """Return whether an output differs from an input in the size of one axis alone, which follows from ``known`` sizes."""
+    """Return whether ``output`` and ``source`` differ only in the size of ``axis``, and ``known`` symbols determine both sizes.
+
+    The size of ``axis`` in ``source`` must be symbolic, and the elements no strings.
+    """
     before, after = source.shape, output.shape
     if before is None or after is None or None in (*before, *after) or len(before) != len(after) or source.dtype != output.dtype:
         return False
@@ -74,7 +77,7 @@ def _grows(source: Value, output: Value, axis: int, known: Container[str]) -> bo
 
 
 def with_leading_growth(model: Model, caches: Iterable[Cache]) -> Model:
-    """Return a model without states whose growing caches have the axis that grows first, as inputs and as outputs."""
+    """Return a model without states in which the growing axis of each cache is the first axis of its input and output."""
     grown = {name: cache for cache in caches if cache.order for name in (cache.input, cache.output)}
     b = Builder(graph=Graph(model.graph.name))
     inputs = []

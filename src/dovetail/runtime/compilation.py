@@ -1,4 +1,4 @@
-"""The functions ``compile``, ``plan`` and ``run``: the choice of the way to run a model."""
+"""The functions ``compile``, ``plan`` and ``run``, which choose the engine for a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.program import Program
 
-# What a program from the cache of plans does not need is imported in functions, for its start-up time.
+# Modules that a program from the plan cache does not need are imported in functions, for start-up time.
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
     from dovetail.ir.graph import Model
@@ -33,12 +33,14 @@ ENGINES = ("native", "interpreter", "jax", "torch")
 @check_keywords
 @dataclass(frozen=True)
 class DeviceOptions:
-    """The options of the engines "jax" and "torch" (docs/howto/devices.md).
+    """DeviceOptions holds the options of the engines "jax" and "torch" (docs/howto/devices.md).
 
-    ``device``: a device of the library, or its name; by default the library's choice. ``results``: "numpy", or "device" for
-    arrays of the library where they are. ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of
-    running one operator at a time. ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which inputs
-    and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
+    - ``device``: a device of the library, or its name; default: the library's default device
+    - ``results``: "numpy", or "device" for arrays of the library that stay on the device
+    - ``torch_compile``: compile with torch.compile for the shapes of each call, instead of running one operator at a time
+    - ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX only); inputs and weights are split over the mesh
+      by the specs in ``program.shardings``
+    - ``shardings``: specs that replace the proposed specs, by patterns of tensor names
     """
 
     device: Any = None
@@ -60,23 +62,26 @@ def compile(
     reuse_caches: bool = False,
     device: DeviceOptions | None = None,
 ) -> Program:
-    """Compile ``model`` (a Model or the path of one) to a Program.
+    """Compile ``model`` (a Model or the path of a model file) to a Program.
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
-    "jax" or "torch" (that library runs the operators, as ``device`` says), or "auto": native where the native core is compiled.
-    Options of the native engine: ``threads``, by default DOVETAIL_THREADS or all that this process may use; ``elide``, the
-    elision of operators that only move data: "auto" where that is faster, "all" wherever it is possible, "none".
+    "jax" or "torch" (that library runs the operators, with the options ``device``), or "auto": native if the native core is
+    compiled, else the interpreter.
 
-    ``limits``: the limits of compilation and of each run, by default those of the model. The arena, outputs and constant tables
-    are checked against ``limits.memory`` before they are allocated, and the outputs of loops while they grow.
+    Options of the native engine: ``threads``, by default DOVETAIL_THREADS or the number of processors that this process may use;
+    ``elide``, the elision of operators that only move data: "auto" where elision is faster, "all" wherever it is possible,
+    "none".
 
-    ``cache_dir``: a folder for plans of model files, by default the variable DOVETAIL_CACHE_DIR; without either nothing is
-    written. The first call of a program writes its plan there. A later process, with the same content of the file, options,
-    version and processor, starts from it, and loads the model only for other shapes or attributes (docs/howto/start.md).
+    ``limits``: the limits of compilation and of each run, by default the limits of the model. The arena, outputs and constant
+    tables are checked against ``limits.memory`` before they are allocated, and the outputs of loops while they grow.
 
-    ``reuse_caches``: a cache that grows by Concat, of which a call gets the result of another one, is extended in the memory that
-    it has. The results of such caches are views of one array, and no call changes what another one has returned
-    (docs/howto/sizes.md). Such a program does not use ``cache_dir``.
+    ``cache_dir``: a folder for plans of model files, by default the variable DOVETAIL_CACHE_DIR; without a folder no plan is
+    written. The first call of a program writes its plan. A later process with the same file content, options, version and
+    processor starts from the plan, and loads the model only for other shapes or attributes (docs/howto/start.md).
+
+    ``reuse_caches``: if a call gets a growing cache (by Concat) that another call returned, the cache is extended in place. The
+    results of such calls are views of one array; no call changes the elements that another call returned (docs/howto/sizes.md).
+    Such a program does not use ``cache_dir``.
 
     ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 
@@ -102,7 +107,7 @@ def compile(
 
         return compile_on_device(_load(model, limits), engine, device or DeviceOptions())
     if device is not None:
-        raise EngineError("argument.conflict", f"device belongs to the engines jax and torch, got engine={engine!r}")
+        raise EngineError("argument.conflict", f"device is an option of the engines jax and torch, got engine={engine!r}")
     if engine == "interpreter" and reuse_caches:
         raise EngineError("argument.conflict", "reuse_caches is an option of the native engine")
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
@@ -153,7 +158,7 @@ def _compile_with_cache(
     threads: int | None,
     elide: str,
 ) -> Program:
-    """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
+    """Return a program of the model file ``path`` from the plan cache ``folder``, or compile one that writes its plan there."""
     from dovetail.runtime.plan_cache.cached_program import CacheKey, open_program
     from dovetail.storage.cache_folder import CacheFolder
 
@@ -165,21 +170,21 @@ def _compile_with_cache(
 
 
 def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> NativeProgram:
-    """Compile a model file anew; the first call of the program writes its plan."""
+    """Compile a model file to a program whose first call writes its plan to the cache."""
     from dovetail.runtime.plan_cache.cached_program import PlanWriter
     from dovetail.storage.files import record_files
 
     with record_files() as files:
         program = _compile_native(_load(key.path, limits), options)
     model = program.model
-    # A file with warnings is read anew each time, so that they are logged.
+    # A file with warnings has no plan in the cache, so that each process reads the file and logs the warnings.
     if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
         program.record_plans(PlanWriter(cache, key, model, files))
     return program
 
 
 def _load(model: Model | str | PathLike[str], limits: Limits | None) -> Model:
-    """Return the model, or that of a file, with the limits of its runs."""
+    """Return the model, loaded if ``model`` is a path, with ``limits`` set if they are not None."""
     from dovetail.formats import load
     from dovetail.ir.edit import copy_model
     from dovetail.ir.graph import Model
@@ -205,11 +210,12 @@ def plan(
 ) -> PlanReport:
     """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
 
-    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. The plan is for their shapes.
-    ``elide`` and ``threads`` are those of :func:`compile`. ``rounds``: the number of timed runs. ``limits``: by default those of
-    the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
+    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. The plan is for the shapes of
+    these inputs. ``elide`` and ``threads`` are the options of :func:`compile`. ``rounds`` is the number of timed runs. ``limits``
+    are by default the limits of the model. A notebook shows the report as a figure; the report's ``html()`` returns a standalone
+    page.
 
-    Bytes and seconds are the units of its numbers.
+    The units of the report are bytes and seconds.
 
     Raises EngineError [argument.value], [input.*], [run.*], and the errors of :func:`compile` and of :func:`run`.
 
@@ -233,10 +239,10 @@ def plan(
 
 @check_keywords
 def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:
-    """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one.
+    """Run a model or model file once. ``inputs``: arrays by name, a list of arrays in order, or a single array.
 
-    Raises EngineError [input.*], [program.*], [run.*], [runtime.*] for inputs that do not fit, and the errors of :func:`compile`
-    and, where an element breaks a rule, of :func:`interpret`.
+    Raises EngineError [input.*], [program.*], [run.*], [runtime.*] for unsuitable inputs, the errors of :func:`compile`, and the
+    errors of :func:`interpret` for elements that break an operator's rule.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.run(b.model, np.array([[-1, 2]], np.float32))["y"]

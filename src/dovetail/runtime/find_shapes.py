@@ -1,7 +1,7 @@
-"""Search for sizes of open dimensions at which a model runs, guided by the first node that fails.
+"""Search for sizes of symbolic dimensions with which a model runs, guided by the first node that fails.
 
-A file often leaves sizes open that its nodes constrain: an image must be large enough for all convolution windows, a state
-as wide as its weights, a mask as long as its sequence.
+A file often leaves sizes symbolic although its nodes constrain them: an image must be large enough for all convolution windows,
+a state as wide as its weights, a mask as long as its sequence.
 """
 
 from __future__ import annotations
@@ -53,38 +53,38 @@ CANDIDATES = (
     4096,
     8192,
 )
-"""Candidate sizes beside those that the failing node reads. 1 is tried last, because it broadcasts with everything."""
+"""Candidate sizes in addition to the sizes that the failing node reads. 1 is tried last, because it broadcasts with all sizes."""
 SIZE_LIMIT = 1 << 15
 DENSE_LIMIT = 1 << 12
-"""The largest size, and product of two sizes, that is tried against the rule of the failing node alone."""
+"""The largest size, and the largest product of two sizes, in the search that checks only the rule of the failing node."""
 DENSE_TRIALS = 8
-"""The sizes that hold for the failing node and are tried on the model."""
+"""The maximum number of candidates of that search that are tried on the whole model."""
 PAIR_LIMIT = 1 << 8
-"""The largest of two sizes that are tried together."""
+"""The largest size in a candidate that changes two sizes."""
 PAIR_COST = 4
-"""The factor by which a change of two sizes must be smaller than a change of one."""
+"""The factor by which the product of a candidate with two changed sizes is increased in the order of candidates."""
 TRIAL_BYTES = 1 << 30
-"""The most bytes of the values that a trial holds at once, unless its inputs have a quarter of them."""
+"""The maximum bytes of the live values in a trial; four times the bytes of the inputs if that is more."""
 INPUT_BYTES = 1 << 40
 """The bytes of inputs above which a trial fails before its graph is inferred."""
 SHIFT_LIMIT = 128
-"""The largest size that is tried early because it would make two numbers of an error text equal."""
+"""The largest size of the candidates that are tried first, which increase a size by a difference of numbers in an error text."""
 SHIFTS = (1, 2, 3, 4, 8)
-"""What is added to a size that another one has, until the model runs."""
+"""Increments that are tried for a size that equals another size, until the model runs."""
 BUDGET = 600_000
 """The cost at which a search stops, in units of one visited constant."""
 SMALLEST_SHARE = 2
-"""The search for the smallest change at one node costs one part in this of the budget that is left."""
+"""The divisor of the remaining budget that gives the budget of the search for the smallest change at one node."""
 INFER = 10
 """The cost of inferring a node."""
 DEPTH = 3
-"""The number of sizes that are changed in sequence for one node."""
+"""The maximum number of successive changes for one failing node."""
 RUN = 100
 """The cost of running a node."""
 
 
 class Progress(NamedTuple):
-    """The progress of a trial: the index of the node that fails, and its error text."""
+    """Progress is the result of a trial: the index of the first failing node (or the number of nodes), and its error text."""
 
     node: int
     fault: str = ""
@@ -96,10 +96,10 @@ Candidate = tuple[dict[str, int], Progress] | None
 
 
 def find_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arrays | None = None) -> dict[str, int]:
-    """Return sizes close to ``start`` at which every rule of ``model`` holds; ``start`` itself where the search fails.
+    """Return sizes close to ``start`` with which every rule of ``model`` holds; ``start`` if the search fails.
 
-    ``free`` are the symbols that may change. With ``arrays``, which makes inputs for sizes, the model is also run: some rules,
-    such as that an index is in range, concern elements.
+    ``free`` holds the symbols that may change. ``arrays`` is a function that returns inputs for sizes. With it the model is also
+    run, because some rules concern elements, for example the range of indices.
     """
     trial = _Trial(model, arrays)
     best, reached = dict(start), trial.reach(start)
@@ -113,9 +113,9 @@ def find_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arr
 
 
 def separate_sizes(model: Model, sizes: Sizes, free: Mapping[str, Size], arrays: Arrays | None = None) -> dict[str, int]:
-    """Return sizes of which each free one differs from all others, as far as every rule of ``model`` holds.
+    """Return sizes in which each free size differs from all other sizes, as far as the rules of ``model`` allow.
 
-    Two sizes that are equal by chance hide an exchange of their axes.
+    If two sizes are equal by chance, a test cannot detect that their axes were swapped.
     """
     trial = _Trial(model, arrays)
     found = dict(sizes)
@@ -143,9 +143,10 @@ def separate_sizes(model: Model, sizes: Sizes, free: Mapping[str, Size], arrays:
 
 
 def refuse_live_memory(model: Model, inputs: Iterable[Any]) -> None:
-    """Raise EngineError [run.memory] where the values that live at once exceed a set limit, before another engine runs them.
+    """Raise EngineError [run.memory] if the simultaneously live values of a run exceed the memory limit, if one is set.
 
-    ``inputs`` are the arrays of the model's inputs in order. Sizes that only a run decides do not count.
+    It is called before another engine runs the model. ``inputs`` are the arrays of the model's inputs in order. Values whose
+    sizes only a run determines do not count.
     """
     limits = current().limits
     if limits.memory is not None:
@@ -157,9 +158,10 @@ def refuse_live_memory(model: Model, inputs: Iterable[Any]) -> None:
 
 
 def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
-    """Return the change of smallest product with which a later node is reached, from the rule of the failing node alone.
+    """Return the candidate with the smallest product of sizes with which the model reaches a later node.
 
-    The sizes of the node's inputs are expressions of the open sizes, so that a candidate costs one inference of one node.
+    Candidates are first checked against the rule of the failing node only. The sizes of its inputs are expressions of the
+    symbols, so that this check infers a single node.
     """
     node = graph.nodes[reached.node]
     symbols_read = _sizes_read_by(node)[0]
@@ -184,9 +186,9 @@ def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free
 
 
 def _by_product(names: list[str], sizes: Sizes) -> Iterator[dict[str, int]]:
-    """Yield changes of one size or of two, in increasing order of the product of all sizes.
+    """Yield changes of one size or two sizes, in increasing order of the product of all sizes (times PAIR_COST for two).
 
-    Sizes of 1 come last, because 1 broadcasts with everything.
+    Changes to size 1 come last, because 1 broadcasts with all sizes.
     """
     rest = {name: prod(max(1, sizes[other]) for other in names if other != name) for name in names}
     singles = [(size * rest[name], size, {name: size}) for name in names for size in range(1, DENSE_LIMIT + 1)]
@@ -202,7 +204,7 @@ def _by_product(names: list[str], sizes: Sizes) -> Iterator[dict[str, int]]:
 
 
 def _holds(node: Node, sizes: Sizes) -> bool | None:
-    """Return whether the rule of a node holds at these sizes; None where its inputs have sizes of another origin."""
+    """Return whether the rule of a node holds for ``sizes``; None if its input sizes depend on other symbols."""
     try:
         views = tuple(None if x is None else _at_sizes(x, sizes) for x in node.inputs)
     except (symbolic.Inexact, ZeroDivisionError):
@@ -218,7 +220,7 @@ def _holds(node: Node, sizes: Sizes) -> bool | None:
 
 
 def _at_sizes(x: View, sizes: Sizes) -> View:
-    """Return an input with its open sizes evaluated. Raises Inexact for a symbol that ``sizes`` lacks."""
+    """Return a View of an input with its symbolic sizes evaluated. Raises Inexact for a symbol that ``sizes`` lacks."""
     if not isinstance(x.type, Tensor) or x.type.shape is None:
         return View(x.type)
     shape = tuple(symbolic.evaluate(size, sizes) for size in x.type.shape)
@@ -230,7 +232,7 @@ def _at_sizes(x: View, sizes: Sizes) -> View:
 
 
 def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
-    """Return the first change of sizes with which a later node is reached."""
+    """Return the first change of sizes with which the model reaches a later node."""
     node = graph.nodes[reached.node]
     for names, size in (*_shifts(node, sizes, reached, free), *_changes(graph, node, free)):
         if all(_may_be(free[name], size) for name in names):
@@ -244,9 +246,10 @@ def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Ma
 
 
 def _steps(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
-    """Return the first sequence of changes to numbers of the error text with which a later node is reached.
+    """Return the first sequence of changes with which the model reaches a later node; new sizes are numbers of error texts.
 
-    One change may lead to the next error of the same node: a recurrent layer checks its input and its states against its weights.
+    One change may lead to another error of the same node: a recurrent layer checks both its input and its states against its
+    weights.
     """
     symbols_read = _sizes_read_by(graph.nodes[reached.node])[0]
     groups = _groups(graph, [name for name in free if name in symbols_read] or list(free))
@@ -267,7 +270,7 @@ def _steps(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: M
 
 
 def _shifts(node: Node, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield sizes increased by the difference of two numbers of the error text: a length may be the sum of others."""
+    """Yield changes of a size by the difference of two numbers of the error text: a length may have to be a sum of lengths."""
     symbols_read = _sizes_read_by(node)[0]
     for first, second in permutations(_numbers(reached), 2):
         for name in free:
@@ -276,12 +279,12 @@ def _shifts(node: Node, sizes: Sizes, reached: Progress, free: Mapping[str, Size
 
 
 def _numbers(reached: Progress) -> list[int]:
-    """Return the numbers of an error text that may be sizes. A size of 0 makes most rules hold, and shows nothing."""
+    """Return the numbers of an error text that may be sizes; not 0, with which most rules hold trivially."""
     return sorted(number for number in map(int, re.findall(r"\d{1,6}", reached.fault)) if 0 < number <= SIZE_LIMIT)
 
 
 def _changes(graph: Graph, node: Node, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield candidates for a failing node: the open sizes that it reads, in increasing order; then all open sizes."""
+    """Yield changes for a failing node, by increasing new size: first of the symbols that the node reads, then of all symbols."""
     symbols_read, numbers = _sizes_read_by(node)
     sizes = [*(size for size in sorted({*CANDIDATES, *numbers}) if 1 < size <= SIZE_LIMIT), 1]
     for names in ([name for name in free if name in symbols_read], list(free)):
@@ -289,8 +292,11 @@ def _changes(graph: Graph, node: Node, free: Mapping[str, Size]) -> Iterator[tup
 
 
 def _groups(graph: Graph, names: list[str]) -> list[tuple[str, ...]]:
-    """Return groups of sizes that change together: one size; two axes of an input, the last ones first (height and width of an
-    image); the same axis of two inputs."""
+    """Return the groups of symbols that change together.
+
+    A group is one symbol, two axes of an input (the last axes first, such as height and width of an image), or the same axis of
+    two inputs.
+    """
     shapes = [value.type.shape or () for value in graph.inputs if isinstance(value.type, Tensor)]
     axes = [[name if name in names else None for name in map(symbolic.name_of, shape)] for shape in shapes]
     inside = [pair for row in axes for pair in combinations([name for name in reversed(row) if name], 2)]
@@ -320,7 +326,7 @@ def _may_be(symbol: Size, size: int) -> bool:
 
 
 class _Trial:
-    """A copy of a graph that is inferred, and run, at successive choices of sizes."""
+    """_Trial holds a copy of a graph, and infers and runs it for successive choices of sizes."""
 
     def __init__(self, model: Model, arrays: Arrays | None) -> None:
         self.types = [value.type for value in model.graph.inputs]
@@ -332,7 +338,7 @@ class _Trial:
         self.known: dict[tuple[int, ...], Progress] = {}
 
     def reach(self, sizes: Sizes) -> Progress:
-        """Return the first node that fails; the number of nodes where none does."""
+        """Return the first node that fails with ``sizes``; the number of nodes if none fails."""
         key = tuple(sizes.values())
         if key not in self.known:
             current().check_time()
@@ -350,7 +356,7 @@ class _Trial:
         return self.known[key]
 
     def weigh(self, types: Iterable[Type]) -> Progress:
-        """Return the first node that needs more memory than the limit of a run, for inputs of these types."""
+        """Return the first node that exceeds the memory limit of a run or a trial, for inputs of ``types``."""
         return self._weigh() if self._infer(types).node == self.length else Progress(self.length)
 
     def _types_at(self, sizes: Sizes) -> Iterator[Type]:
@@ -378,7 +384,7 @@ class _Trial:
         return Progress(self.length)
 
     def _weigh(self) -> Progress:
-        """Return the first node at which the values of the inferred graph need more memory than a trial may have."""
+        """Return the first node at which the live values of the inferred graph exceed the memory of a run or a trial."""
         held: dict[int, int] = {id(value): bytes_of_types([value.type]) or 0 for value in self.graph.inputs}
         memory = sum(held.values())
         largest = max(TRIAL_BYTES, 4 * memory)

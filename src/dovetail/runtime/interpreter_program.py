@@ -1,4 +1,4 @@
-"""InterpretedProgram: the reference, one operator at a time in numpy."""
+"""InterpretedProgram: the reference implementation, which runs one operator at a time in numpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class InterpretedProgram(LoadedProgram):
-    """A Program that the interpreter runs."""
+    """InterpretedProgram is a Program that the interpreter runs."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model, "interpreter", {})

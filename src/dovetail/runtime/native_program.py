@@ -1,4 +1,4 @@
-"""NativeProgram: planned memory and compiled kernels."""
+"""NativeProgram: a Program with planned memory and compiled kernels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class NativeProgram(LoadedProgram):
-    """A Program of the native engine. ``threads`` and ``elide`` are those of ``compile``.
+    """NativeProgram is a Program of the native engine. ``threads`` and ``elide`` are the options of ``compile``.
 
-    ``shared``: inputs and outputs that may have one memory, as :class:`dovetail.engine.engine.Engine` takes them.
+    ``shared``: pairs of inputs and outputs that may share memory, see :class:`dovetail.engine.engine.Engine`.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class NativeProgram(LoadedProgram):
         elide: str = "auto",
         shared: Sequence[SharedPorts] = (),
     ) -> None:
-        # Deferred: a program from the cache of plans imports this module, and needs no engine.
+        # Deferred import: a program from the plan cache imports this module, and needs no engine.
         from dovetail.engine.engine import Engine
 
         super().__init__(model, "native", {"threads": threads, "elide": elide})
@@ -55,24 +55,24 @@ class NativeProgram(LoadedProgram):
 
     @property
     def call_fast(self) -> Callable[..., Any] | None:
-        """The call that the core serves alone; it returns None where it does not."""
+        """The native fast call, which returns None for a call that it does not support."""
         return self._call_fast
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Plan for some sets of sizes before the first call. Raises EngineError [argument.value]."""
+        """Create plans for some sets of sizes before the first call. Raises EngineError [argument.value]."""
         assert self._engine is not None
         with counting(self.model.limits):
             self._engine.prepare(sizes)
 
     @property
     def call_growing(self) -> Callable[..., Any] | None:
-        """The call that the core serves alone where caches are arrays that grow; it returns None where it does not."""
+        """The native fast call for growing caches, which returns None for a call that it does not support."""
         fast_calls = None if self._engine is None else self._engine.fast_calls
         return None if fast_calls is None or fast_calls.call is None else fast_calls.call.call_growing
 
     @property
     def output_pool(self) -> Any:
-        """The pool of the core for results; None without a core."""
+        """The core's pool of result buffers; None without a core."""
         return None if self._engine is None else self._engine.output_pool
 
     def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class NativeProgram(LoadedProgram):
         return self._engine(inputs, out)
 
     def record_plans(self, recorder: PlanRecorder) -> None:
-        """Let ``recorder`` receive the plan of the first call, and the parametric plans."""
+        """Pass the plan of the first call, and all parametric plans, to ``recorder``."""
         assert self._engine is not None
         self._engine.plan_recorder = self._engine.range_recorder = recorder
 
@@ -97,7 +97,7 @@ class NativeProgram(LoadedProgram):
 
 
 class _Stream:
-    """The calls of a program in one thread, which share its graph and its packed weights."""
+    """_Stream runs calls of a program in one thread; streams share the graph and the packed weights of the program."""
 
     def __init__(self, program: NativeProgram, engine: Engine) -> None:
         self._program = program
@@ -116,5 +116,5 @@ class _Stream:
 
 
 def fast_call_of(engine: Engine) -> Callable[..., Any] | None:
-    """Return the call that the core serves alone; it returns None where it does not."""
+    """Return the native fast call of an engine, which returns None for a call that it does not support; None without one."""
     return None if engine.fast_calls is None else engine.fast_calls.call

@@ -1,6 +1,6 @@
 """Runners of a model in onnxruntime, OpenVINO and dovetail, and their peak memory.
 
-This module imports no other module of dovetail at start: as a script it is a process with a single engine.
+This module imports no other module of dovetail at its start, because as a script it runs in a process with a single engine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Call = Callable[[], Any]
 BF16 = "bfloat16"
 LAST_OF_NUMPY = 255
-"""The largest type number of numpy's own element types; types that a package adds have larger ones."""
+"""The largest type number of numpy's built-in element types; types that other packages register have larger numbers."""
 
 
 class NodeTime(NamedTuple):
-    """The time of one node in one run of an engine: its name, operator and kernel as the engine has them, and seconds."""
+    """NodeTime is the time of one node in one run of an engine: the engine's names of node, operator and kernel, and seconds."""
 
     node: str
     kind: str
@@ -38,7 +38,7 @@ class NodeTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A model in one engine: ``run`` maps inputs by name to outputs by name.
+    """Runner is a model loaded in one engine: ``run`` maps inputs by name to outputs by name.
 
     ``prepare`` binds inputs and returns a call that runs the model on them with minimal overhead.
     """
@@ -46,17 +46,17 @@ class Runner:
     name: str
     run: Callable[[Mapping[str, Any]], dict[str, Any]]
     notes: tuple[str, ...] = ()
-    """The reasons where this engine replaces the file's own runtime."""
+    """The reasons why this engine replaces the runtime of the file's format, if it does."""
     prepare: Callable[[Mapping[str, Any]], Call] | None = None
     collect: Callable[[], list[NodeTime]] | None = None
-    """Returns the times of the nodes in the calls since the start, where the runner was made with ``profiles``."""
+    """Returns the node times of all calls; only for a runner with ``profiles``."""
 
     def call(self, inputs: Mapping[str, Any]) -> Call:
         return (lambda: self.run(inputs)) if self.prepare is None else self.prepare(inputs)
 
 
 class Names(NamedTuple):
-    """The names of a model's inputs and outputs, in order."""
+    """Names holds the names of a model's inputs and outputs, in order."""
 
     inputs: Sequence[str]
     outputs: Sequence[str]
@@ -77,13 +77,15 @@ def runner(
 ) -> Runner:
     """Load a model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
 
-    ``threads``: None is the engine's default. ``names`` replace the engine's own, which differ for IR. ``exact``:
-    compute quantized layers exactly. By default, on x86 before AVX-512 VNNI, both peers accumulate pairs of 8-bit products in
-    saturating 16 bits, and OpenVINO quantizes the activations of layers with 8-bit weights. Inputs and outputs must then be found
-    by their names. ``profiles``: a folder for the
-    profile of a peer, whose runner then collects the times of nodes.
+    ``threads``: None means the engine's default. ``names`` replace the engine's names of inputs and outputs, which differ for IR.
 
-    Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
+    ``exact``: compute quantized layers exactly, and require inputs and outputs to have the names in ``names``. Without it, on x86
+    before AVX-512 VNNI, onnxruntime and OpenVINO accumulate pairs of 8-bit products in saturating 16 bits, and OpenVINO quantizes
+    the activations of layers with 8-bit weights.
+
+    ``profiles``: a folder for the profile of onnxruntime or OpenVINO; the runner then collects the times of nodes.
+
+    Raises EngineError [runtime.load] if the engine rejects the model; a run may raise [runtime.run].
     """
     if engine == "dovetail":
         return _dovetail(model, threads)
@@ -153,7 +155,7 @@ def _onnxruntime(
 
 
 def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
-    """Return the times of kernels in a profile of onnxruntime, whose unit is microseconds."""
+    """Return the kernel times in seconds from a profile of onnxruntime, which has microseconds."""
     suffix = "_kernel_time"
     found = []
     for event in events:
@@ -170,7 +172,7 @@ def _is_numpy_type(array: object) -> bool:
 
 
 def _ort_value(array: Any) -> Any:
-    """Return an OrtValue of an array; element types that numpy lacks are passed as their bits."""
+    """Return an OrtValue of an array; elements of types that numpy lacks are passed as unsigned integers of the same bits."""
     import onnxruntime
 
     array = np.asarray(array, order="C")
@@ -198,7 +200,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
     import openvino
 
     core = openvino.Core()
-    # Without the hint the CPU plugin may compute f32 models in bf16.
+    # Without this hint OpenVINO's CPU plugin may compute f32 models in bf16.
     config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
     if profiles is not None:
         config["PERF_COUNT"] = True
@@ -256,7 +258,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
 
 
 def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
-    """Return an output in its own type: OpenVINO returns bf16 as f16 with the same bits."""
+    """Return an output in the port's element type: OpenVINO returns bf16 as f16 with the same bits."""
     if port.get_element_type().get_type_name() != "bf16":
         return array
     import ml_dtypes
@@ -265,7 +267,7 @@ def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
 
 
 def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
-    """Return a name for each port: a wanted one that the port has, else the wanted one at its position, else its own."""
+    """Return a name for each port: a wanted name that the port has, else the wanted name at its index, else any of its names."""
     found = []
     for index, port in enumerate(ports):
         same = [name for name in wanted if name in port.get_names()]
@@ -274,14 +276,14 @@ def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
 
 
 def check_port_names(ports: Sequence[Any], names: Sequence[str], model: str | bytes) -> None:
-    """Raise EngineError [runtime.load] where a port that has names lacks its own, or two have the same."""
+    """Raise EngineError [runtime.load] if a named port lacks its entry of ``names``, or a name occurs twice."""
     from dovetail.errors import EngineError
 
     seen: set[str] = set()
     for port, name in zip(ports, names, strict=True):
         own = port.get_names()
         if (own and name not in own) or name in seen:
-            message = f"openvino has no input or output {name!r} of its own: it is called {', '.join(map(repr, sorted(own)))}"
+            message = f"openvino must have a distinct input or output {name!r}, got {', '.join(map(repr, sorted(own)))}"
             raise EngineError("runtime.load", message, file=model if isinstance(model, str) else None)
         seen.add(name)
 
@@ -292,32 +294,32 @@ def failure(code: str, what: str, error: Exception, model: str | bytes) -> Engin
     return EngineError(code, f"{what}: {' '.join(str(error).split())[:500]}", file=model if isinstance(model, str) else None)
 
 
-# Memory, in a process of its own
+# Peak memory, measured in a separate process
 
 RUNS = 3
-"""Runs before the memory is read: some engines allocate more in the second run."""
+"""The number of runs before the memory is read: some engines allocate more in the second run."""
 
 
 class Cost(NamedTuple):
-    """Peak memory of a new process with one engine, and its seconds to load and compile (imports excluded)."""
+    """Cost holds the peak memory of a new process with one engine, and the seconds to load and compile, without imports."""
 
     peak_bytes: int
     compile_seconds: float
 
 
 def cost(engine: str, path: str, threads: int, names: Names, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Cost:
-    """Load, compile and run a model in a process that has no other engine in it. Raises EngineError [runtime.run]."""
+    """Load, compile and run a model in a process that loads no other engine. Raises EngineError [runtime.run]."""
     from dovetail.errors import EngineError
 
     arrays = {name: [list(array.shape), array.dtype.name] for name, array in inputs.items()}
     request_ = json.dumps({"engine": engine, "path": path, "threads": threads, "names": list(names), "inputs": arrays})
-    # -P: modules of this folder have names of the standard library.
+    # -P keeps this folder out of sys.path, because some of its modules have names of standard library modules.
     command = [sys.executable, "-P", __file__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     ended = subprocess.run(command, input=request_, capture_output=True, text=True, env=environment, check=False)
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise EngineError("runtime.run", f"{engine} cannot run the model in its own process: {lines[-1][:500]}", file=path)
+        raise EngineError("runtime.run", f"{engine} cannot run the model in a separate process: {lines[-1][:500]}", file=path)
     return Cost(*json.loads(ended.stdout.splitlines()[-1]))
 
 

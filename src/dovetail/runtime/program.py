@@ -1,4 +1,4 @@
-"""Program, a model that is called, and the base of the programs that hold their model from the start."""
+"""Program, a callable compiled model, and LoadedProgram, the base of programs that hold their model from the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import DEFAULT, active, counting
 from dovetail.ir.results import Results
 
-# What a program from the cache of plans does not need is imported in functions, for its start-up time.
+# Modules that a program from the plan cache does not need are imported in functions, for start-up time.
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model, Value
     from dovetail.ir.op import Op
@@ -24,20 +24,23 @@ if TYPE_CHECKING:
     from dovetail.runtime.streams import CallTime
 
 Compute = Callable[[Any, Mapping[str, Any] | None], dict[str, Any]]
-"""Computes the outputs for inputs by name or in order, and writes them into the arrays of the second argument."""
+"""A function that computes the outputs for inputs by name or in order, and writes into the arrays of its second argument."""
 
 PORTS_SHOWN = 4
-"""Inputs or outputs that the repr of a Program lists."""
+"""The maximum number of inputs, and of outputs, in the repr of a Program."""
 
 
 class Statistics(NamedTuple):
-    """Counts of a program since it was compiled; all are 0 where a library or the interpreter runs it.
+    """Statistics counts the plans and bytes of a program; all are 0 if a library or the interpreter runs the program.
 
-    ``plans``: the plans that were made, for one set of input sizes or for ranges of sizes; ``ranges``: those that serve ranges.
-    ``cached_sizes``, ``size_bytes``: the sets of sizes that have a program at hand, and an estimate of the bytes of these
-    programs, without packed weights. ``evictions``: programs that were dropped for those of other sizes. ``packed_bytes``: the
-    packed weights, which all share. ``copied_cache_bytes``: bytes of caches that calls with ``reuse_caches`` copied, into memory
-    with room or since a plan does not extend them in place.
+    - ``plans``: plans made since compilation, for one set of input sizes or for ranges of sizes
+    - ``ranges``: plans for ranges of sizes
+    - ``cached_sizes``: sets of sizes with a cached program
+    - ``size_bytes``: estimated bytes of these cached programs, without packed weights
+    - ``evictions``: cached programs that were dropped for programs of other sizes
+    - ``packed_bytes``: bytes of the packed weights, which all cached programs share
+    - ``copied_cache_bytes``: bytes of caches that calls with ``reuse_caches`` copied, either into larger memory or because a plan
+      does not extend the cache in place
     """
 
     plans: int = 0
@@ -50,16 +53,16 @@ class Statistics(NamedTuple):
 
 
 class Program(ABC):
-    """A compiled model: a callable that takes arrays by name or in order and returns the outputs as numpy arrays.
+    """Program is a compiled model: a callable that takes arrays by name or in order and returns the outputs as numpy arrays.
 
     ``program(x=array)``, ``program({"x": array})``, ``program(array, ...)`` and ``program([array, ...])`` are the same call; an
-    input called ``out`` is passed in a dict. The :class:`Results` are indexed by name or position. ``out``: arrays that receive
-    the results, in a dict by name or in a list by position (None: a new array).
+    input named ``out`` must be passed in a dict. The call returns :class:`Results`, which are indexed by name or position.
+    ``out``: arrays that receive the results, in a dict by name or in a list by position (None: a new array).
 
     A state that is not passed has its initial value (see ``session``). No result shares memory with an input or another result.
-    A Program holds no state and may be called from several threads. Its pickle holds the model and the options; unpickling
-    compiles again. ``close``, or the end of a ``with`` block, releases its memory; a later call raises EngineError
-    [program.closed].
+    A Program holds no state and may be called from several threads. The pickle of a Program holds the model and the options;
+    unpickling compiles the model again. ``close``, or the end of a ``with`` block, releases the program's memory; a later call
+    raises EngineError [program.closed].
     """
 
     def __init__(self, engine: str, options: Mapping[str, Any]) -> None:
@@ -72,17 +75,17 @@ class Program(ABC):
     @property
     @abstractmethod
     def model(self) -> Model:
-        """The model that runs."""
+        """The compiled model."""
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Plan for sets of sizes of the inputs' symbols, and for the ranges of the sizes that differ, before the first call.
+        """Create plans before the first call, for sets of sizes and for the ranges of the sizes that differ between the sets.
 
-        ``sizes`` is a list such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]`` (docs/howto/sizes.md). A program
-        that started from ``cache_dir`` keeps the plans of its entry.
+        ``sizes`` is a list of sizes by symbol, such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]``
+        (docs/howto/sizes.md). A program that started from ``cache_dir`` keeps the plans of its entry.
 
-        Raises EngineError [argument.value] where a symbol has no size, [argument.conflict] for other engines than the native one.
+        Raises EngineError [argument.value] for a symbol without a size, [argument.conflict] for engines other than native.
         """
-        raise EngineError("argument.conflict", f"the engine {self.engine!r} makes no plans for sizes")
+        raise EngineError("argument.conflict", f"prepare needs a program of the engine 'native', got {self.engine!r}")
 
     @property
     def inputs(self) -> list[Value]:
@@ -96,7 +99,7 @@ class Program(ABC):
 
     @property
     def statistics(self) -> Statistics:
-        """The plans that were made, the sizes that have programs, and the bytes that are held."""
+        """The numbers of plans and cached programs, and their bytes."""
         return Statistics()
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:
@@ -107,7 +110,7 @@ class Program(ABC):
         return self._run(inputs, by_name, out)
 
     def _run(self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
-        """Run a call that the core does not serve alone. Raises EngineError [program.closed]."""
+        """Run a call that the native fast call does not support. Raises EngineError [program.closed]."""
         if self._is_closed:
             raise EngineError("program.closed", "a program must be open to run, got a closed one", file=self.model.file)
         return self._run_open(inputs, by_name, out)
@@ -120,12 +123,12 @@ class Program(ABC):
 
     @property
     def _runtime(self) -> str:
-        """The engine or library and its device, for the repr."""
+        """The name of the engine, or of the library and its device, for the repr."""
         return self.engine
 
     @property
     def _threads(self) -> int:
-        """The threads of a call."""
+        """The number of threads of a call."""
         return 1
 
     def close(self) -> None:
@@ -140,12 +143,12 @@ class Program(ABC):
         self.close()
 
     def map(self, items: Iterable[Any], streams: int | str = "auto") -> Iterator[Results]:
-        """Yield the Results of each item, in order: ``program(item)``, several items at a time, with the same bits.
+        """Yield ``program(item)`` for each item in order, bit-identical to single calls; several items run concurrently.
 
-        ``streams``: the items that run at a time, each in one thread. "auto" is as many as the program has threads, or one where
-        a call is shorter than the start of another thread. Each stream takes two items ahead of the results; an item must not
-        change before its result is returned. The error of an item is raised at its place and ends the iteration. Closing
-        the iterator ends its threads.
+        ``streams``: the number of items that run concurrently, each in one thread. "auto" is the number of threads of the
+        program, or 1 if a call is too short to be worth a thread. Up to two items per stream are taken before their results are
+        yielded; an item must not change before its result is yielded. The error of an item is raised in place of its result and
+        ends the iteration. Closing the iterator ends the threads.
 
         Raises EngineError [argument.value], and [program.states] for a model with states, whose calls depend on each other.
         """
@@ -166,11 +169,11 @@ class Program(ABC):
         return map_adaptive(single, items, count, self._call_time)
 
     def _call_in_one_thread(self) -> Callable[[Any], Results] | None:
-        """Return a call of this program in one thread; None where calls do not run at the same time."""
+        """Return a function that runs a call of this program in one thread; None if calls cannot run concurrently."""
         return None
 
     def session(self) -> Session:
-        """Return a Session, which keeps the states between calls, and with ``reuse_caches`` the caches."""
+        """Return a Session, which keeps the states, and with ``reuse_caches`` the caches, between calls."""
         from dovetail.runtime.interpreter.session import Session
 
         return Session(self)
@@ -186,9 +189,9 @@ class Program(ABC):
         return frozenset()
 
     def _call_in_session(self, inputs: Mapping[str, Any], kept: dict[str, Any]) -> Mapping[str, Any]:
-        """Run a call of a session, for its inputs and the states that it keeps. ``inputs`` may name states too.
+        """Run a call of a session, for ``inputs`` and the session's states ``kept``. ``inputs`` may contain states too.
 
-        States that the run overwrites are removed from ``kept`` before it.
+        States that the run overwrites are removed from ``kept`` before the run.
         """
         return self({**kept, **inputs})
 
@@ -198,14 +201,14 @@ class Program(ABC):
             if not inputs:
                 return (by_name,)
             if len(inputs) > 1 or not isinstance(inputs[0], Mapping) or any(name in by_name for name in inputs[0]):
-                raise EngineError("input.count", "inputs must be passed all in order or all by name, and each once")
+                raise EngineError("input.count", "inputs must be passed either all in order or all by name, each only once")
             return ({**inputs[0], **by_name},)
         if len(inputs) == 1 and isinstance(inputs[0], list | tuple) and _is_list_of_inputs(self.model, inputs[0]):
             return tuple(inputs[0])
         return inputs
 
     def _check_out(self, out: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
-        """Return ``out`` by name. Raises EngineError [output.unknown], [output.array]."""
+        """Check ``out`` and return it as a mapping by name. Raises EngineError [output.unknown], [output.array]."""
         names = [value.name for value in self.model.outputs]
         if not isinstance(out, Mapping):
             if not isinstance(out, list | tuple) or len(out) != len(names):
@@ -232,7 +235,7 @@ class Program(ABC):
 
 
 class LoadedProgram(Program):
-    """A Program that holds its model from the start; a subclass runs it for inputs by name or in order."""
+    """LoadedProgram is a Program that holds its model from the start; a subclass implements ``_compute``."""
 
     def __init__(self, model: Model, engine: str, options: Mapping[str, Any]) -> None:
         from dovetail.formats.default_inputs import freeze_defaults
@@ -242,7 +245,7 @@ class LoadedProgram(Program):
 
         super().__init__(engine, options)
         self._source: Model | None = None
-        """The model with its optional inputs, where it has some: ``model`` has them as constants."""
+        """The original model if it has optional inputs, else None; in ``model`` optional inputs are constants."""
         self._overriding: dict[tuple[str, ...], Program] = {}
         if default_inputs(model.graph):
             self._source = copy_model(model)
@@ -251,7 +254,7 @@ class LoadedProgram(Program):
         with pause_gc():
             self._model = copy_model(model)
         self._initial_states = InitialStates(self._model) if self._model.states else None
-        # Only loops and limits other than the default need a Usage in a run; it costs time in every call.
+        # Only models with subgraphs or non-default limits need a Usage in a run; a Usage costs time in every call.
         self._counts = self._model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self._model.graph.nodes)
 
     @property
@@ -265,10 +268,10 @@ class LoadedProgram(Program):
 
     @abstractmethod
     def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the outputs for inputs by name or in order, written into the arrays of ``out``."""
+        """Compute the outputs for inputs by name or in order; outputs that ``out`` names are written into its arrays."""
 
     def _compile_like(self, model: Model) -> Program:
-        """Compile another model in the way of this one."""
+        """Compile another model with the class and options of this program."""
         return type(self)(model, **self.options)
 
     def _run_open(
@@ -283,7 +286,7 @@ class LoadedProgram(Program):
         by_name: dict[str, Any],
         out: Mapping[str, Any] | Sequence[Any] | None,
     ) -> Results:
-        # Counted where a limit or a loop needs it.
+        # Resources are counted only if a limit or a loop needs the counts.
         with counting(self._model.limits) if self._counts else nullcontext():
             inputs = self._positional_inputs(inputs, by_name)
             arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
@@ -298,7 +301,10 @@ class LoadedProgram(Program):
         return {name for value in self._model.inputs for name in (value.name, *value.names)}
 
     def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
-        """Run with arrays for optional inputs: in a program that has them as inputs or, where they must be constants, once."""
+        """Run with arrays for optional inputs.
+
+        The run uses a cached program with these inputs as graph inputs. If they must be constants, the program is used once.
+        """
         from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.ops.default_inputs import open_defaults, overridden
         from dovetail.runtime.interpreter.interpret import check_defaults
@@ -326,10 +332,11 @@ class LoadedProgram(Program):
         unknown = ", ".join(repr(name) for name in arrays if name not in own)
         known = ", ".join(repr(value.name) for value in self._model.inputs)
         optional = ", ".join(map(repr, default_inputs(self._source.graph)))
-        return EngineError("input.unknown", f"the model has no input {unknown}; it has {known}, and the optional {optional}")
+        message = f"the model has no input {unknown}; it has {known}, and the optional inputs {optional}"
+        return EngineError("input.unknown", message)
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the inputs by name, with the initial values of states that are not among them."""
+        """Return the inputs by name, adding the initial values of states that are not passed."""
         from dovetail.ir.state import state_inputs
         from dovetail.runtime.interpreter.session import inputs_by_name
 
@@ -359,7 +366,7 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
-    """Return whether a single list argument holds the inputs in order, and not the elements of the only input."""
+    """Return whether a single list argument holds the inputs in order, instead of the elements of the only input."""
     from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
 
     if len(model.inputs) != 1:
@@ -381,7 +388,7 @@ def _has_subgraphs(op: Op) -> bool:
 
 
 def _refuse_preserved_nodes(model: Model) -> None:
-    """Raise the refusal of every preserved node that the outputs depend on."""
+    """Raise the errors of all preserved nodes that the outputs depend on."""
     from dovetail.ir.builder import describe_op
 
     needed = {id(value) for value in model.graph.outputs}
@@ -396,7 +403,7 @@ def _refuse_preserved_nodes(model: Model) -> None:
 
 
 def write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Copy the outputs that ``out`` names into its arrays, and return all outputs."""
+    """Copy the outputs that ``out`` names into the arrays of ``out``, and return all outputs."""
     from dovetail.ir.inputs_outputs import copy_into
 
     for name, array in (out or {}).items():

@@ -19,18 +19,19 @@ from dovetail.runtime.find_shapes import find_sizes, separate_sizes
 from dovetail.runtime.interpreter.session import InitialStates
 
 DEFAULT_LENGTH = 2
-"""Length of a sequence input whose type has no length."""
+"""The length of a sequence input whose type has no length."""
 DEFAULT_SIZE = 3
-"""Size of an open dimension for which the caller passes none, where its bounds allow it."""
+"""The size of a symbolic dimension for which the caller passes no size, within the dimension's bounds."""
 
 
 @check_keywords
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs of a run: arrays by name, and how the inputs without an array are drawn.
+    """Inputs describes the inputs of a run: arrays by name, and options for drawing the inputs without an array.
 
-    ``sizes`` has open dimensions by name, ``shapes`` whole shapes by input, ``seed`` is that of the random elements. ``varied``:
-    the inputs that a comparison of two models also sets to NaN, infinities, ties and extremes, by default those that are drawn.
+    ``sizes`` holds sizes by name of the dimension, ``shapes`` complete shapes by name of the input, ``seed`` the seed of the
+    random elements. ``varied``: the inputs that a comparison of two models also fills with NaN, infinities, ties and extremes; by
+    default the drawn inputs.
     """
 
     arrays: Mapping[str, Any] = field(default_factory=dict)
@@ -45,11 +46,11 @@ class Inputs:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any] | Inputs | None) -> Inputs:
-        """Return ``inputs``, or arrays by name as Inputs. Raises ArgumentTypeError [argument.type]."""
+        """Convert arrays by name, or None, to Inputs; return Inputs unchanged. Raises ArgumentTypeError [argument.type]."""
         return inputs if isinstance(inputs, Inputs) else cls({} if inputs is None else inputs)
 
     def complete(self, model: Model) -> dict[str, Any]:
-        """Return an array for each input of ``model``. Raises as :func:`random_inputs`."""
+        """Return an array for each input of ``model``. Raises the errors of :func:`random_inputs`."""
         arrays = dict(self.arrays)
         missing = [value.name for value in model.inputs if value.name not in arrays]
         if missing:
@@ -70,17 +71,17 @@ def random_inputs(
     beside: Mapping[str, Any] | None = None,
     distinct: bool = False,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Draw an array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (valid
-    indices of any table), booleans either.
+    """Draw a random array for each input, or only for the inputs named in ``only``.
 
-    ``sizes`` has open dimensions by name, ``shapes`` whole shapes by input. Other dimensions are DEFAULT_SIZE, or a size at which
-    every rule of the model holds; with ``distinct`` each has a size of its own, where the model runs at such sizes.
+    Floats are drawn from a normal distribution, integers are 0 or 1 (valid indices of most tables), booleans False or True.
 
-    With ``beside``, the arrays of the other inputs, the model has also run at those sizes.
+    ``sizes`` holds sizes by name of the dimension, ``shapes`` complete shapes by name of the input. Other dimensions have
+    DEFAULT_SIZE, or sizes with which every rule of the model holds. With ``distinct`` these sizes differ from each other, if the
+    model runs with such sizes. With ``beside``, the arrays of the other inputs, the sizes are also checked by running the model.
 
-    Raises EngineError [input.missing] for an input of unknown rank or of more than 2**33 elements, [input.shape]
-    for a shape that contradicts the model's, [input.unknown] for a shape of no input; RuleError [name.unknown] for a name in
-    ``sizes`` that no input has.
+    Raises EngineError [input.missing] for an input of unknown rank or of more than 2**33 elements, [input.shape] for a shape that
+    contradicts the model, [input.unknown] for a shape of an unknown input; RuleError [name.unknown] for a name in ``sizes`` that
+    is no dimension of an input.
     """
     shapes = shapes or {}
     given = {**sizes_in(model, shapes), **(sizes or {})}
@@ -111,7 +112,7 @@ def random_inputs(
 
 
 def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the open dimensions that shapes of inputs determine."""
+    """Return the sizes of the symbolic dimensions that ``shapes`` determines, by name."""
     unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]
     if unknown:
         known = ", ".join(repr(value.name) for value in model.inputs)
@@ -128,7 +129,8 @@ def _symbol_sizes(name: str, wanted: Sequence[Size], given: Sequence[int]) -> di
         not isinstance(size, int) or size == each for size, each in zip(wanted, given, strict=True)
     )
     if not fits:
-        raise EngineError("input.shape", f"input {name!r} has the shape [{', '.join(map(str, wanted))}], not {list(given)}")
+        message = f"the shape of input {name!r} must match [{', '.join(map(str, wanted))}], got {list(given)}"
+        raise EngineError("input.shape", message)
     symbols = ((symbolic.name_of(size), each) for size, each in zip(wanted, given, strict=True) if not isinstance(size, int))
     return {symbol: each for symbol, each in symbols if symbol is not None}
 
@@ -139,7 +141,8 @@ def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
     unknown = [name for name in sizes if name not in symbols]
     if unknown:
         known = ", ".join(symbols) or "none"
-        raise RuleError("name.unknown", f"no input has a dimension {', '.join(map(repr, unknown))}; open ones: {known}")
+        message = f"no input has a dimension {', '.join(map(repr, unknown))}; the symbolic dimensions are: {known}"
+        raise RuleError("name.unknown", message)
     return {name: sizes.get(name, _default(symbol)) for name, symbol in symbols.items()}
 
 
@@ -166,9 +169,9 @@ def _sample(value: Value, type: Type, chosen: Mapping[str, int], generator: np.r
         length = DEFAULT_LENGTH if type.length is None else symbolic.evaluate(type.length, chosen)
         return [_sample(value, type.element, chosen, generator, given) for _ in range(length)]
     if isinstance(type, Map):
-        raise EngineError("input.missing", f"input {value.name!r} is {type}; give it a value")
+        raise EngineError("input.missing", f"a value must be passed for input {value.name!r} of type {type}")
     if type.dtype is None or (type.shape is None and given is None):
-        raise EngineError("input.missing", f"input {value.name!r} is {value.type}; give it a value")
+        raise EngineError("input.missing", f"a value must be passed for input {value.name!r} of type {value.type}")
     return _array(value, type.dtype, (type.shape if given is None else given) or (), chosen, generator)
 
 
@@ -180,7 +183,7 @@ def _array(
         sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
         raise EngineError("input.missing", f"input {value.name!r} would have {sizes_text} elements")
     what = f"input {value.name!r}"
-    # numpy draws in 8 bytes per element, then converts.
+    # numpy draws numbers of 8 bytes, which are then converted.
     refuse_array(shape, max(8, dtype.numpy.itemsize), what)
     try:
         return _draw(shape, dtype, generator)

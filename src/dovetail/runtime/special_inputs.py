@@ -1,4 +1,4 @@
-"""Inputs with the values at which implementations differ: NaN, infinities, -0, ties, extremes, and axes of no elements."""
+"""Inputs with values for which implementations differ: NaN, infinities, -0, ties, extremes, and axes without elements."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from dovetail.ir.types import sizes_in
 from dovetail.runtime.random_inputs import random_inputs
 
 NOT_FINITE, TIES, EXTREMES = "NaN and infinities", "ties", "extremes"
-"""The kinds of special samples, each beside ordinary numbers: NaN, infinities and -0; equal numbers and halves; the greatest and
-least numbers of a type."""
+"""The kinds of special values, which are mixed with ordinary numbers.
+
+They are NaN, infinities and -0; multiples of 0.5, many of them equal; and the minimum and maximum of a type.
+"""
 SHARE = 4
-"""One of this many elements is special."""
+"""One in SHARE elements is special."""
 
 
 def special_inputs(
     model: Model, arrays: Mapping[str, Any], kind: str, seed: int = 0, only: Collection[str] | None = None
 ) -> dict[str, Any] | None:
-    """Return ``arrays`` with special values in the inputs (of those named in ``only``); None where there are none.
+    """Return ``arrays`` with special values in all inputs, or only in the inputs named in ``only``.
 
-    Only EXTREMES change integers.
+    Integers change only for EXTREMES. The result is None if no input changes.
     """
     generator = np.random.default_rng(seed)
     found, is_changed = dict(arrays), False
@@ -48,7 +50,7 @@ def special_inputs(
 
 
 def empty_inputs(model: Model, sizes: Mapping[str, int] | None = None, seed: int = 0) -> dict[str, Any] | None:
-    """Return random inputs in which the first open size that may be 0 is 0; None where there is none."""
+    """Return random inputs in which the first symbolic size that may be 0 is 0; None if the model has no such size."""
     open_sizes = [size for value in model.inputs for size in sizes_in(value.type) if not isinstance(size, int)]
     for size in open_sizes:
         name, (low, _) = symbolic.name_of(size), symbolic.bounds(size)
@@ -68,20 +70,20 @@ def _with_special_floats(array: np.ndarray[Any, Any], dtype: DType, kind: str, g
     limit = float(facts(dtype.numpy).max)
     special = {NOT_FINITE: [np.nan, np.inf, -np.inf, -0.0], TIES: [0.5, 1.5, 2.5, -0.5], EXTREMES: [limit, -limit]}[kind]
     if kind == TIES:
-        # The few halves of ordinary numbers are equal to each other.
+        # Ordinary numbers rounded to multiples of 0.5 have few distinct values, so that many are equal.
         wide = np.round(wide * 2) / 2
     return _with_special(wide, special, generator).astype(array.dtype)
 
 
 def _extreme_integers(dtype: DType) -> list[Any]:
-    """Return the ends of the range of a type, and the first numbers that f32 and f64 round."""
+    """Return the ends of the range of a type, their neighbours, and the first integers that f32 and f64 round."""
     low, high = dtype.range()
     rounded = [2**bits + 1 for bits in (24, 53) if 2**bits < high]
     return [low, high, *rounded, low + 1, high - 1]
 
 
 def _with_special(array: np.ndarray[Any, Any], special: list[Any], generator: np.random.Generator) -> Any:
-    """Write ``special`` values, in turn, to some elements of ``array``."""
+    """Write the ``special`` values cyclically to one in SHARE elements of ``array``."""
     flat = array.reshape(-1)
     first = int(generator.integers(len(special)))
     for index, place in enumerate(generator.permutation(flat.size)[: max(flat.size // SHARE, 1)]):

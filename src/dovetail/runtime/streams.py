@@ -14,17 +14,17 @@ from dovetail.errors import EngineError
 from dovetail.ir.results import Results
 
 ITEMS_PER_STREAM = 2
-"""Items that are taken from the iterable ahead of the results, for each stream: the next is ready when a stream is."""
+"""Items per stream that are taken before their results are yielded, so that a free stream finds its next item."""
 MIN_SECONDS = 2e-4
-"""The least time of a call for which "auto" uses threads: passing a call to another thread costs about a quarter of it."""
+"""The minimum seconds of a call for which "auto" uses threads; passing a call to another thread costs about a quarter of that."""
 UNMEASURED_ITEMS = 15
-"""Short calls between two that are measured."""
+"""The number of short calls between two measured calls."""
 
 Call = Callable[[Any], Results]
 
 
 def stream_count(streams: int | str, threads: int) -> int:
-    """Return the number of streams, for a program of ``threads``. Raises EngineError [argument.value]."""
+    """Return the number of streams for a program of ``threads`` threads. Raises EngineError [argument.value]."""
     if streams == "auto":
         return threads
     if isinstance(streams, bool) or not isinstance(streams, int) or streams < 1:
@@ -33,13 +33,16 @@ def stream_count(streams: int | str, threads: int) -> int:
 
 
 def map_in_order(call: Call, items: Iterable[Any]) -> Iterator[Results]:
-    """Yield the result of each item, in the thread of the caller."""
+    """Yield the result of each item, computed in the thread of the caller."""
     for item in items:
         yield call(item)
 
 
 class CallTime:
-    """The seconds of the latest call of a program in one thread: None before the first. A program keeps it from map to map."""
+    """CallTime holds the seconds of a program's latest measured call in one thread; None before the first call.
+
+    A program keeps its CallTime between calls of ``map``.
+    """
 
     def __init__(self) -> None:
         self.seconds: float | None = None
@@ -50,7 +53,7 @@ class CallTime:
         return self.seconds is not None and self.seconds < MIN_SECONDS
 
     def measure(self, call: Call) -> Call:
-        """Return ``call`` with its time measured."""
+        """Return a function that runs ``call`` and stores the time that it takes."""
 
         def run(item: Any) -> Results:
             begin = time.perf_counter()
@@ -62,9 +65,10 @@ class CallTime:
 
 
 def map_adaptive(call: Call, items: Iterable[Any], streams: int, call_time: CallTime) -> Iterator[Results]:
-    """Yield the results of the items, in the thread of the caller while calls are short, and concurrently otherwise.
+    """Yield the results of the items: computed in the thread of the caller while calls are short, and concurrently otherwise.
 
-    The latest measured call decides, also one of an earlier map. The first call of a program plans, so it is never short.
+    The latest measured call decides, which may be a call of an earlier map. The first call of a program makes plans, and is
+    never short.
     """
     source, measured = iter(items), call_time.measure(call)
     for item in source:
@@ -79,13 +83,12 @@ def map_adaptive(call: Call, items: Iterable[Any], streams: int, call_time: Call
 def map_concurrently(
     call: Call, items: Iterable[Any], streams: int, until: Callable[[], bool] = lambda: False
 ) -> Iterator[Results]:
-    """Yield the results in the order of the items, of which up to ``streams`` run at a time, each in a thread of its own.
+    """Yield the results in the order of the items; up to ``streams`` items run concurrently, each in a separate thread.
 
-    No item is taken once ``until`` returns True; the results of those before it are yielded.
+    After ``until`` returns True no further item is taken; the results of all taken items are still yielded.
 
-    The items are taken in the thread of the caller, at most ITEMS_PER_STREAM for each stream beyond the result that is due. The
-    error of an item, or of the iterable, is raised at its place and ends the iteration. No thread is left when the iterator is
-    closed.
+    Items are taken in the thread of the caller, at most ITEMS_PER_STREAM per stream before their results are yielded. The error
+    of an item or of the iterable is raised in place of its result and ends the iteration. Closing the iterator ends the threads.
     """
     source = iter(items)
     pending: deque[Future[Results]] = deque()
@@ -100,7 +103,7 @@ def map_concurrently(
                 except StopIteration:
                     is_open = False
                 except BaseException as error:
-                    # What comes before it is delivered first.
+                    # The results of earlier items are yielded before the error.
                     failure: Future[Results] = Future()
                     failure.set_exception(error)
                     pending.append(failure)

@@ -1,7 +1,7 @@
-"""Columns of Arrow as arrays: nulls and lists of unequal lengths are faults of their rows.
+"""Conversion of Arrow columns to arrays: nulls and lists of unequal lengths are faults of their rows.
 
-Numbers, booleans and strings; lists of them, nested and of fixed size; the extension type arrow.fixed_shape_tensor; dictionaries
-of any of these. A column of another type can be kept, and no model reads it.
+Supported are numbers, booleans and strings; lists of these, also nested and of fixed size; the extension type
+arrow.fixed_shape_tensor; and dictionaries of these types. A column of another type can be kept, but not be a model's input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dovetail.errors import EngineError, FormatError
 from dovetail.ir.host.extras import import_extra
 
 MAX_DECODED_BYTES = 1 << 30
-"""Bytes that a dictionary of strings may decode to, for one batch of rows."""
+"""The maximum bytes of the decoded strings of a dictionary column, for one batch of rows."""
 _NARROW = {
     np.dtype(ml_dtypes.bfloat16): np.float32,
     np.dtype(ml_dtypes.float8_e4m3fn): np.float32,
@@ -36,10 +36,10 @@ _NARROW = {
     np.dtype(ml_dtypes.uint4): np.uint8,
     np.dtype(ml_dtypes.uint2): np.uint8,
 }
-"""Types that file formats lack, and the least standard type that holds all of their values."""
+"""The narrowest standard type that represents all values of a type that file formats lack, by the type."""
 
 MAX_OFFSET = 2**31 - 1
-"""The largest offset of a list that is not a large one."""
+"""The largest offset of Arrow's type list; larger offsets need the type large_list."""
 
 
 def pyarrow(purpose: str = "reading parquet") -> Any:
@@ -49,7 +49,10 @@ def pyarrow(purpose: str = "reading parquet") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """The rows of an Arrow array that are arrays, their positions, and per other position the code and the message."""
+    """DecodedRows holds the rows of an Arrow array that were decoded, their positions, and the faults of the other rows.
+
+    ``faults`` maps the position of a row to the error's code and message.
+    """
 
     values: RowValues
     index: NDArray[np.int64]
@@ -57,13 +60,13 @@ class DecodedRows:
 
 
 def widen(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert a type that file formats lack, such as bf16, to the least one that holds all of its values."""
+    """Convert elements of a type that file formats lack, such as bf16, to the narrowest standard type without loss."""
     wide = _NARROW.get(values.dtype)
     return values if wide is None else values.astype(wide)
 
 
 def plain_type(kind: Any) -> Any:
-    """Return an Arrow type without dictionaries, views and extensions other than fixed_shape_tensor."""
+    """Return an Arrow type with dictionaries, views and extensions other than fixed_shape_tensor replaced by plain types."""
     pa = pyarrow()
     types = pa.types
     if types.is_dictionary(kind):
@@ -98,7 +101,7 @@ def _is_view(kind: Any) -> bool:
 
 
 def element_of(kind: Any) -> tuple[str, int] | None:
-    """Return the numpy element type and the number of axes of one row of an Arrow type; None where it is no array.
+    """Return the numpy element type and the number of axes of one row of an Arrow type; None if a row is no array.
 
     The element type of the type ``null`` is the empty string.
     """
@@ -120,7 +123,7 @@ def element_of(kind: Any) -> tuple[str, int] | None:
 
 
 def decode_rows(array: Any) -> DecodedRows:
-    """Convert an Arrow array, chunked or not, into one array with a leading axis of rows, or a list where shapes differ."""
+    """Convert an Arrow array, chunked or not, to an array with a leading axis of rows, or to a list if the shapes differ."""
     chunks = array.chunks if hasattr(array, "chunks") else [array]
     if not chunks:
         chunks = [pyarrow().array([], type=array.type)]
@@ -179,7 +182,7 @@ def _has_nulls(array: Any) -> bool:
 
 
 def _check_decoded_bytes(array: Any) -> None:
-    """Raise FormatError [file.size] where a dictionary of strings decodes to more than MAX_DECODED_BYTES."""
+    """Raise FormatError [file.size] if the decoded strings of a dictionary array exceed MAX_DECODED_BYTES."""
     types = pyarrow().types
     kind = array.type.value_type
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
@@ -190,7 +193,7 @@ def _check_decoded_bytes(array: Any) -> None:
 
 
 def _missing(array: Any) -> NDArray[np.bool_]:
-    """Return which rows are null or hold a null at any depth."""
+    """Return a boolean array that marks the rows that are null or contain a null at any depth."""
     if not _has_nulls(array):
         return np.zeros(len(array), bool)
     pa = pyarrow()
@@ -218,7 +221,7 @@ def _lengths(array: Any) -> NDArray[np.int64]:
 
 
 def _dense(array: Any) -> NDArray[Any] | None:
-    """Convert an Arrow array without nulls to one array; None where lists have unequal lengths."""
+    """Convert an Arrow array without nulls to a numpy array; return None if lists have unequal lengths."""
     if is_tensor(array.type):
         kind = array.type
         values = _dense(array.storage)
@@ -251,7 +254,7 @@ def _rows_of_unequal_lengths(array: Any) -> list[NDArray[Any] | None]:
 
 
 def arrow_column(name: str, values: RowValues) -> Any:
-    """Convert the values of a column to Arrow: rows of one axis to fixed_size_list, of more axes to fixed_shape_tensor.
+    """Convert a column to Arrow: rows with one axis to fixed_size_list, rows with more axes to fixed_shape_tensor.
 
     Raises EngineError [dataset.output] for an element type that parquet lacks.
     """
@@ -280,14 +283,14 @@ def arrow_column(name: str, values: RowValues) -> Any:
     if values.ndim > 2 and kind not in (pa.bool_(), pa.string()):
         array = pa.FixedSizeListArray.from_arrays(elements, flat.size // len(values))
         return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(kind, values.shape[1:]), array)
-    # The extension type has no strings and no packed booleans.
+    # fixed_shape_tensor supports neither strings nor packed booleans.
     for size in reversed(values.shape[1:]):
         elements = pa.FixedSizeListArray.from_arrays(elements, size)
     return elements
 
 
 def list_column(name: str, values: NDArray[Any]) -> Any:
-    """Convert an array of rows to Arrow with lists for the axes of a row, as Spark reads them and rows of open sizes need them.
+    """Convert an array of rows to Arrow with nested lists for the axes of a row; Spark and rows of dynamic sizes need lists.
 
     Raises EngineError [dataset.output] for an element type that Arrow lacks.
     """
@@ -309,15 +312,15 @@ def _arrow_element(name: str, dtype: np.dtype[Any]) -> Any:
 
 
 def arrow_table(columns: Mapping[str, RowValues]) -> Any:
-    """Build a table of the columns."""
+    """Build an Arrow table of the columns."""
     pa = pyarrow("writing parquet")
     return pa.table({name: arrow_column(name, values) for name, values in columns.items()})
 
 
 def arrow_rows(name: str, values: RowValues) -> RowValues:
-    """Convert the values of a column to an array or a list of arrays where they are an Arrow array.
+    """Convert the values of a column, which may be an Arrow array, to an array or a list of arrays.
 
-    Raises EngineError [dataset.output] for a type that is no array, and for nulls.
+    Raises EngineError [dataset.output] for an Arrow type that cannot be decoded, and for nulls.
     """
     if isinstance(values, (list, np.ndarray)):
         return plain_rows(values)

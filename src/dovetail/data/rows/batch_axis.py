@@ -1,4 +1,4 @@
-"""The batch axis of a model: the leading axis of each input and output, of one size."""
+"""The batch axis of a model: the leading axis of all inputs and outputs, which have a common size."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM
 """Operators that quantize all rows of a batch with one scale."""
 TRIED_ROWS = (3, 7)
-"""Numbers of rows for which an output must have as many."""
+"""Numbers of rows with which the size of an output's leading axis is checked."""
 
 
 def row_signature(model: Model, constants: Constants) -> RowSignature:
-    """Return the signature of ``model``, whose outputs and inputs but ``constants`` have the rows on their leading axis.
+    """Return the row signature of ``model``: its outputs, and its inputs except ``constants``, have a leading axis of rows.
 
     Raises EngineError [batch.axis], [batch.constant], and UnsupportedError [program.states] for a model with states.
     """
@@ -61,14 +61,14 @@ def row_signature(model: Model, constants: Constants) -> RowSignature:
     outputs = tuple(chain.from_iterable(ports.values()))
     (name, count), *_ = Counter(port.name for port in outputs).most_common(1) or [("", 0)]
     if count > 1:
-        raise EngineError("batch.column", f"each result must have a name of its own, got {count} of {name!r}", file=model.file)
+        raise EngineError("batch.column", f"names of results must differ, got {name!r} {count} times", file=model.file)
     random = tuple(sorted(port.name for name in random_outputs(model) for port in ports[name]))
     has_scales = _has_batch_scales(model.graph)
     return RowSignature(tuple(map(_port, inputs)), outputs, batch, random, has_scales, tuple(maps.items()))
 
 
 def _map_keys(value: Value) -> tuple[int | str, ...]:
-    """Return the keys of the maps that ZipMap makes; empty for other values."""
+    """Return the map keys of a ZipMap's output; empty for other values."""
     op = value.node.op if value.node is not None else None
     return tuple(dict.fromkeys(op.labels())) if isinstance(op, ZipMap) else ()
 
@@ -99,18 +99,19 @@ def _fixed_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[int]) ->
         leading = _leading_size(value)
         if isinstance(leading, int) and leading != sizes[0]:
             raise _error(
-                f"output {value.name!r} must have {sizes[0]} rows, as the inputs, got {value.type}", model, OUTPUT_REMEDY
+                f"output {value.name!r} must have {sizes[0]} rows like the inputs, got {value.type}", model, OUTPUT_REMEDY
             )
     return sizes[0]
 
 
 def _check_open_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[Size]) -> None:
-    """Give all leading axes one symbol, infer the model anew, and check that the outputs have its size."""
+    """Unify the symbols of the inputs' leading axes, infer the model anew, and check the outputs' leading sizes."""
     names = [symbolic.name_of(size) for size in sizes]
     inner = {symbolic.name_of(x) for value in inputs for size in dims_of(value.type)[1:] for x in symbolic.symbols(size)}
     leading = {name for name in names if name is not None}
     if None in names or leading & inner:
-        raise _error(f"the inputs must have one open leading axis, got {_input_text(inputs)}", model, INPUT_REMEDY)
+        message = f"the inputs must have leading axes of one common symbolic size, got {_input_text(inputs)}"
+        raise _error(message, model, INPUT_REMEDY)
     model = copy_model(model)
     for value in model.graph.values():
         value.type = substitute_type(value.type, dict.fromkeys(leading, sizes[0]))

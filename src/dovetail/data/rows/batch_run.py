@@ -1,4 +1,4 @@
-"""BatchRun: rows through a program in batches, and the rows for which the model fails."""
+"""BatchRun: runs a program on rows in batches, and finds the rows for which the model fails."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dovetail.data.rows.shared_program import SharedProgram
 from dovetail.errors import DovetailError, EngineError
 
 RUN_FAULTS = frozenset({"batch.axis", "batch.rows", "file.changed", "file.missing", "program.closed", "run.memory"})
-"""The codes of errors that concern the model or the process, and no row."""
+"""The codes of errors that concern the model or the process instead of a row."""
 
 
 class BatchRun:
-    """One call of ``run_rows``: rows that fit the inputs, in batches."""
+    """BatchRun is one call of ``run_rows``: it runs rows, already converted to the input types, in batches."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class BatchRun:
         self._index = index
         self._count = len(index)
         self._lists = [data for data in rows.values() if isinstance(data, list)]
-        # Rows of different shapes have few equals.
+        # Batches are filled only if all rows have one shape: rows of different shapes would need many filled batches.
         self._is_filled = signature.batch is not None or not self._lists
         self.faults: list[RowFault] = []
         self.failed: list[int] = []
-        """The positions in ``index`` of rows for which the model fails."""
+        """The positions in ``index`` of the rows for which the model fails."""
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Run all batches, and return the outputs of the rows that did not fail."""
@@ -51,7 +51,7 @@ class BatchRun:
         return {name: result.array(self.failed) for name, result in results.items()}
 
     def _run_whole_batches(self, results: Mapping[str, _Output]) -> int:
-        """Run whole batches of contiguous rows, without checks and copies. Returns the first row that did not run."""
+        """Run full batches of contiguous rows without checks and copies. Returns the first row that did not run."""
         size, program = self._size, self._program
         inputs: dict[str, Any] = dict(self._rows)
         if self._lists or size > self._count or not all(data.flags.c_contiguous for data in inputs.values()):
@@ -70,7 +70,7 @@ class BatchRun:
         return start
 
     def _run_while_good(self, call: Callable[..., Any], start: int, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> int:
-        """Run whole batches until the model fails for one. Returns the first row that did not run."""
+        """Run full batches until the model fails for a batch. Returns the first row that did not run."""
         size = self._size
         for first in range(start, self._count - size + 1, size):
             part = slice(first, first + size)
@@ -83,7 +83,7 @@ class BatchRun:
         return self._count // size * size
 
     def _batches(self, first: int) -> Iterator[Any]:
-        """Yield the rows of each batch: a slice, or a list of numbers where shapes differ."""
+        """Yield the rows of each batch: a slice, or a list of row numbers of equal shapes if an input's rows differ in shape."""
         size = self._size
         for start in range(first, self._count, size):
             stop = min(start + size, self._count)
@@ -128,7 +128,7 @@ class BatchRun:
         except EngineError as error:
             if out is None or error.code != "output.array":
                 raise
-            # The model does not keep to its output's declared shape, which the next line reports.
+            # The output's actual shape differs from its declared shape; the check after the next line reports it.
             outputs = program(inputs, None)
         self._check_rows(results, outputs, size)
         if count > 1 and not program.is_checked:
@@ -157,7 +157,7 @@ def _rows_of(data: Rows, batch: Any) -> np.ndarray[Any, Any]:
 
 
 def _fill(array: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
-    """Return the rows with copies of the last one, ``size`` in all."""
+    """Extend an array to ``size`` rows by copies of the last row."""
     filled = np.empty((size, *array.shape[1:]), array.dtype)
     filled[: len(array)] = array
     filled[len(array) :] = array[-1]
@@ -165,13 +165,13 @@ def _fill(array: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 
 
 class _Output:
-    """The rows of one output: written in place while all of them have one shape, else collected."""
+    """_Output holds the rows of one output: in one array while all rows have one shape, else in a list."""
 
     def __init__(self, port: RowPort, count: int) -> None:
         self._port = port
         self._count = count
         self.memory = port.empty(count) if port.sizes is not None and port.dtype != "string" else None
-        """The rows, if their shape is known."""
+        """The array of all rows, None if their shape is unknown."""
         self._rows: list[np.ndarray[Any, Any]] = []
         self._numbers: list[np.ndarray[Any, Any]] = []
 
@@ -188,7 +188,7 @@ class _Output:
             self.memory[batch] = result[:count]
 
     def _collect(self, batch: slice | list[int], result: np.ndarray[Any, Any]) -> None:
-        """Go over to rows of different shapes: those before ``batch`` are stored. Raises EngineError [batch.axis]."""
+        """Change from one array to a list of rows, keeping the rows before ``batch``. Raises EngineError [batch.axis]."""
         assert self.memory is not None
         if self._port.sizes is not None:
             message = f"output {self._port.name!r} must have rows of {self._port}, got the shape {list(result.shape[1:])}"
@@ -197,7 +197,7 @@ class _Output:
         self._rows, self._numbers, self.memory = [self.memory[:first]], [np.arange(first)], None
 
     def array(self, failed: list[int]) -> np.ndarray[Any, Any]:
-        """Return all rows but those that failed."""
+        """Return the rows in order, without the failed rows."""
         if self.memory is not None:
             return np.delete(self.memory, failed, axis=0) if failed else self.memory
         if not self._rows:

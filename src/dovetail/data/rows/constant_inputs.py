@@ -1,4 +1,4 @@
-"""Values of constant inputs in the types of the inputs, and the sizes that their shapes fix."""
+"""Conversion of constant inputs to the model's input types, and the symbolic sizes that their shapes fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dovetail.ir.types import Size, Tensor, dtype_of
 
 
 def fit_constants(values: Mapping[str, Any], model: Model, cast: bool) -> Constants:
-    """Return values in the types of the inputs of ``model``. Raises EngineError [batch.constant]."""
+    """Convert the values of constant inputs to the input types of ``model``. Raises EngineError [batch.constant]."""
     inputs = {value.name: value for value in model.inputs}
     arrays = {}
     for name, item in values.items():
@@ -42,7 +42,7 @@ def _fit_constant(item: object, value: Value, cast: bool) -> np.ndarray[Any, Any
         rule = " and is converted without loss" if fault.code == "batch.dtype" else ""
         message = f"constant {value.name!r} must be {port}{rule}, got {_kind_of(item)}"
         raise EngineError("batch.constant", message) from None
-    # A copy: a caller may write into its array, and a view has no bytes of its own to send.
+    # Copied because the caller may write into its array, and because a view does not own the bytes to send.
     return np.array(array, order="C")
 
 
@@ -54,7 +54,7 @@ def _kind_of(item: object) -> str:
 
 
 def _fixed_sizes(model: Model, constants: Constants) -> dict[str, Size]:
-    """Return the sizes of symbols of inputs that the shapes of constants fix. Raises EngineError [batch.constant]."""
+    """Return the sizes, by symbol, that the shapes of the constants fix. Raises EngineError [batch.constant]."""
     fixed: dict[str, Size] = {}
     for value in model.inputs:
         if value.name not in constants.arrays:
@@ -68,7 +68,7 @@ def _fixed_sizes(model: Model, constants: Constants) -> dict[str, Size]:
 
 
 def fix_sizes(model: Model, constants: Constants) -> Model:
-    """Return ``model`` with the sizes that its constants fix. Raises EngineError [batch.constant]."""
+    """Return ``model`` with symbols replaced by the sizes that its constants fix. Raises EngineError [batch.constant]."""
     if not constants:
         return model
     fixed = _fixed_sizes(model, constants)

@@ -1,4 +1,4 @@
-"""Constants: inputs of a model that are the same for all rows."""
+"""Constants: arrays of the model inputs that have the same value for all rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 MAX_SHOWN = 8
-"""Elements up to which the text of a constant has its values."""
+"""The maximum number of elements of a constant whose text lists the values instead of their digest."""
 
 
 class Constants:
-    """Arrays in the types of the inputs, by name; equal ones have equal bytes."""
+    """Constants holds arrays by input name, in the types of the inputs. Constants are equal if names, types and bytes are."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self.arrays = dict(arrays)
 
     @cached_property
     def record(self) -> dict[str, str]:
-        """The type, the shape, and the values or their digest of each constant."""
+        """The text of each constant by name: type, shape, and the values or their digest."""
         return {name: _text_of(self.arrays[name]) for name in sorted(self.arrays)}
 
     def __bool__(self) -> bool:

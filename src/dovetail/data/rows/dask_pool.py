@@ -1,4 +1,4 @@
-"""Workers in a Dask cluster: one PartRunner in each of its worker processes."""
+"""Workers in a Dask cluster: one PartRunner in each worker process of the cluster."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dovetail.errors import EngineError
 from dovetail.ir.host.extras import import_extra
 
 START_SECONDS = 120.0
-"""Time without any worker after which a job ends."""
+"""Seconds without any worker after which a job fails."""
 MAX_RUNNERS = 4
-"""Jobs that a worker process remembers; drivers that were killed leave theirs."""
+"""The maximum number of jobs whose PartRunners a worker process keeps; killed drivers do not remove their jobs."""
 RESULT_SECONDS = 1.0
 POLL_SECONDS = 1.0
-"""Time between two looks at the workers of the cluster."""
+"""Seconds between two queries of the cluster's workers."""
 
 
 class DaskPool:
-    """The worker processes of the cluster at ``address``, or of one that is started on this host.
+    """DaskPool is a pool of the worker processes of the cluster at ``address``, or of a cluster started on this host.
 
-    Calls are bound to their workers. The scheduler of Dask replaces lost workers where it has a nanny; one that joins later gets
-    parts too, up to ``workers`` at a time.
+    Each call is bound to one worker. Dask replaces lost workers if the cluster runs nannies. Workers that join later get parts
+    too, up to ``workers`` workers at a time.
     """
 
     def __init__(self, job: Job, address: str | None, workers: int | None, threads: int | None) -> None:
@@ -38,9 +38,9 @@ class DaskPool:
         self._limit = workers
         self._events: list[Event] = []
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        """Keys of finished calls."""
+        """The keys of finished calls."""
         self._calls: dict[str, tuple[Any, str, tuple[Any, ...]]] = {}
-        """Future, worker and call of each key."""
+        """The future, worker and call of each running call, by key."""
         self._workers: set[str] = set()
         self._polled = 0.0
         self._deadline = time.monotonic() + START_SECONDS
@@ -60,13 +60,13 @@ class DaskPool:
         except (OSError, TimeoutError, ValueError) as error:
             self.close()
             place = "on this host" if address is None else f"at {address}"
-            raise EngineError("job.address", f"no Dask scheduler {place}: {error}") from error
+            raise EngineError("job.address", f"a Dask scheduler must be reachable {place}: {error}") from error
         except BaseException:
             self.close()
             raise
 
     def _poll(self) -> None:
-        """Compare the workers of the cluster with those of the pool."""
+        """Update the workers of the pool from the workers of the cluster."""
         assert self._client is not None
         self._polled = time.monotonic()
         threads = self._client.nthreads()
@@ -101,7 +101,7 @@ class DaskPool:
             function, *arguments, workers=[worker], allow_other_workers=False, pure=False, retries=0, priority=_priority(call)
         )
         self._calls[future.key] = (future, worker, call)
-        # On a thread of the client, which must not wait for a result.
+        # The callback runs on a thread of the client, which must not wait for a result.
         future.add_done_callback(lambda future: self._done.put(future.key))
 
     def wait(self, seconds: float) -> list[Event]:
@@ -118,7 +118,10 @@ class DaskPool:
         return events
 
     def _finish(self, key: str, late: list[str]) -> None:
-        """Turn a finished call into an event. A result that its worker does not send is ``late``: the worker may be lost."""
+        """Turn a finished call into an event.
+
+        If the result does not arrive within RESULT_SECONDS, the key is appended to ``late``, because the worker may be lost.
+        """
         if key not in self._calls:
             return
         future, worker, call = self._calls[key]
@@ -128,7 +131,7 @@ class DaskPool:
             late.append(key)
             return
         except Exception as error:
-            message = f"the worker {worker} cannot run: {type(error).__name__}: {error}"
+            message = f"the worker {worker} cannot run a call: {type(error).__name__}: {error}"
             result = Failure(EngineError("job.worker", message))
         del self._calls[key]
         if isinstance(result, _NotStarted):
@@ -155,18 +158,18 @@ def _priority(call: tuple[Any, ...]) -> int:
 
 
 class _NotStarted:
-    """The answer of a process that has no PartRunner for a job."""
+    """_NotStarted is the result of a call in a process that has no PartRunner for the job."""
 
 
 _runners: dict[str, PartRunner] = {}
 
 
 def _start(job: Job, threads: int) -> Any:
-    """Make the PartRunner of this worker process."""
+    """Create the PartRunner of a job in this worker process."""
     # Deferred: a worker has it.
     from distributed import secede
 
-    # The process has one thread for tasks; a part that waits for the computation of another must not hold it.
+    # The process may have a single thread for tasks; a part that waits for another part's computation must not occupy it.
     secede()  # type: ignore[no-untyped-call]
     while len(_runners) >= MAX_RUNNERS:
         del _runners[next(iter(_runners))]

@@ -1,4 +1,4 @@
-"""Sources: datasets as numbered rows, which any process reads by ranges."""
+"""Sources: datasets as numbered rows, of which any process can read any range."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from dovetail.data.rows.rows import RowBlock, check_range, fault_rows, join_bloc
 from dovetail.errors import DovetailError, EngineError, FormatError
 
 MAX_ROWS = 1 << 40
-"""Rows of a dataset. A file with more has a damaged header, and a job could not count its parts."""
+"""The maximum number of rows of a dataset. A file with more rows has a damaged header."""
 FREE_ROWS = 1 << 24
 ROWS_PER_BYTE = 1 << 12
-"""A dataset has at most FREE_ROWS rows, and ROWS_PER_BYTE more for each byte of its files: rows need no bytes in a file where
-an axis has size 0, or a chunk is missing, or all values are equal."""
+"""A dataset has at most FREE_ROWS rows plus ROWS_PER_BYTE rows for each byte of its files.
+
+Rows can take no bytes in a file: if an axis has size 0, a chunk is missing, or all values are equal.
+"""
 
 
 class RowType(NamedTuple):
-    """The type of one row of a column: a numpy name of its elements or ``string``, its number of axes, its shape if known."""
+    """RowType is the type of one row of a column.
+
+    ``element`` is the numpy name of the element type or ``string``, ``axes`` the number of axes, ``shape`` the shape or None.
+    """
 
     element: str
     axes: int
@@ -32,9 +37,9 @@ class RowType(NamedTuple):
 
 
 class Source(ABC):
-    """A dataset: the rows of its files in sorted order of their names, numbered from 0.
+    """Source is a dataset: the rows of its files in sorted order of the file names, numbered from 0.
 
-    A source holds no open file when it is pickled; a process that unpickles it reads no file before ``read``.
+    A pickled source contains no open file; a process that unpickles it reads no file before ``read``.
     """
 
     kind: ClassVar[str]
@@ -54,11 +59,11 @@ class Source(ABC):
             message = f"the dataset must have the columns {', '.join(missing)}; its columns are {available}"
             raise EngineError("dataset.column", message)
         self.row_types: dict[str, RowType] = {}
-        """The types of the columns for the model, as far as headers tell them."""
+        """The row types of the columns for the model, if the headers of the files have them."""
         self.row_bytes = 1
-        """An estimate of the bytes of one row of the columns that are read."""
+        """The estimated bytes of one row, summed over the columns that are read."""
         self.chunk_rows: int | None = None
-        """The rows that are stored together; a part of a job should be a multiple or a divisor of it. None: any number."""
+        """The number of rows that are stored together; parts of a job should be multiples or divisors of it. None: any number."""
 
     @property
     @abstractmethod
@@ -67,31 +72,31 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> RowBlock:
-        """Read the rows from ``start`` to ``stop``. What cannot be read is a fault of its rows.
+        """Read the rows from ``start`` to ``stop``; rows that cannot be read are returned as faults.
 
         Raises EngineError [argument.value], [file.changed].
         """
 
     def check_files(self, start: int, stop: int) -> None:
-        """Raise EngineError [file.changed] where a file of these rows is not as at the start of the job."""
+        """Raise EngineError [file.changed] if a file of these rows has changed since the start of the job."""
         for file in self.files_of(start, stop):
             self.folder.check(file)
 
     def files_of(self, start: int, stop: int) -> Iterable[DataFile]:
-        """Return the files that ``read`` of these rows keeps open, or opens."""
+        """Return the files that ``read`` opens or keeps open for these rows."""
         return ()
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """Return the kind, columns, and per file its name, size, time of modification and rows, as JSON values."""
+        """Return the kind, the columns, and for each file its name, size, modification time and rows, as JSON values."""
 
     def file_of(self, row: int) -> str | None:
-        """Return the name of the file of a row."""
+        """Return the name of the file that contains a row; None if the dataset has no such file."""
         return None
 
 
 class FileSource(Source):
-    """A dataset whose files each hold a number of rows that is known before they are read."""
+    """FileSource is a dataset of files whose numbers of rows are known before their data is read."""
 
     def __init__(
         self, folder: DataFolder, columns: Sequence[str] | None, keep: Sequence[str], names: Sequence[str], counts: Sequence[int]
@@ -127,7 +132,7 @@ class FileSource(Source):
 
     @abstractmethod
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
-        """Read rows of one file, counted within it; ``first`` is the number of its first row in the dataset.
+        """Read the rows ``start`` to ``stop`` of file ``index``; ``first`` is the number of the file's first row in the dataset.
 
         A FormatError is a fault of all rows of the range.
         """
@@ -141,7 +146,7 @@ class FileSource(Source):
         return [file for index in indices for file in self.files_at(index)]
 
     def files_at(self, index: int) -> Sequence[DataFile]:
-        """Return the files that hold the rows of one number of file."""
+        """Return the files that hold the rows of file ``index``."""
         return self.folder.files[index : index + 1]
 
     def file_of(self, row: int) -> str | None:
@@ -154,7 +159,7 @@ class FileSource(Source):
 
 
 class ReaderSource(FileSource):
-    """A dataset that keeps the reader of one file between reads, under a lock; a pickle has neither."""
+    """ReaderSource is a dataset that keeps the reader of one file between reads, under a lock; both are left out of a pickle."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -169,14 +174,14 @@ class ReaderSource(FileSource):
 
 
 def refuse_rows(rows: int, folder: DataFolder) -> None:
-    """Raise FormatError [file.size] where a dataset has more rows than its bytes can mean."""
+    """Raise FormatError [file.size] if a dataset has more rows than files of its size can contain."""
     maximum = min(MAX_ROWS, FREE_ROWS + ROWS_PER_BYTE * sum(file.size for file in folder.files))
     if rows > maximum:
         raise FormatError("file.size", f"a dataset of these files must have at most {maximum} rows, got {rows}", file=folder.root)
 
 
 def fingerprint_of(kind: str, columns: Sequence[str], files: Sequence[DataFile], counts: Sequence[int] | None) -> dict[str, Any]:
-    """Return the fingerprint of a dataset from its files and, where they are known, the rows of each."""
+    """Return the fingerprint of a dataset from its files and, if known, the number of rows of each file."""
     rows: list[list[Any]] = [[file.name, file.size, file.modified] for file in files]
     if counts is not None:
         rows = [[*row, count] for row, count in zip(rows, counts, strict=True)]

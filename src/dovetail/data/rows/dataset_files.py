@@ -1,7 +1,7 @@
-"""Files of a dataset: their list in sorted order, opened without leaving the dataset's folder.
+"""Files of a dataset: the sorted list of files, and opening them without leaving the dataset's folder.
 
-The user chooses the path of the dataset, with any links. Inside the folder, names that start with ``_`` or ``.`` are skipped
-(pyarrow's rule), and a symbolic link must lead to a regular file of the same folder.
+The path of the dataset may contain links. Inside the folder, names that start with ``_`` or ``.`` are skipped (pyarrow's rule),
+and a symbolic link must lead to a regular file of the same folder.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dovetail.storage.files import NO_FOLLOW, Folder, StrPath
 _READ = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _LOST = (errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "ESTALE", errno.EIO))
 _SHOWN = 5
-"""Names of one kind of change that a message shows."""
+"""The maximum number of file names that a message lists for one kind of change."""
 
 
 class DataFile(NamedTuple):
-    """A file: its name relative to the dataset's folder with ``/``, its size in bytes and its time of modification in ns.
+    """DataFile is a file: name relative to the dataset's folder with ``/``, size in bytes and modification time in ns.
 
-    ``changed`` is the time in ns of its last change, which no program sets, and ``identity`` its device and inode.
+    ``changed`` is the status change time in ns (ctime), which programs cannot set; ``identity`` is the device and inode.
     """
 
     name: str
@@ -37,16 +37,16 @@ class DataFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The absolute path of a folder without links, and its files in sorted order."""
+    """DataFolder holds the absolute path of a folder, with links resolved, and the folder's files in sorted order."""
 
     root: str
     files: tuple[DataFile, ...]
 
     @classmethod
     def scan(cls, path: StrPath, suffixes: Sequence[str] = (), *, is_zarr: bool = False) -> DataFolder:
-        """List the files at ``path``, of a folder those with one of ``suffixes`` (none: all), through all levels.
+        """List the files at ``path``: a single file, or all files of a folder and its subfolders with one of ``suffixes``.
 
-        ``is_zarr``: also the names of zarr's metadata, which start with ``.z``.
+        Without suffixes all files are listed. ``is_zarr``: include zarr's metadata files, whose names start with ``.z``.
 
         Raises MissingFileError [file.missing]; FormatError [dataset.link] and [dataset.unreadable], for all files at once.
         """
@@ -81,7 +81,7 @@ class DataFolder:
             if getattr(error, "code", "").startswith("dataset."):
                 raise
             if getattr(error, "errno", 0) in _LOST or getattr(error, "code", "") == "path.missing":
-                message = "the file of the start of the job no longer exists, or its file system is not mounted here"
+                message = "the file no longer exists since the start of the job, or its file system is not mounted here"
                 raise EngineError("file.changed", message, file=file.name) from None
             message = error.message if isinstance(error, FormatError) else error.strerror or str(error)
             raise FormatError("dataset.unreadable", f"the file cannot be opened: {message}", file=file.name) from None
@@ -95,7 +95,7 @@ class DataFolder:
         return stream
 
     def check(self, file: DataFile) -> None:
-        """Raise EngineError [file.changed] where a file is not as at the start of the job."""
+        """Raise EngineError [file.changed] if a file has changed since the start of the job."""
         with self.open(file):
             pass
 
@@ -105,23 +105,23 @@ class DataFolder:
 
 
 def _refuse_change(file: DataFile, status: os.stat_result) -> None:
-    """Raise EngineError [file.changed] for a status that differs from that of the start of the job.
+    """Raise EngineError [file.changed] for a status that differs from the status at the start of the job.
 
-    A host with a copy of the dataset has other devices, inodes and times of change; the time of modification is copied.
+    On a host with a copy of the dataset, devices, inodes and ctimes differ; only modification times are compared there.
     """
     if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
-        message = f"the file must have {file.size} bytes as at the start of the job, got {status.st_size}"
+        message = f"the file must have {file.size} bytes, its size at the start of the job, got {status.st_size}"
         raise EngineError("file.changed", message, file=file.name)
     is_copy = status.st_dev != file.identity[0]
     known = (file.modified, 0, 0) if is_copy else (file.modified, file.changed, file.identity[1])
     actual = (status.st_mtime_ns, 0, 0) if is_copy else (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     if actual != known:
-        message = "the file must be the one of the start of the job, and was written or replaced since"
+        message = "the file was written or replaced since the start of the job"
         raise EngineError("file.changed", message, file=file.name)
 
 
 def file_names(path: StrPath) -> list[str]:
-    """Return the names of all files of a dataset, without a look at the files. Raises MissingFileError [file.missing]."""
+    """Return the names of all files of a dataset, without opening the files. Raises MissingFileError [file.missing]."""
     root = _resolve(path)
     return [name for name, _ in _names(root, [], False)] if os.path.isdir(root) else [os.path.basename(root)]
 
@@ -134,7 +134,10 @@ def _resolve(path: StrPath) -> str:
 
 
 def _names(root: str, errors: list[DovetailError], is_zarr: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the names of all files below a folder, and which are links. A folder that cannot be listed is an error."""
+    """Yield the name of each file below a folder, and whether it is a link.
+
+    Links to folders and folders that cannot be listed are appended to ``errors``.
+    """
     pending = [""]
     while pending:
         prefix = pending.pop()
@@ -166,10 +169,13 @@ def _status(path: str, name: str) -> os.stat_result:
 
 
 def _resolve_steps(root: str, name: str) -> list[str]:
-    """Return the steps from ``root`` to the file, links resolved. Raises FormatError [dataset.link] where they lead outside."""
+    """Return the path components from ``root`` to the file after resolving links.
+
+    Raises FormatError [dataset.link] for a file outside of ``root``.
+    """
     target = os.path.realpath(os.path.join(root, name))
     if os.path.commonpath([root, target]) != root or target == root:
-        raise FormatError("dataset.link", f"the link must stay in the dataset's folder, and leads to {target!r}", file=name)
+        raise FormatError("dataset.link", f"the link must lead to a file in the dataset's folder, got {target!r}", file=name)
     return os.path.relpath(target, root).split(os.sep)
 
 
@@ -178,7 +184,7 @@ def _data_file(name: str, status: os.stat_result) -> DataFile:
 
 
 def describe_change(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Return in words how two fingerprints differ, with the names of files; the empty string where they are equal."""
+    """Describe how two fingerprints differ, with the names of files; return "" if they are equal."""
     if old.get("kind") != new.get("kind"):
         return f"the dataset was {old.get('kind')} and is {new.get('kind')}"
     before = {row[0]: list(row[1:]) for row in old.get("files", ())}
@@ -192,7 +198,7 @@ def describe_change(old: dict[str, Any], new: dict[str, Any]) -> str:
     if texts:
         return f"files of the dataset: {', '.join(texts)}"
     names = [name for name in {**old, **new} if name != "files" and old.get(name) != new.get(name)]
-    return f"the dataset has other {', '.join(names)}" if names else ""
+    return f"the dataset has different {', '.join(names)}" if names else ""
 
 
 def _shorten(names: Sequence[str]) -> str:

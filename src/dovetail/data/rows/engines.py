@@ -17,15 +17,15 @@ ENGINES = ("local", "ray", "dask")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """An engine and its workers. Raises EngineError [argument.value]."""
+    """EngineOptions holds the name of an engine and the options of its workers. Raises EngineError [argument.value]."""
 
     name: str
     address: str | None = None
-    """The address of a cluster; None: one is started on this host."""
+    """The address of a cluster; None: a cluster is started on this host."""
     workers: int | None = None
-    """None: one for each core of this host, or all of the cluster at ``address``."""
+    """The number of workers; None: one for each core of this host, or all workers of the cluster at ``address``."""
     threads: int | None = None
-    """The threads of a worker; None: 1, or those of a worker of Dask."""
+    """The threads of a worker; None: 1, or with Dask the threads of the Dask worker."""
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:
@@ -34,13 +34,13 @@ class EngineOptions:
             if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
                 raise EngineError("argument.value", f"{name} must be an integer of at least 1, got {count!r}")
         if self.name == "local" and self.address is not None:
-            raise EngineError("argument.value", "an address is of a cluster: engine must be ray or dask, got 'local'")
+            raise EngineError("argument.value", "address needs the engine ray or dask, got 'local'")
 
     def start_pool(self, job: Job) -> WorkerPool:
         """Start or join the workers. Raises EngineError [job.address], UnsupportedError [extra.missing]."""
         threads = self.threads or 1
         local = self.workers or max(thread_count(None) // threads, 1)
-        # Deferred: an engine imports the others' packages no more than a worker does.
+        # Deferred imports: only the selected engine's package is imported.
         if self.name == "local":
             from dovetail.data.rows.local_pool import LocalPool
 

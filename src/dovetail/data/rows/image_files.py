@@ -1,7 +1,7 @@
-"""Images: a folder of pictures as rows of pixels, and results of u8 as PNG.
+"""Images: reading a folder of images as rows of pixels, and writing u8 results as PNG.
 
-Decoded by Pillow to RGB, u8, [H, W, 3]; of an animation the first frame; transparency is dropped; the orientation that a camera
-recorded is not applied. Nothing is resized or scaled unless ``ImageOptions`` does it.
+Pillow decodes images to RGB, u8, [H, W, 3]. Of an animation the first frame is read, transparency is dropped, and the EXIF
+orientation is not applied. Images are resized and scaled only by ``ImageOptions``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FILE = "file"
 """The columns of an image dataset: the pixels, and the name of the file."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
 MAX_PIXELS = 89_478_485
-"""Pixels of an image, Pillow's own limit: beyond it a file is taken for a decompression bomb."""
+"""The maximum number of pixels of an image: Pillow's limit, above which it assumes a decompression bomb."""
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "La", "RGBa")
-"""Pillow's modes of 8 bits or fewer per channel; conversion of the others (16 bits, floats) would lose information."""
+"""Pillow's modes with at most 8 bits per channel; conversion of other modes (16 bits, floats) would lose information."""
 _INDEX = "_rows"
 _WRITERS = 8
 _CHANNELS = (3, 4)
@@ -42,10 +42,10 @@ _CHANNELS = (3, 4)
 
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
-    """The conversion of u8 pixels to a model's input: ``(pixel * scale - mean) / std``, per channel, in f32.
+    """ImageOptions holds the conversion of u8 pixels to a model's input: ``(pixel * scale - mean) / std``, per channel, in f32.
 
-    Without scale, mean and std the values are the u8 pixels. ``size`` is (height, width), reached by Pillow's bilinear filter;
-    None: no resizing. Raises EngineError [dataset.image].
+    Without scale, mean and std the values are the u8 pixels. ``size`` is the (height, width) to resize to with Pillow's bilinear
+    filter; None: no resizing. Raises EngineError [dataset.image].
     """
 
     size: tuple[int, int] | None = None
@@ -76,13 +76,14 @@ class ImageOptions:
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> ImageOptions:
-        """Return the options for a model's input of ``shape``, [N, 3, H, W] or [N, H, W, 3], its batch axis included.
+        """Return the options for a model's input of ``shape``, including the batch axis: [N, 3, H, W] or [N, H, W, 3].
 
-        ``resize``: to the input's height and width, which must be fixed. Raises EngineError [dataset.image] for other shapes.
+        ``resize``: resize images to the height and width of the input, which must be fixed. Raises EngineError [dataset.image]
+        for other shapes.
         """
         is_last, is_first = len(shape) == 4 and shape[3] == 3, len(shape) == 4 and shape[1] == 3
         if is_last == is_first:
-            reason = "which is both" if is_last else "which is neither"
+            reason = "which fits both" if is_last else "which fits neither"
             text = ", ".join(map(str, shape))
             message = f"an input for images must have the shape [N, 3, H, W] or [N, H, W, 3], got [{text}], {reason}"
             raise EngineError("dataset.image", message)
@@ -96,7 +97,7 @@ class ImageOptions:
         return cls(size, layout, scale, None if mean is None else tuple(mean), None if std is None else tuple(std))
 
     def convert(self, image: Any) -> NDArray[Any]:
-        """Convert an RGB image of Pillow to the array of one row."""
+        """Convert a Pillow image in RGB to the array of one row."""
         if self.size is not None and (image.height, image.width) != self.size:
             image = image.resize((self.size[1], self.size[0]), _pillow("PIL.Image").Resampling.BILINEAR)
         pixels: NDArray[Any] = np.asarray(image)
@@ -114,7 +115,10 @@ def _pillow(module: str, purpose: str = "reading images") -> Any:
 
 
 class ImageSource(Source):
-    """One row per image, of all levels of the folder. A file that Pillow cannot decode is a fault of its row."""
+    """ImageSource is a dataset with one row for each image in a folder and its subfolders.
+
+    A file that Pillow cannot decode is a fault of its row.
+    """
 
     kind: ClassVar[str] = "images"
 
@@ -134,7 +138,7 @@ class ImageSource(Source):
                 with self._open(file) as image:
                     height, width = image.height, image.width
             except DovetailError:
-                # Reported with the row.
+                # The error is reported as the fault of the image's row.
                 pass
         item = 1 if (self.options.scale, self.options.mean, self.options.std) == (None, None, None) else 4
         return height * width * 3 * item
@@ -174,7 +178,7 @@ class ImageSource(Source):
                 raise FormatError("dataset.unreadable", f"the image cannot be decoded: {_first_line(error)}") from None
 
     def _open(self, file: DataFile) -> Any:
-        """Open an image, whose header is read. Raises FormatError [dataset.unreadable], [file.size]."""
+        """Open an image and read its header. Raises FormatError [dataset.unreadable], [file.size]."""
         library = _pillow("PIL.Image")
         stream = self.folder.open(file)
         try:
@@ -188,7 +192,7 @@ class ImageSource(Source):
             raise FormatError("dataset.unreadable", f"an image must be one of {', '.join(_FORMATS)}") from None
         except Exception as error:  # SyntaxError, struct.error, ValueError and others
             stream.close()
-            raise FormatError("dataset.unreadable", f"no image: {_first_line(error)}") from None
+            raise FormatError("dataset.unreadable", f"the file must be an image: {_first_line(error)}") from None
         if image.width * image.height > MAX_PIXELS:
             stream.close()
             message = f"an image must have at most {MAX_PIXELS} pixels, got {image.width} x {image.height}"
@@ -206,7 +210,7 @@ class ImageSource(Source):
 
 
 class _ClosingImage:
-    """An image and the stream that it is decoded from."""
+    """_ClosingImage is a context manager that closes an image and the stream that the image is decoded from."""
 
     def __init__(self, image: Any, stream: Any) -> None:
         self._image = image
@@ -227,7 +231,7 @@ def _stack(images: list[NDArray[Any]]) -> RowValues:
 
 
 def _text(name: str) -> str:
-    """Return the name of a file as text: bytes that are not UTF-8 are escaped."""
+    """Return the name of a file as text; bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -236,10 +240,11 @@ def _first_line(error: Exception) -> str:
 
 
 class ImageSink(Sink):
-    """One PNG per row and result: ``NAME/PATH-OF-INPUT.png``, or ``NAME/row-000000000000.png`` where the input has no files.
+    """ImageSink writes one PNG for each row and result: ``NAME/PATH-OF-INPUT.png``.
 
-    Results are u8 of shape [H, W], [H, W, C] or [C, H, W] per row, with 1, 3 or 4 channels. ``_rows/part-00000.jsonl`` has the
-    row numbers and the kept columns, one JSON object per line.
+    If the rows of the input have no file names, the PNG is ``NAME/row-000000000000.png``. Results are u8 of shape [H, W],
+    [H, W, C] or [C, H, W] per row, with 1, 3 or 4 channels. ``_rows/part-00000.jsonl`` has the row numbers and the kept columns,
+    one JSON object per line.
     """
 
     format: ClassVar[str] = "images"
@@ -250,10 +255,10 @@ class ImageSink(Sink):
         pictures = {name: column for name, column in values.items() if _is_picture(column)}
         index = {name: _texts(name, column) for name, column in values.items() if name not in pictures}
         if not pictures:
-            message = "images are results of u8 with 2 or 3 axes per row, and the model has none; write parquet"
+            message = "the format images needs a result of u8 with 2 or 3 axes per row, got none; write parquet"
             raise EngineError("dataset.output", message)
         if "pictures" in index:
-            raise EngineError("dataset.output", "the column of the names of images is named pictures, and a kept column is too")
+            raise EngineError("dataset.output", "a kept column must not be named pictures, the column of the image names")
         lines = []
         files: dict[str, NDArray[Any]] = {}
         for position, row in enumerate(np.asarray(rows).tolist()):
@@ -263,7 +268,7 @@ class ImageSink(Sink):
             files |= {name: column[position] for name, column in zip(written, pictures.values(), strict=True)}
             texts = {name: column[position] for name, column in index.items()}
             lines.append(json.dumps({"row": row, "pictures": written, **texts}))
-        # Threads wait for the disk, which flushes several files at a time.
+        # Several threads, because writing waits for the disk, which can flush several files at a time.
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(self._write_picture, files, files.values()))
         self.write_bytes(os.path.join(_INDEX, f"{part_name(part)}.jsonl"), "".join(f"{line}\n" for line in lines).encode())
@@ -285,14 +290,14 @@ class ImageSink(Sink):
                     os.unlink(self._path(name))
             for name in dict.fromkeys(os.path.dirname(name) for name in names):
                 with suppress(OSError):
-                    # Empty folders alone, up to that of the results.
+                    # removedirs removes only empty folders: this folder and its empty parents.
                     os.removedirs(self._path(name))
         os.makedirs(self.folder, exist_ok=True)
         super().remove()
 
 
 def picture_name(name: str) -> str:
-    """Return the name of the PNG of an image file, another one for each: a.png -> a.png, a.jpg -> a.jpg.png."""
+    """Return the name of the PNG for an image file, distinct for each image file: a.png -> a.png, a.jpg -> a.jpg.png."""
     stem, suffix = os.path.splitext(name)
     if suffix.lower() == ".png" and os.path.splitext(stem)[1].lower() not in SUFFIXES:
         return name
@@ -308,7 +313,10 @@ def _safe_name(name: str) -> str:
 
 
 def _pictures_of(line: str, file: str) -> list[str]:
-    """Return the names of pictures below the sink's folder that a line of its index has. Raises FormatError [folder.resume]."""
+    """Return the names of the pictures in a line of the sink's index. Raises FormatError [folder.resume].
+
+    The names are paths in the folder of the sink.
+    """
     try:
         names = [str(name) for name in json.loads(line)["pictures"]]
         for name in names:
@@ -328,7 +336,7 @@ def _is_picture(values: RowValues) -> bool:
 
 
 def _channels_last(pixels: NDArray[Any]) -> NDArray[Any]:
-    """Return pixels as [H, W] or [H, W, C]. Raises EngineError [dataset.output] where no axis has 1, 3 or 4 channels."""
+    """Return pixels as [H, W] or [H, W, C]. Raises EngineError [dataset.output] if no axis has 1, 3 or 4 channels."""
     if pixels.ndim == 3 and pixels.shape[2] not in (1, *_CHANNELS) and pixels.shape[0] in (1, *_CHANNELS):
         pixels = pixels.transpose(1, 2, 0)
     if pixels.ndim == 3 and pixels.shape[2] == 1:

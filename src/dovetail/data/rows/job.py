@@ -1,4 +1,4 @@
-"""A job of batch inference: what it is, how it is recorded in its output folder, and what may not change before it resumes."""
+"""A job of batch inference: its data, its record in the output folder, and the check of the record before it resumes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dovetail.storage.atomic_write import replace_file
 from dovetail.storage.files import read_bytes
 from dovetail.storage.lock import LOCK_NAME
 
-# A worker imports only the formats that it reads and writes.
+# Imports are deferred so that a worker imports only the formats that it reads and writes.
 if TYPE_CHECKING:
     from dovetail.data.rows.dataset import Source
     from dovetail.data.rows.mapper import Mapper
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 JOB_NAME = "_job.json"
 JOB_VERSION = 1
 MAX_RECORD_BYTES = 1 << 30
-"""Bytes of a record: it lists the files of the dataset."""
+"""The maximum bytes of a record, which lists the files of the dataset."""
 PART_BYTES = BLOCK_BYTES = 32 << 20
 """Maximum bytes of the results of a part, and of the inputs of a block; a worker holds two of each."""
 MAX_PARTS = 100_000
-"""Parts of a job, unless PART_BYTES needs more: they are files of one folder."""
+"""The maximum number of parts of a job, which are files of one folder; PART_BYTES may require more parts."""
 PART_SECONDS = (0.5, 10.0)
 MIN_SECONDS = 0.05
-"""A part that takes less is not divided so that more workers have one."""
+"""The minimum seconds of the parts that are created to give each worker a part."""
 PARTS_PER_WORKER = 100
-"""Parts of each worker: a last part that runs alone costs a hundredth of the time."""
+"""The number of parts for each worker; while the last part runs, other workers idle for a hundredth of the time."""
 DIFFERENCES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job: a worker that has it can run any part."""
+    """Job describes a job of batch inference; a worker that holds it can run any part."""
 
     mapper: Mapper
     source: Source
@@ -49,18 +49,18 @@ class Job:
     output: str
     """The absolute path of the output folder."""
     token: str
-    """The token in the lock file of the output folder; where the path is another folder, a worker finds another one or none."""
+    """The token in the lock file of the output folder, by which a worker detects that the path is another folder on its host."""
     part_rows: int = 0
-    """Rows of a part, a multiple of the batch; 0 until it is chosen."""
+    """The number of rows of a part, a multiple of the batch; 0 until it is chosen."""
     block_rows: int = 0
-    """Rows of a part that are read and computed at a time, a multiple of the batch; 0 until it is chosen."""
+    """The number of rows that are read and computed at a time, a multiple of the batch; 0 until it is chosen."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Other options on which results depend, as JSON values; the record has them."""
+    """Other options on which results depend, as JSON values; they are part of the record."""
 
     @property
     def sink(self) -> Sink:
-        """The output folder in its format."""
-        # Deferred: the record of a job needs no sink.
+        """The sink that writes the output folder in the job's format."""
+        # Deferred import: the record of a job needs no sink.
         from dovetail.data.rows.sinks import open_sink
 
         return open_sink(self.output, self.format, rows=self.rows, part_rows=self.part_rows)
@@ -79,17 +79,17 @@ class Job:
 
 
 def choose_part_rows(job: Job, workers: int, row_bytes: float, row_seconds: float) -> int:
-    """Return the rows of a part: a multiple of the batch, and where it can be of the rows that are stored together.
+    """Return the number of rows of a part: a multiple of the batch, and if possible of the rows that are stored together.
 
-    A part is short enough that each worker has PARTS_PER_WORKER of them, and takes PART_SECONDS (minimum and maximum), or longer
-    where a job would have more than MAX_PARTS. It has at most PART_BYTES; ``row_bytes`` are those of a row's results.
+    Each worker gets about PARTS_PER_WORKER parts, and a part takes PART_SECONDS (minimum and maximum), or longer if the job would
+    have more than MAX_PARTS parts. The results of a part have at most PART_BYTES; ``row_bytes`` is the size of a row's results.
     """
     rows, batch = job.rows, job.mapper.batch
     shortest, longest = PART_SECONDS
     total = rows * row_seconds
     seconds = min(max(total / workers / PARTS_PER_WORKER, shortest), longest)
     count = max(min(max(seconds / max(row_seconds, 1e-9), rows / MAX_PARTS), PART_BYTES / max(row_bytes, 1e-9)), batch)
-    # Few parts: as many for each worker, and two where that is worth a file.
+    # With few parts each worker gets the same number: two if parts take at least MIN_SECONDS.
     parts = max(-(-rows // int(count)), min(2 * workers, int(total / MIN_SECONDS)), 1)
     if parts > workers:
         parts = -(-parts // workers) * workers
@@ -100,7 +100,10 @@ def choose_part_rows(job: Job, workers: int, row_bytes: float, row_seconds: floa
 
 
 def choose_block_rows(job: Job, row_bytes: float) -> int:
-    """Return the rows of a block: at most BLOCK_BYTES of ``row_bytes`` each, and no more than a part, else as those of a part."""
+    """Return the number of rows of a block: at most BLOCK_BYTES and at most a part, rounded like the rows of a part.
+
+    ``row_bytes`` is the size of a row's inputs.
+    """
     count = min(int(BLOCK_BYTES / max(row_bytes, 1e-9)), job.part_rows)
     step = lcm(job.mapper.batch, job.source.chunk_rows or 1)
     if step > count:
@@ -112,7 +115,7 @@ def choose_block_rows(job: Job, row_bytes: float) -> int:
 
 
 def record_of(job: Job) -> dict[str, Any]:
-    """Return what is written to ``_job.json``: everything on which the content of the parts depends."""
+    """Return the content of ``_job.json``: all data on which the content of the parts depends."""
     from dovetail import __version__
 
     mapper = job.mapper
@@ -140,22 +143,22 @@ def record_of(job: Job) -> dict[str, Any]:
 
 
 def digest_of(record: Mapping[str, Any]) -> str:
-    """Return the digest of a record without its entry ``record_digest``: it tells an edited record from a whole one."""
+    """Return the digest of a record without its entry ``record_digest``, by which edited records are detected."""
     entries = {name: value for name, value in record.items() if name != "record_digest"}
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
 def write_record(job: Job) -> None:
-    """Write ``_job.json``, all or nothing."""
+    """Write ``_job.json`` atomically."""
     with replace_file(os.path.join(job.output, JOB_NAME)) as stream:
         record = record_of(job)
         stream.write(json.dumps({**record, "record_digest": digest_of(record)}, indent=1).encode())
 
 
 def read_record(folder: str, *, for_removal: bool = False) -> dict[str, Any] | None:
-    """Return the record in ``folder``, or None where there is none. Raises FormatError [folder.resume].
+    """Return the record in ``folder``, or None if the folder has no record. Raises FormatError [folder.resume].
 
-    ``for_removal``: a record that was changed since is returned too.
+    ``for_removal``: return a record even if it was edited after the job wrote it.
     """
     path = os.path.join(folder, JOB_NAME)
     if not os.path.lexists(path):
@@ -185,12 +188,12 @@ def _is_record(record: object) -> bool:
 
 
 def check_record(record: Mapping[str, Any], job: Job) -> None:
-    """Raise EngineError [folder.resume] where ``job`` is not the one of ``record``; the message names what differs."""
+    """Raise EngineError [folder.resume] if ``job`` differs from the job of ``record``; the message names the differences."""
     new = json.loads(json.dumps(record_of(job)))
     differences = list(_differences(record, new))
     if differences:
         shown = "; ".join(differences[:DIFFERENCES_SHOWN])
-        message = f"a job resumes with the model, input and options that it was started with; changed since: {shown}"
+        message = f"a job must resume with the model, input and options of its start; changed since: {shown}"
         raise EngineError("folder.resume", message, file=os.path.join(job.output, JOB_NAME))
 
 
@@ -205,7 +208,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
 
 
 def _changed_entries(kind: str, old: Any, new: Mapping[str, Any]) -> list[str]:
-    """Return a text for each entry that differs."""
+    """Return a text for each entry that differs between ``old`` and ``new``."""
     old = old if isinstance(old, dict) else {}
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     if kind == "option":
@@ -214,9 +217,9 @@ def _changed_entries(kind: str, old: Any, new: Mapping[str, Any]) -> list[str]:
 
 
 def check_folder(output: str, input: str) -> None:
-    """Raise EngineError [folder.occupied] where ``output`` cannot be the folder of a job.
+    """Raise EngineError [folder.occupied] if ``output`` cannot be the folder of a job.
 
-    It is outside the input, and empty or with the record of a job.
+    The folder must be outside of the input, and be empty or have the record of a job.
     """
     real, source = os.path.realpath(output), os.path.realpath(input)
     if real == source or real.startswith(source.rstrip(os.sep) + os.sep):
@@ -224,7 +227,7 @@ def check_folder(output: str, input: str) -> None:
     if os.path.lexists(output) and not os.path.isdir(output):
         raise EngineError("folder.occupied", "the output must be a folder", file=output)
     names = os.listdir(output) if os.path.isdir(output) else []
-    # A driver that was killed early leaves its lock and the draft of its record.
+    # A driver that was killed early leaves its lock file and the temporary file of its record.
     others = [name for name in names if name != LOCK_NAME and not name.startswith(f".{JOB_NAME}")]
     if others and JOB_NAME not in names:
         message = f"the output folder must be empty or hold a job, got {', '.join(sorted(others)[:3])}"
@@ -232,11 +235,11 @@ def check_folder(output: str, input: str) -> None:
 
 
 def forget(folder: str) -> None:
-    """Remove what the job in ``folder`` has written, its record last: until then it can resume."""
+    """Remove the files that the job in ``folder`` has written. The record is removed last, so that the job can resume before."""
     record = read_record(folder, for_removal=True)
     if record is None:
         return
-    # Deferred as in Job.sink.
+    # Deferred import for the same reason as in Job.sink.
     from dovetail.data.rows.sinks import open_sink
 
     options = record["options"]

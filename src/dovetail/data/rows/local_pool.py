@@ -17,12 +17,15 @@ from dovetail.data.rows.part_runner import Failure
 from dovetail.data.rows.scheduler import Event
 
 END_SECONDS = 2.0
-"""Time that a worker has to end before it is killed."""
+"""Seconds that a worker may take to end before it is killed."""
 START = "import sys; sys.path[:] = {path!r}; from dovetail.data.rows.worker_process import main; main()"
 
 
 class LocalPool:
-    """Processes of this Python, which import nothing of the driver's main module; a lost one is replaced."""
+    """LocalPool is a pool of processes of this Python on this host; a lost process is replaced.
+
+    The processes do not import the driver's main module.
+    """
 
     def __init__(self, job: Job, workers: int, threads: int) -> None:
         self._job = pickle.dumps(job)
@@ -45,7 +48,7 @@ class LocalPool:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self._environment,
-            # Ctrl-C on the terminal goes to the driver alone, which ends its workers.
+            # Ctrl-C on the terminal is sent only to the driver, which ends its workers.
             start_new_session=True,
         )
         self._processes[self._count] = process
@@ -53,7 +56,7 @@ class LocalPool:
         listener.start()
 
     def _listen(self, worker: Hashable, process: subprocess.Popen[bytes]) -> None:
-        """Send the job to a process, and turn what it writes into events, until it ends."""
+        """Send the job to a process, and turn the results that the process writes into events until the process ends."""
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(self._job)
@@ -77,7 +80,7 @@ class LocalPool:
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         process = self._processes.get(worker)
         if process is not None and process.stdin is not None:
-            # A process that has just ended has its event in the queue.
+            # If the process has just ended, its event "lost" is in the queue.
             with suppress(OSError, ValueError):
                 process.stdin.write(pickle.dumps(call))
                 process.stdin.flush()
@@ -96,7 +99,7 @@ class LocalPool:
         return events
 
     def close(self) -> None:
-        """End the processes; what they have not written whole is lost."""
+        """End the processes; parts that are not completely written are lost."""
         for process in self._processes.values():
             with suppress(OSError):
                 process.terminate()
@@ -110,7 +113,7 @@ class LocalPool:
 
 
 def _thread_variables(threads: int) -> dict[str, str]:
-    """Return variables that keep libraries beside dovetail from starting a thread per core in each worker."""
+    """Return environment variables that keep other libraries from starting a thread per core in each worker."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ARROW_IO_THREADS")
     return {name: str(threads) for name in names if name not in os.environ}
 

@@ -1,4 +1,4 @@
-"""``map_rows``: a model over the rows of a dataset, by worker processes of this host or of a cluster, into files."""
+"""``map_rows``: runs a model on the rows of a dataset in worker processes of this host or a cluster, and writes files."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ StrPath = str | PathLike[str]
 @check_keywords
 @dataclass(frozen=True)
 class MapOptions:
-    """The options of ``map_rows`` for files: the images of the input, and the parts of the output.
+    """MapOptions holds the options of ``map_rows`` for images of the input and for the parts of the output.
 
-    Pixels of images are u8, RGB; their value for the model is ``(pixel * image_scale - image_mean) / image_std``. An image must
-    have the size of the model's input, unless ``image_resize``. ``format`` of the output is by default that of the input.
-    ``part_rows``: rows that are written together, by default from their time and size. More than ``max_errors`` rows without a
-    result end the job. ``restart`` removes what an earlier job wrote.
+    Pixels of images are u8, RGB; the model's input is ``(pixel * image_scale - image_mean) / image_std``. An image must have the
+    size of the model's input, or is resized with ``image_resize``. ``format`` is the format of the output, by default the format
+    of the input. ``part_rows`` is the number of rows in an output file, by default chosen from the time and size of a row. The
+    job fails after more than ``max_errors`` rows without a result. ``restart`` first removes the files of an earlier job.
     """
 
     image_resize: bool = False
@@ -62,27 +62,27 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class MapReport:
-    """The result of ``map_rows``. Parts that an earlier call wrote count in ``skipped_parts`` alone."""
+    """MapReport is the result of ``map_rows``. Parts that an earlier call wrote count only in ``skipped_parts``."""
 
     output: str
     rows: int
-    """Rows that were read, those at fault included."""
+    """The number of rows that were read, including rows at fault."""
     faults: int
-    """Rows without a result."""
+    """The number of rows without a result."""
     start_seconds: float
-    """Time until the first part could run: workers, model, files."""
+    """Seconds until the first part could run: start of workers, loading of the model, listing of files."""
     seconds: float
-    """Time of the parts, from then to the last one."""
+    """Seconds from then until the last part was written."""
     parts: int
     skipped_parts: int
     workers: int
     lost_workers: int
     first_fault: str
-    """The first row at fault as text; empty where there is none."""
+    """The text of the first row at fault; empty if no row is at fault."""
 
     @property
     def rows_per_second(self) -> float:
-        """Rows by ``seconds``, all workers together."""
+        """The rows divided by ``seconds``, for all workers together."""
         return self.rows / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def map_rows(
 ) -> MapReport:
     """Run a model on every row of a dataset, and write the results into the folder ``output``, each row exactly once.
 
-    ``model``: the path of a model, or a :class:`dovetail.Mapper` of one, which sets batch, columns, constants, threads and
-    limits. ``input``: parquet, .npy, .npz, zarr or images, a file or a folder. A row without a result is listed with its error
-    in ``output/_errors``. ``options``: those of images and of the output, see :class:`dovetail.MapOptions`.
+    ``model``: the path of a model file, or a :class:`dovetail.Mapper` of a model file with batch, columns, constants, threads
+    and limits. ``input``: a file or folder of parquet, .npy, .npz, zarr or images. A row without a result is listed with its
+    error in ``output/_errors``. ``options``: options for images and for the output, see :class:`dovetail.MapOptions`.
 
-    ``engine``: "local" (processes on this host), "ray" or "dask": the cluster at ``address``, or one that is started on this
-    host. ``workers``: by default one for each core, or all of the cluster. A call that was interrupted resumes where it stopped
-    when it is repeated. ``on_progress`` is called with the state.
+    ``engine``: "local" (processes on this host), "ray" or "dask". The last two use the cluster at ``address``, or start a cluster
+    on this host. ``workers``: the number of workers, by default one for each core, or all workers of the cluster. An interrupted
+    call resumes if it is repeated with the same arguments. ``on_progress`` is called with the progress of the job.
 
     Raises EngineError [argument.*], [array.file], [batch.*], [cache.folder], [dataset.*], [file.*], [folder.*], [input.*],
     [job.*], [output.*], [program.*], [run.*], UnsupportedError [extra.missing], and the errors of :func:`load`.
@@ -127,7 +127,7 @@ def map_rows(
     if options.part_rows is not None and options.part_rows < 1:
         raise EngineError("argument.value", f"part_rows must be at least 1, got {options.part_rows}")
     mapper = copy(model) if isinstance(model, Mapper) else Mapper(model)
-    # A worker of Dask has threads of its own.
+    # Without an option, a worker of Dask uses the number of threads of its Dask process.
     mapper.threads = engine_options.threads if engine == "dask" else engine_options.threads or 1
     mapper, source = open_rows(mapper, input, options)
     folder = os.path.abspath(os.fspath(output))
@@ -160,15 +160,15 @@ def map_rows(
 
 
 def open_rows(mapper: Mapper, input: StrPath, options: MapOptions) -> tuple[Mapper, Source]:
-    """Open the dataset. The only column of a dataset serves the only input of a model, whatever their names."""
+    """Open the dataset, and set the mapper's columns; a dataset's only column is used for a model's only input of any name."""
     if mapper.path is None:
-        raise EngineError("argument.type", "a job takes the path of a model, which its workers open, got a Model")
+        raise EngineError("argument.type", "map_rows needs the path of a model, which its workers open, got a Model")
     arguments: dict[str, Any] = {"keep": mapper.keep}
     images = (options.image_resize, options.image_scale, options.image_mean, options.image_std)
     if kind_of(input) == "images":
         arguments["images"] = _image_options(mapper, options)
     elif images != (False, None, None, None):
-        raise EngineError("dataset.image", "options of images need an input of images")
+        raise EngineError("dataset.image", "the options image_* need a dataset of images")
     try:
         source = open_source(input, list(mapper.columns.values()), **arguments)
         refuse_columns(source, mapper)
@@ -179,7 +179,7 @@ def open_rows(mapper: Mapper, input: StrPath, options: MapOptions) -> tuple[Mapp
         source = open_source(input, None, **arguments)
         if len(source.selected) != 1:
             name = next(iter(mapper.columns))
-            message = f"{error.message}; --column {name}=COLUMN (columns in Python) names that of the input {name}"
+            message = f"{error.message}; --column {name}=COLUMN (columns in Python) sets the column of the input {name}"
             raise EngineError(error.code, message, file=error.file) from None
     mapper.columns = dict.fromkeys(mapper.columns, source.selected[0])
     refuse_columns(source, mapper)
@@ -187,9 +187,10 @@ def open_rows(mapper: Mapper, input: StrPath, options: MapOptions) -> tuple[Mapp
 
 
 def refuse_columns(source: Source, mapper: Mapper) -> None:
-    """Raise EngineError for a column no row of which fits its input, and for a batch beyond the memory, before a row is decoded.
+    """Check column types and the memory of a batch before rows are decoded.
 
-    The codes are [batch.dtype], [batch.shape] and [run.memory].
+    Raises EngineError [batch.dtype] or [batch.shape] for a column of which no row can fit its input, and [run.memory] for a batch
+    that exceeds the memory limit.
     """
     for port in mapper.signature.inputs:
         name = mapper.columns[port.name]
@@ -200,7 +201,7 @@ def refuse_columns(source: Source, mapper: Mapper) -> None:
 
 
 def _image_options(mapper: Mapper, options: MapOptions) -> ImageOptions:
-    """Return how pixels become the input that takes the column of images, or the only input."""
+    """Return the image options for the input that reads the column of images, or for the first input."""
     ports = mapper.signature.inputs
     port = next((port for port in ports if mapper.columns[port.name] == IMAGE), ports[0])
     return ImageOptions.for_shape(
@@ -210,14 +211,14 @@ def _image_options(mapper: Mapper, options: MapOptions) -> ImageOptions:
 
 
 def image_record(source: Source) -> dict[str, Any]:
-    """Return the options of images for the record of a job, as JSON values."""
+    """Return the image options for the record of a job, as JSON values."""
     return {"images": asdict(source.options)} if isinstance(source, ImageSource) else {}
 
 
 def _run_parts(
     job: Job, is_resumed: bool, engine: EngineOptions, max_errors: int | None, show: Callable[[MapProgress], None]
 ) -> tuple[MapProgress, int]:
-    """Run the parts that are not written yet. Returns the state at the end, and the number of parts that were."""
+    """Run the parts that are not written yet. Returns the final progress, and the number of parts that were already written."""
     earlier_faults = 0
     if is_resumed:
         job.sink.prepare()

@@ -1,4 +1,4 @@
-"""Mapper: a model as a picklable function of tables of rows, for Ray Data, Dask, Spark and concurrent.futures."""
+"""Mapper: a model as a picklable function of tables, for Ray Data, Dask, Spark and concurrent.futures."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 MAX_BATCH = 1 << 20
-"""The most rows of a batch; each call of fewer rows is filled up to a batch."""
+"""The maximum number of rows of a batch; a call with fewer rows than a batch is filled up to a batch."""
 
 
 @dataclass(frozen=True)
 class RowResults:
-    """The results of ``Mapper.run_rows``.
+    """RowResults holds the results of ``Mapper.run_rows``.
 
-    ``outputs`` has a row for each number in ``index``, in ascending order; ``faults`` has the other rows. An output whose shape
-    differs from row to row is an array of objects, one array for each row.
+    Each output has one row for each row number in ``index``, in ascending order; ``faults`` lists the other rows. An output whose
+    rows have different shapes is an array of objects, one array for each row.
     """
 
     outputs: dict[str, np.ndarray[Any, Any]]
@@ -45,18 +45,20 @@ class RowResults:
 
 @check_keywords
 class Mapper:
-    """A model as a picklable function of rows: the leading axis of each input and output is the rows of a batch.
+    """Mapper is a model as a picklable function of rows: the leading axis of each input and output is the batch axis.
 
-    ``mapper(rows)`` returns what it takes: a dict of arrays, a pandas DataFrame, a pyarrow Table or RecordBatch, an array (one
-    input and one output), or an iterator of RecordBatches. ``columns`` maps inputs to columns, by default of the same names;
-    the columns ``keep`` are passed through. ``constants``: values of inputs that are the same for all rows, of any shape.
+    ``mapper(rows)`` returns a table of the same kind as ``rows``: a dict of arrays, a pandas DataFrame, a pyarrow Table or
+    RecordBatch, an array (one input and one output), or an iterator of RecordBatches.
 
-    ``batch``: the rows of a run, unless the model fixes them; a shorter batch is filled with copies of its last row where the
-    sizes of a row are fixed. Values are converted without loss, or rounded with ``cast``.
-
-    ``threads``: by default one where an engine runs a worker for each core, else all that the process may use. A process
-    compiles equal models with equal options once. ``cache_dir``: the folder of plans that the processes of a host share;
-    "auto" is one in the temporary folder, None is none. ``model``: a path, which each process opens, or a Model.
+    - ``columns`` maps inputs to columns, by default to the columns of the same names; the columns ``keep`` are passed through.
+    - ``constants`` holds values, of any shape, for inputs that are the same for all rows.
+    - ``batch`` is the number of rows of a run, unless the model has a fixed batch size. If the sizes of a row are fixed, a
+      shorter batch is filled with copies of its last row.
+    - ``cast`` allows rounding; without it, values are only converted without loss.
+    - ``threads`` is by default 1 if an engine runs a worker for each core, else the number of processors of the process.
+    - ``cache_dir`` is the folder of plans that the processes of a host share. "auto" is a folder in the temporary folder; None
+      disables the cache.
+    - ``model`` is a path, which each process opens, or a Model. A process compiles equal models with equal options once.
 
     Raises EngineError [batch.axis] for a model without a batch axis, [batch.constant], [argument.value]; and the errors of
     ``load``.
@@ -107,9 +109,7 @@ class Mapper:
             raise EngineError("batch.constant", f"an input must have a column or a constant, got both for {min(both)!r}")
         unknown = [name for name in columns if name not in names]
         if unknown:
-            message = (
-                f"columns maps inputs to columns: the model has no input {unknown[0]!r}; it has {', '.join(map(repr, names))}"
-            )
+            message = f"columns must map inputs to columns, got {unknown[0]!r}; the inputs are {', '.join(map(repr, names))}"
             raise EngineError("batch.column", message)
         taken = {port.name for port in self.signature.outputs} & set(self.keep)
         if taken:
@@ -127,17 +127,17 @@ class Mapper:
 
     @property
     def constants(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The inputs that are the same for all rows, in the types of the model."""
+        """The values of the constant inputs by name, in the model's input types."""
         return dict(self._constants.arrays)
 
     @property
     def constant_texts(self) -> dict[str, str]:
-        """The type, the shape, and the values or their digest of each constant."""
+        """The text of each constant by name: type, shape, and the values or their digest."""
         return self._constants.record
 
     @property
     def files(self) -> dict[str, str]:
-        """The digest of each file of the model, by its name beside the model; empty for a Model."""
+        """The digest of each file of the model, by the path relative to the model's folder; empty for a Model."""
         return dict(self._content.files)
 
     @property
@@ -150,28 +150,28 @@ class Mapper:
 
     @cached_property
     def program(self) -> SharedProgram:
-        """The program of this process, which compiles in its first call."""
+        """The program of this process, which is compiled in its first call."""
         options = ProgramOptions(
             worker_thread_count(self.threads), self.limits, self._cache_folder, self._constants, self.signature.maps
         )
         return shared_program(self._content, options)
 
     def compile(self) -> None:
-        """Compile the program of this process, as the first call does; with a run of zeros where the sizes of a row are fixed.
+        """Compile the program of this process before its first call; if the sizes of a row are fixed, also run it on zeros.
 
-        Raises FormatError [file.missing] and [file.changed] where the model's files are not those of the mapper's creation.
+        Raises FormatError [file.missing] and [file.changed] if the model's files have changed since the mapper was created.
         """
         ports = self.signature.inputs
         zeros = {port.name: port.zeros(self.batch) for port in ports} if all(port.sizes is not None for port in ports) else None
         try:
             self.program.compile(zeros)
         except DovetailError as error:
-            # Zeros need not be valid inputs.
+            # Errors of the run are ignored, because zeros may be invalid inputs.
             if error.code in RUN_FAULTS or not isinstance(error, EngineError | RuleError):
                 raise
 
     def __call__(self, rows: Any) -> Any:
-        """Return the results of a table of rows as a table of the same kind. Raises EngineError for a row at fault."""
+        """Run the model on a table, and return the results as a table of the same kind. Raises EngineError for a row at fault."""
         from dovetail.data.rows.tables import map_table
 
         return map_table(self._run_all, rows, self.signature, self.columns, self.keep)
@@ -189,12 +189,11 @@ class Mapper:
         return printable(f"<Mapper of {self.path or 'a Model'}, batch {self.batch}: ({ports[0]}) -> {ports[1]}>")
 
     def run_rows(self, columns: Mapping[str, Any], count: int) -> RowResults:
-        """Run the model on ``count`` rows, in batches, and return results and faults of rows.
+        """Run the model on ``count`` rows, in batches, and return the results and the faults of rows.
 
-        A column is an array with the rows on its leading axis, or a list of arrays. A row with a missing value, or of another
-        shape or type, is a fault; so is a row for which the model fails. Rows of different shapes run in batches of equal shapes.
-
-        Raises EngineError [batch.column], [batch.table], [batch.axis], and errors that concern no row, such as [run.memory].
+        A column is an array with a leading axis of rows, or a list of arrays. A row with a missing value, an unsuitable shape or
+        type, or for which the model fails is a fault. Rows of different shapes run in batches of equal shapes. Raises EngineError
+        [batch.column], [batch.table], [batch.axis], and errors that concern the whole call, such as [run.memory].
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
             raise EngineError("batch.table", f"the number of rows must be an integer of at least 0, got {count!r}")

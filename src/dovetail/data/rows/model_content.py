@@ -1,4 +1,4 @@
-"""The content and the signature of a model, for a mapper that another process calls."""
+"""The content and the row signature of a model, for a mapper that is sent to other processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from dovetail.storage.files import record_files
 def read_model(
     model: Model | str | PathLike[str], limits: Limits | None, constants: Mapping[str, Any], cast: bool
 ) -> tuple[ModelContent, RowSignature, Constants]:
-    """Load a model. Raises the errors of ``load``, ``fit_constants`` and ``row_signature``."""
+    """Load a model and return its content, row signature and constants.
+
+    Raises the errors of ``load``, ``fit_constants`` and ``row_signature``.
+    """
     if not isinstance(model, str | PathLike):
         # An object of the onnx package is loaded too.
         model = model if isinstance(model, Model) else load(model, limits=limits)

@@ -1,9 +1,9 @@
 """Array functions that the array API standard lacks, for any library.
 
 A rule's ``evaluate(self, xp, *xs)`` uses the standard's functions of the namespace ``xp`` and the functions below, each of
-which takes ``xp`` first. Every function has a version in the standard's functions that writes into no array, because JAX
-arrays are immutable; some have a faster one for numpy. Types outside the standard (bf16, f8, 4-bit, strings) are supported in
-numpy only.
+which takes ``xp`` first. Every function is implemented in the standard's functions without in-place writes, because JAX
+arrays are immutable; some functions have a faster implementation for numpy. Types outside the standard (bf16, f8, 4-bit,
+strings) are supported in numpy only.
 
 Errors: UnsupportedError [array.library], [array.dtype], [array.cast]; EngineError [index.range],
 [shape.empty], [array.divide-by-zero], [array.cast].

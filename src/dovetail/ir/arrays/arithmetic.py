@@ -15,8 +15,8 @@ from dovetail.ir.arrays.casts import cast
 from dovetail.ir.arrays.checks import is_deferring, refuse_elements
 
 # W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,
-# highest power first; erf(x) / x in x^2 up to 0.46875, then exp(x^2) erfc(x) in x up to 4. Past 4 the latter still has
-# the few digits that 1 - erfc(x) shows.
+# highest power first. _NEAR approximates erf(x) / x as a function of x^2 up to 0.46875; _FAR approximates exp(x^2) erfc(x) as a
+# function of x up to 4. Beyond 4 erfc(x) is so small that _FAR is accurate enough for 1 - erfc(x).
 _NEAR = (
     (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3),
     (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
@@ -34,7 +34,7 @@ _FAR = (
 
 
 def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
-    """Return the mean over ``axes``, which stay with size 1; NaN over no elements, where numpy would warn too."""
+    """Return the mean over ``axes``, keeping them with size 1. The mean of no elements is NaN, without numpy's warning."""
     if is_numpy(xp) and not all(x.shape[axis] for axis in axes):
         reduced = {axis % x.ndim for axis in axes}
         return xp.full([1 if axis in reduced else size for axis, size in enumerate(x.shape)], np.nan, x.dtype)
@@ -42,7 +42,10 @@ def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
 
 
 def erf(xp: Namespace, x: Array) -> Array:
-    """Compute the error function to about 1e-15 relative in f64; narrower floats use f64 in a library without one of its own."""
+    """Compute the error function with a relative error of about 1e-15 in f64.
+
+    Narrower floats are computed in f64 where the library has no error function.
+    """
     kind = element(x)
     if library_name(xp) == "torch":
         return cast(xp, sys.modules["torch"].special.erf(widen(xp, x)), kind)
@@ -85,15 +88,15 @@ def round_half_away(xp: Namespace, x: Array) -> Array:
 
 
 def floor_divide(xp: Namespace, x: Array, y: Array) -> Array:
-    """Divide integers toward minus infinity; the least one by -1 wraps. Raises EngineError [array.divide-by-zero]."""
+    """Divide integers toward minus infinity; minimum / -1 wraps around. Raises EngineError [array.divide-by-zero]."""
     _refuse_zero(xp, y)
     with np.errstate(all="ignore"):
-        # Some libraries trap on the least integer by -1.
+        # Some libraries trap on the minimum integer divided by -1.
         return xp.where(_is_minus_one(xp, y), xp.negative(x), xp.floor_divide(x, _unless_minus_one(xp, y)))
 
 
 def trunc_divide(xp: Namespace, x: Array, y: Array) -> Array:
-    """Divide integers toward zero; the least one by -1 wraps. Raises EngineError [array.divide-by-zero]."""
+    """Divide integers toward zero; minimum / -1 wraps around. Raises EngineError [array.divide-by-zero]."""
     floor = floor_divide(xp, x, y)
     inexact = floor_mod(xp, x, y) != 0
     with np.errstate(all="ignore"):
@@ -101,7 +104,10 @@ def trunc_divide(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def floor_mod(xp: Namespace, x: Array, y: Array) -> Array:
-    """Compute x - floor(x / y) * y, the remainder with the sign of ``y``. Integer: raises EngineError [array.divide-by-zero]."""
+    """Compute x - floor(x / y) * y, the remainder with the sign of ``y``.
+
+    Raises EngineError [array.divide-by-zero] for integers.
+    """
     with np.errstate(all="ignore"):
         if not element(x).is_integer:
             return xp.remainder(x, y)
@@ -110,7 +116,10 @@ def floor_mod(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def trunc_mod(xp: Namespace, x: Array, y: Array) -> Array:
-    """Compute x - trunc(x / y) * y, of the sign of ``x`` (fmod). Integer: raises EngineError [array.divide-by-zero]."""
+    """Compute x - trunc(x / y) * y, the remainder with the sign of ``x`` (fmod).
+
+    Raises EngineError [array.divide-by-zero] for integers.
+    """
     with np.errstate(all="ignore"):
         if not element(x).is_integer:
             return xp.copysign(xp.remainder(xp.abs(x), xp.abs(y)), x)
@@ -133,8 +142,8 @@ def _unless_minus_one(xp: Namespace, y: Array) -> Array:
 def power(xp: Namespace, x: Array, y: Array) -> Array:
     """Compute ``x ** y`` in the type of ``x`` (ONNX Pow).
 
-    Integers to integers are exact modulo their width; a negative exponent gives the reciprocal truncated (0 for base 0).
-    Mixed types are evaluated in f64 where the library has it and cast.
+    An integer base with an integer exponent is exact modulo 2**bits; a negative exponent gives the truncated reciprocal (0 for
+    base 0). Mixed types are computed in f64, or f32 in a library without f64, and cast to the type of ``x``.
     """
     base, exponent = element(x), element(y)
     with np.errstate(all="ignore"):
@@ -147,13 +156,13 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
-    """Compute an integer power by repeated squaring. Negative exponents of 1 and -1 depend on their parity alone."""
+    """Compute an integer power by repeated squaring. For bases 1 and -1 only the parity of a negative exponent matters."""
     x, y = xp.broadcast_arrays(x, y)
     negative = y < 0
     rest = xp.where(negative, y & 1, y)
     result = xp.ones_like(x)
     square = x
-    # A traced exponent has no elements; its bits bound the number of squarings.
+    # The elements of a traced exponent are unknown; the bit width of its type bounds the number of squarings.
     rounds = itertools.repeat(None, element(y).bits) if is_deferring(xp) else iter(lambda: bool(xp.any(rest > 0)), False)
     for _ in rounds:
         result = xp.where((rest & 1) == 1, result * square, result)
@@ -163,7 +172,10 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str, bits: int) -> Array:
-    """Shift ``x`` "left" or "right" by ``amount`` bits; ``bits`` of them, or more, leave 0 (-1 for negative ones, right)."""
+    """Shift ``x`` "left" or "right" by ``amount`` bits.
+
+    An amount of ``bits`` or more gives 0, and -1 where ``x`` is negative and the direction "right".
+    """
     over = amount >= bits
     safe = convert_dtype(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
     if direction == "left":
@@ -172,7 +184,10 @@ def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str, bits: int)
 
 
 def softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
-    """Compute softmax, exp(x) / sum(exp(x)) over ``axis``, without overflow; NaN where a row holds +inf, or -inf alone."""
+    """Compute softmax, exp(x) / sum(exp(x)) over ``axis``, without overflow.
+
+    A row that contains +inf, or only -inf, gives NaN.
+    """
     with np.errstate(all="ignore"):
         powers = xp.exp(_less_greatest(xp, widen(xp, x), axis)[0])
         return convert_dtype(xp, powers / xp.sum(powers, axis=axis, keepdims=True), x.dtype)
@@ -186,7 +201,7 @@ def log_softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
 
 
 def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
-    """Compute log(sum(exp(x))) over ``axis`` (None: all), without overflow; -inf over nothing or -inf alone."""
+    """Compute log(sum(exp(x))) over ``axis`` (None: all axes), without overflow; -inf for no elements and for only -inf."""
     with np.errstate(all="ignore"):
         rest, greatest = _less_greatest(xp, widen(xp, x), axis, finite=True)
         total = xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)) + greatest
@@ -196,7 +211,7 @@ def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None
 
 
 def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, finite: bool = False) -> tuple[Array, Array]:
-    """Subtract the maximum over ``axis``; return the difference and the maximum (``finite``: 0 for an infinite one)."""
+    """Subtract the maximum over ``axis``; return the difference and the maximum (``finite``: 0 for an infinite maximum)."""
     if not math.prod(x.shape):
         return x, xp.sum(x, axis=axis, keepdims=True)
     greatest = xp.max(x, axis=axis, keepdims=True)
@@ -206,11 +221,11 @@ def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, 
 
 
 def matmul_integers(xp: Namespace, x: Array, y: Array) -> Array:
-    """Multiply integer matrices, exact modulo the width of their type."""
+    """Multiply integer matrices; the result is exact modulo 2**bits of their type."""
     if is_numpy(xp) and x.size and y.size:
         largest = [max(abs(int(array.min())), abs(int(array.max()))) for array in (x, y)]
         if largest[0] * largest[1] * x.shape[-1] < 2**53:
-            # BLAS has no integers, and f64 holds every partial sum.
+            # BLAS multiplies no integers; f64 represents every partial sum exactly.
             wide = np.asarray(np.matmul(x.astype(np.float64), y.astype(np.float64)))
             return wide.astype(np.int64).astype(x.dtype)
     return xp.matmul(x, y)

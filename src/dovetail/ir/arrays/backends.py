@@ -19,14 +19,14 @@ Ints: TypeAlias = Sequence[int]
 
 
 def is_numpy(xp: Namespace) -> bool:
-    """Return whether ``xp`` is numpy, itself or wrapped by array_api_compat."""
+    """Return whether ``xp`` is numpy or array_api_compat's wrapper of numpy."""
     return xp is np or getattr(xp, "__name__", "") == "array_api_compat.numpy"
 
 
 def namespace(array: Array) -> Namespace:
-    """Return the array API namespace of an array; numpy itself for numpy's arrays and scalars.
+    """Return the array API namespace of an array; for numpy's arrays and scalars the module ``numpy``.
 
-    Raises UnsupportedError [array.library] where there is none.
+    Raises UnsupportedError [array.library] for an object without such a namespace.
     """
     if isinstance(array, (np.ndarray, np.generic)):
         return np
@@ -41,10 +41,12 @@ def namespace(array: Array) -> Namespace:
 
 
 def standard(xp: Namespace) -> Namespace:
-    """Return the array API namespace of a library: torch, cupy and dask.array through array_api_compat, numpy as it is, any other
-    module (jax.numpy, array_api_strict) as it stands. ``jax`` and ``dask`` mean their array modules.
+    """Return the array API namespace of a library module.
 
-    Raises UnsupportedError [array.library] for what is no namespace of the standard.
+    torch, cupy and dask.array are wrapped by array_api_compat; numpy and other modules (jax.numpy, array_api_strict) are
+    returned unchanged. ``jax`` stands for jax.numpy, ``dask`` for dask.array.
+
+    Raises UnsupportedError [array.library] for a module that lacks functions of the standard.
     """
     name = str(getattr(xp, "__name__", type(xp).__name__))
     if name in ("numpy", "array_api_compat.numpy"):
@@ -60,7 +62,7 @@ def standard(xp: Namespace) -> Namespace:
 
 
 def element(array: Array) -> DType:
-    """Return the element type of an array of any library; codes of u1, u3, u6 and nf4 are u8."""
+    """Return the element type of an array of any library; u8 for arrays of u1, u3, u6 and nf4, which are stored as codes."""
     kind = array.dtype
     return dtypes.dtype(kind if isinstance(kind, np.dtype) else str(kind).rsplit(".", 1)[-1])
 
@@ -68,8 +70,8 @@ def element(array: Array) -> DType:
 def dtype_in(xp: Namespace, dtype: DType) -> Any:
     """Return the dtype object of ``xp`` for an element type.
 
-    Raises UnsupportedError [array.dtype] for a type that the library lacks, and where JAX without x64 would
-    silently take a narrower one.
+    Raises UnsupportedError [array.dtype] for a type that the library lacks, and for a 64-bit type in JAX without x64, which
+    would silently use a narrower type.
     """
     if is_numpy(xp):
         return dtype.numpy
@@ -81,11 +83,11 @@ def dtype_in(xp: Namespace, dtype: DType) -> Any:
 
 
 def to_numpy(array: Array) -> Array:
-    """Convert an array to numpy, from any library or anything with ``__array__`` or ``__dlpack__``; strings as objects."""
+    """Convert an array of any library, or an object with ``__array__`` or ``__dlpack__``, to numpy; strings become objects."""
     if hasattr(array, "detach"):
         return _torch_to_numpy(array.detach().cpu())
     if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
-        # CuPy copies from the device on request alone; JAX does so for numpy.
+        # CuPy copies from the device only in get(); JAX copies in np.asarray.
         array = array.get()
     if not hasattr(array, "__array__") and hasattr(array, "__dlpack__"):
         array = np.from_dlpack(array)
@@ -94,7 +96,7 @@ def to_numpy(array: Array) -> Array:
 
 
 def from_numpy(xp: Namespace, array: Array, like: Array = None) -> Array:
-    """Convert a numpy array to ``xp``, on the device of ``like``. Raises as :func:`dtype_in`."""
+    """Convert a numpy array to ``xp``, on the device of ``like``. Raises the errors of :func:`dtype_in`."""
     if is_numpy(xp):
         return array
     dtype_in(xp, element(array))
@@ -106,12 +108,12 @@ def is_dask(xp: Namespace) -> bool:
 
 
 def is_chunked(item: object) -> bool:
-    """Test whether an object is an array stored in chunks that is read by slices, as zarr's and h5py's are; no array of dask."""
+    """Return whether an object is a chunked stored array that is read by slices (zarr, h5py); dask arrays do not count."""
     return all(hasattr(item, name) for name in ("chunks", "shape", "dtype", "__getitem__")) and not hasattr(item, "dask")
 
 
 def to_dask(item: Array) -> Array:
-    """Return a stored array as an array of dask, one chunk for each of its own; nothing is read."""
+    """Return a dask array over a stored array, with the chunks of the stored array; no data is read."""
     return importlib.import_module("dask.array").from_array(item, chunks=item.chunks or "auto")
 
 
@@ -132,10 +134,13 @@ def _torch_to_numpy(array: Array) -> Array:
 
 
 def to_namespace(xp: Namespace, array: Array, like: Array = None) -> Array:
-    """Convert a numpy array to ``xp`` without checks. Index arrays need none: without x64 JAX counts in int32, and they fit."""
+    """Convert a numpy array to ``xp`` without checking its type.
+
+    Index arrays need no check: JAX without x64 converts them to int32, which represents every index.
+    """
     if is_numpy(xp):
         return array
-    # torch shares the memory it is given, warns when that is read-only, and has no negative strides.
+    # torch shares the memory of a numpy array, warns where the array is read-only, and supports no negative strides.
     array = np.ascontiguousarray(array).reshape(array.shape) if array.flags.writeable else array.copy()
     device = getattr(like, "device", None)
     return xp.asarray(array) if device is None else xp.asarray(array, device=device)
@@ -146,7 +151,7 @@ def index_type(xp: Namespace) -> Any:
 
 
 def convert_dtype(xp: Namespace, x: Array, kind: Any) -> Array:
-    """Convert ``x`` to the library's type ``kind``; numpy's own astype refuses the scalars that its arithmetic yields."""
+    """Convert ``x`` to the library's type ``kind``; numpy scalars, which ``numpy.astype`` refuses, become arrays."""
     return np.asarray(x).astype(kind, copy=False) if is_numpy(xp) else xp.astype(x, kind, copy=False)
 
 
@@ -158,6 +163,6 @@ def full(xp: Namespace, shape: Ints, value: complex | Array, like: Array) -> Arr
 
 
 def widen(xp: Namespace, x: Array) -> Array:
-    """Convert ``x`` to its accumulator type: f32 for floats of fewer bits, otherwise its own."""
+    """Convert ``x`` to its accumulator type: f32 for floats of fewer than 32 bits, otherwise the type of ``x``."""
     kind = element(x)
     return convert_dtype(xp, x, xp.float32) if kind.is_float and kind.bits < 32 else x

@@ -13,7 +13,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.arrays.backends import Array, Namespace, convert_dtype, dtype_in, element, is_narrow, is_numpy, widen
 from dovetail.ir.dtypes import DType
 
-# The sixteen quantiles of QLoRA's NormalFloat (Dettmers et al. 2023), as OpenVINO's nf4 has them.
+# The sixteen quantiles of QLoRA's NormalFloat (Dettmers et al. 2023), with the values of OpenVINO's nf4.
 _NF4 = np.array(
     [
         -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -29,16 +29,17 @@ _CODES = ("u1", "u3", "u6")
 def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, saturate: bool = True, rounding: str = "up") -> Array:
     """Cast ``x`` to ``to`` by the rules of ONNX Cast-25.
 
-    Floats go to integers toward zero; from beyond the range of the type to its nearest value, from NaN to 0, which ONNX leaves
-    open. Integers of fewer than 8 bits round to nearest, ties to even (ONNX's technical note on 4-bit types), and take the low
-    bits of the i64, as onnx's own tests have it. Integers wrap, anything but zero is True (NaN too).
-    ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
-    "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is rounded
-    once, to nearest even. ``source`` is needed only for nf4, whose codes travel as u8. Strings: numpy only; number to text as
-    Python writes it.
+    Float to integer rounds toward zero; values outside the range saturate and NaN becomes 0, which ONNX leaves undefined. Float
+    to an integer of fewer than 8 bits rounds to nearest, ties to even (ONNX's technical note on 4-bit types), and keeps the low
+    bits of the rounded i64 like onnx's tests. Integer to integer wraps around. Every value but zero becomes True, NaN included.
 
-    Raises UnsupportedError [array.cast] for complex types and into nf4, EngineError [array.cast] for a text that
-    is no number or no number of that type, and as :func:`dtype_in`.
+    ``saturate`` applies to f8: values outside the range become the greatest value, without it infinity or NaN. ``rounding``
+    applies to f8e8m0, which encodes magnitudes: "up", "down", "nearest" (ties up) or "even" (ties to the even code). Every other
+    value is rounded once, to nearest even. ``source`` is needed only for nf4, whose codes are stored as u8. Strings are cast in
+    numpy only; numbers become the text that Python prints.
+
+    Raises UnsupportedError [array.cast] for complex types and casts to nf4, EngineError [array.cast] for a text that is no
+    number or outside the range of ``to``, and the errors of :func:`dtype_in`.
     """
     source = source or element(x)
     if source is to:
@@ -62,16 +63,16 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
 
 
 def _plain(x: Array, source: DType) -> Array:
-    """Convert ``x`` without loss to a type of numpy's own."""
+    """Convert ``x`` without loss to a built-in type of numpy."""
     if source.bits >= 32 or source.standard:
         return x
     return x.astype(np.float32 if source.is_float else np.int8 if source.kind == "int" else np.uint8)
 
 
 def _saturate(xp: Namespace, x: Array, to: DType, kind: Any) -> Array:
-    """Convert floats to integers of the library's type ``kind``: toward zero, saturating at the range, NaN to 0.
+    """Convert floats to integers of the library's type ``kind``: rounded toward zero and saturated, NaN to 0.
 
-    ``above`` is the power of two next to the greatest value, which a float need not hold.
+    ``above`` is the greatest value plus 1, a power of two; a float type may be unable to represent the greatest value.
     """
     low, high = to.range()
     x = widen(xp, x)
@@ -113,7 +114,7 @@ def _greatest(kind: DType) -> float:
 
 
 def _odd_f64(x: Array) -> Array:
-    """Convert to f64, rounding to odd, so that a second rounding to half the digits is exact."""
+    """Convert to f64, rounding to odd: a second rounding to at most half the digits then equals rounding once."""
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
         large = x >= 2**53 if x.dtype.kind == "u" else (x >= 2**53) | (x <= -(2**53))
         kept = (x >> np.array(11, x.dtype)) << np.array(11, x.dtype)
@@ -132,7 +133,7 @@ def _odd_f32(x: Array) -> Array:
 
 
 def _scale(x: Array, saturate: bool, rounding: str) -> Array:
-    """Encode as f8e8m0, 2^(code - 127) and 255 for NaN, by the table in ONNX Cast-25."""
+    """Encode ``x`` as f8e8m0 by the table in ONNX Cast-25: a code stands for 2^(code - 127), 255 for NaN."""
     fraction, exponent = np.frexp(np.abs(x))
     up = {
         "up": fraction > 0.5,

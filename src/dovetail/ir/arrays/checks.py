@@ -13,7 +13,7 @@ from dovetail.ir.arrays.backends import Array, Namespace, is_numpy
 
 
 class DeferredCheck(NamedTuple):
-    """A boolean scalar that is computed with the traced program, and the error that it stands for."""
+    """DeferredCheck holds a boolean scalar that the traced program computes, and the error to raise if the scalar is true."""
 
     failed: Array
     error: EngineError
@@ -39,7 +39,7 @@ def is_deferring(xp: Namespace) -> bool:
 
 
 def refuse_elements(xp: Namespace, failed: Array, code: str, message: str) -> None:
-    """Raise EngineError where an element of ``failed`` is true; of a traced array after the program has run."""
+    """Raise EngineError if an element of ``failed`` is true; for a traced array after the program has run."""
     if not math.prod(failed.shape):
         return
     checks = _DEFERRED.get()

@@ -13,7 +13,7 @@ from dovetail.ir.arrays.casts import cast
 from dovetail.ir.arrays.movement import between, pad, slice_axis
 from dovetail.ir.arrays.windows import at_offset, offsets, window_counts, window_view
 
-# Columns of one convolution block: small enough to stay in cache, large enough for the matrix product to run at full speed.
+# Bytes of the im2col columns of one block: small enough to stay in cache, large enough for an efficient matrix product.
 _BLOCK_BYTES = 1 << 22
 _CACHED_ELEMENTS = 1 << 16
 
@@ -23,10 +23,10 @@ def convolve(
 ) -> Array:
     """Cross-correlate ``x`` [N, C, *spatial], zero-padded (negative pads crop), and ``w`` [O, C/group, *kernel].
 
-    Gives [N, O, *outs] of ``x``'s type. Integers are exact modulo their width; f16, bf16 and f8 are summed in f32 and
-    rounded once; other floats are summed in their own precision. The gradient with respect to ``w`` is a convolution too:
-    of ``x`` as [C/group, group*N, *spatial] with the incoming gradient as [O, N, *outs], strides and dilations swapped,
-    cropped to the kernel.
+    The result is [N, O, *outs] of ``x``'s type. Integers are exact modulo 2**bits; f16, bf16 and f8 are summed in f32 and
+    rounded once; other floats are summed in the precision of their type. The gradient with respect to ``w`` is also a
+    convolution: of ``x`` as [C/group, group*N, *spatial] with the incoming gradient as [O, N, *outs], where strides and
+    dilations are swapped and the result is cropped to the kernel.
     """
     kind = element(x)
     if widen(xp, x) is not x:
@@ -39,7 +39,7 @@ def convolve(
     is_empty = _is_empty(x, w, strides, pads_begin, pads_end, dilations)
     x = pad(xp, x, (0, 0, *pads_begin), (0, 0, *pads_end))
     if library_name(xp) == "torch" and kind.is_float and 3 <= x.ndim <= 5 and not is_empty:
-        # Padded before, because torch's own padding is equal on both sides and not negative.
+        # The padding is already applied: torch pads both sides equally and does not crop.
         function = getattr(sys.modules["torch"].nn.functional, f"conv{x.ndim - 2}d")
         return function(x, w, None, tuple(strides), 0, tuple(dilations), group)
     if not is_numpy(xp):
@@ -57,7 +57,7 @@ def _is_empty(x: Array, w: Array, strides: Ints, pads_begin: Ints, pads_end: Int
 
 
 def _fits_f64(x: Array, w: Array) -> bool:
-    """Return whether no partial sum of the products leaves the integers that f64 holds exactly: BLAS has no integers."""
+    """Return whether f64, for which BLAS exists, represents every partial sum of the integer products exactly."""
     if not x.size or not w.size:
         return False
     largest = [max(abs(int(array.min())), abs(int(array.max()))) for array in (x, w)]
@@ -76,7 +76,7 @@ def _convolve_offsets(xp: Namespace, x: Array, w: Array, strides: Ints, dilation
 
 
 def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
-    """Convolve in numpy by im2col in blocks: the weights as a matrix times columns of windows."""
+    """Convolve in numpy by blocked im2col: multiply the weight matrix by columns of windows."""
     batch, channels, kernel = x.shape[0], w.shape[1], w.shape[2:]
     outs = window_counts(x.shape[2:], kernel, strides, dilations)
     x = x.reshape(batch, group, channels, *x.shape[2:])
@@ -94,7 +94,7 @@ def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: 
 
 
 def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints, result: Array) -> None:
-    """Convolve depthwise: multiply and add per kernel position, for as many groups at a time as fit the cache."""
+    """Convolve depthwise: multiply and add per kernel position, in blocks of groups whose results fit the cache."""
     kernel, outs = weights.shape[3:], result.shape[3:]
     step = max(1, _CACHED_ELEMENTS // max(1, result[:, :1].size))
     for start in range(0, result.shape[1], step):
@@ -120,7 +120,10 @@ def _convolve_columns(windows: Array, weights: Array, spatial: int, result: Arra
 
 
 def _columns(windows: Array, spatial: int) -> Array:
-    """Reshape windows [N, G, C, *outs, *kernel] to matrices [N, G, C*kernel, outs], copied along the longer of the last axes."""
+    """Reshape windows [N, G, C, *outs, *kernel] to matrices [N, G, C*kernel, outs].
+
+    The innermost axis of the copy is the longer of the last output axis and the last kernel axis.
+    """
     batch, group, channels = windows.shape[:3]
     outs, kernel = tuple(range(3, 3 + spatial)), tuple(range(3 + spatial, 3 + 2 * spatial))
     count = math.prod(windows.shape[3 : 3 + spatial])
@@ -143,14 +146,14 @@ def convolve_transpose(
 ) -> Array:
     """Compute the transpose of :func:`convolve`: ``x`` [N, C, *spatial], ``w`` [C, O/group, *kernel] to [N, O, *outs].
 
-    outs = (dim - 1) * stride + (kernel - 1) * dilation + 1 - pad_begin - pad_end + output_padding; ``output_padding`` grows
-    the end, negative pads either side. Types as for :func:`convolve`.
+    outs = (dim - 1) * stride + (kernel - 1) * dilation + 1 - pad_begin - pad_end + output_padding. ``output_padding`` adds
+    elements at the end of an axis, negative pads at their side. Result type and precision are those of :func:`convolve`.
     """
     if widen(xp, x) is not x:
         args = (strides, pads_begin, pads_end, output_padding, dilations, group)
         return cast(xp, convolve_transpose(xp, widen(xp, x), widen(xp, w), *args), element(x), saturate=False)
     if 0 in x.shape[2:]:
-        # Without products the result is zeros.
+        # No element of x contributes to the result, so that it is zeros.
         reaches = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], dilations, strict=True)]
         cuts = [a + b - extra for a, b, extra in zip(pads_begin, pads_end, output_padding, strict=True)]
         rows = zip(x.shape[2:], strides, reaches, cuts, strict=True)

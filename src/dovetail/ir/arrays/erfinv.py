@@ -11,8 +11,9 @@ from dovetail.ir.arrays.backends import Array, Namespace, convert_dtype, element
 from dovetail.ir.arrays.casts import cast
 
 # M. J. Wichura, Algorithm AS 241: The percentage points of the normal distribution, Appl. Statist. 37 (1988): numerators and
-# denominators, highest power first, with a relative error of about 1e-16. In the middle of (0.85 / 2)^2 - (x / 2)^2, to be
-# multiplied by x / 2; outside of r - 1.6 up to r = 5, and of r - 5 beyond, with r = sqrt(-log((1 - |x|) / 2)).
+# denominators, highest power first, with a relative error of about 1e-16. Their arguments: for |x| up to 0.85
+# (0.85 / 2)^2 - (x / 2)^2, the ratio to be multiplied by x / 2; for other x, with r = sqrt(-log((1 - |x|) / 2)), r - 1.6 for r
+# up to 5 and r - 5 for larger r.
 QUANTILES: tuple[tuple[Sequence[float], Sequence[float]], ...] = (
     (
         (
@@ -48,8 +49,9 @@ QUANTILES: tuple[tuple[Sequence[float], Sequence[float]], ...] = (
 
 
 def erfinv(xp: Namespace, x: Array) -> Array:
-    """Compute the inverse of the error function to about 1e-15 relative in f64; narrower floats use f64 where the library has
-    it. Infinite at -1 and 1, NaN beyond.
+    """Compute the inverse of the error function with a relative error of about 1e-15 in f64.
+
+    Narrower floats are computed in f64 where the library has f64. The result is infinite at -1 and 1, NaN outside [-1, 1].
     """
     kind = element(x)
     if kind != "f64" and not is_narrow(xp):

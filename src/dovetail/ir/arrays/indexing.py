@@ -12,12 +12,12 @@ from dovetail.ir.arrays.checks import is_deferring, refuse_elements
 
 
 def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:
-    """Count indices in [-size, size) from the front. Raises EngineError [index.range] for any other."""
+    """Add ``size`` to negative indices. Raises EngineError [index.range] for an index outside [-size, size)."""
     wide = convert_dtype(xp, indices, index_type(xp))
     failed = (wide < -size) | (wide >= size)
     refuse_elements(xp, failed, "index.range", f"an index lies outside [{-size}, {size - 1}]")
     if is_deferring(xp):
-        # The error follows the run, in which no kernel may read outside its operand.
+        # The error is raised after the run; during the run no kernel may read outside its operand.
         wide = xp.where(failed, xp.zeros_like(wide), wide)
     return xp.where(wide < 0, wide + size, wide)
 
@@ -25,7 +25,8 @@ def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:
 def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0) -> Array:
     """Gather elements along ``axis`` by indices of any rank: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis+1:].
 
-    The first ``batch_dims`` axes of both go together (OpenVINO Gather-8). Negative indices count from the back.
+    The first ``batch_dims`` axes of ``x`` and ``indices`` are common batch axes (OpenVINO Gather-8). Negative indices count from
+    the back.
     Raises EngineError [index.range].
     """
     axis %= x.ndim
@@ -44,9 +45,9 @@ def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0
 
 
 def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
-    """Gather ``x`` at ``indices`` along ``axis`` and at the own index on every other (GatherElements).
+    """Gather elements: ``indices`` replaces the index along ``axis``, the other indices are those of the output element.
 
-    Off the axis ``indices`` may be smaller than ``x``. Raises EngineError [index.range].
+    This is GatherElements. On axes other than ``axis``, ``indices`` may be smaller than ``x``. Raises EngineError [index.range].
     """
     offsets = _along(xp, x, indices, axis)
     taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(offsets, (-1,)), axis=0)
@@ -56,7 +57,7 @@ def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
 def gather_nd(xp: Namespace, x: Array, indices: Array, batch_dims: int = 0) -> Array:
     """Gather the slices ``x[indices[i]]`` (GatherND): indices.shape[:-1] + x.shape[batch_dims + k:], k = indices.shape[-1].
 
-    The first ``batch_dims`` axes of both are shared. Raises EngineError [index.range].
+    The first ``batch_dims`` axes of ``x`` and ``indices`` are common batch axes. Raises EngineError [index.range].
     """
     depth = batch_dims + indices.shape[-1]
     rows = xp.reshape(_linear(xp, x, indices, batch_dims), (-1,))
@@ -65,9 +66,9 @@ def gather_nd(xp: Namespace, x: Array, indices: Array, batch_dims: int = 0) -> A
 
 
 def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> Array:
-    """Scatter ``updates`` into ``x`` at ``indices`` along ``axis`` (ScatterElements); ``updates`` has ``indices``' shape.
+    """Scatter ``updates`` into ``x`` at ``indices`` along ``axis`` (ScatterElements); ``updates`` has the shape of ``indices``.
 
-    ``reduction``: "none" (of several updates of one place the last stays), "add", "mul", "min" or "max", applied in order.
+    ``reduction``: "none" (the last of several updates of one element wins), "add", "mul", "min" or "max", applied in order.
     Raises EngineError [index.range].
     """
     offsets = xp.reshape(_along(xp, x, indices, axis), (-1,))
@@ -78,7 +79,8 @@ def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis:
 def scatter_nd(xp: Namespace, x: Array, indices: Array, updates: Array, reduction: str = "none") -> Array:
     """Scatter the slices ``updates[i]`` into ``x[indices[i]]`` (ScatterND).
 
-    ``updates``: indices.shape[:-1] + x.shape[k:], k = indices.shape[-1]. ``reduction`` and errors as :func:`scatter_along`.
+    The shape of ``updates`` is indices.shape[:-1] + x.shape[k:], k = indices.shape[-1]. ``reduction`` and errors are those of
+    :func:`scatter_along`.
     """
     depth = indices.shape[-1]
     width = math.prod(x.shape[depth:])
@@ -93,7 +95,7 @@ def row_steps(dims: Ints) -> list[int]:
 
 
 def _along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
-    """Return the row-major offset in ``x`` of every element of ``indices``."""
+    """Return for every element of ``indices`` the row-major offset in ``x`` that it addresses along ``axis``."""
     axis %= x.ndim
     steps = row_steps(x.shape)
     others = np.zeros((1,) * x.ndim, np.int64)
@@ -104,7 +106,7 @@ def _along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
 
 
 def _linear(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
-    """Return the row-major offset of every index tuple in the last axis of ``indices``, over the axes that it indexes."""
+    """Return the row-major offset of every index tuple of ``indices`` (its last axis), counted over the indexed axes of ``x``."""
     depth = batch_dims + indices.shape[-1]
     steps = row_steps(x.shape[:depth])
     batch = np.arange(math.prod(x.shape[:batch_dims])) * math.prod(x.shape[batch_dims:depth])
@@ -133,7 +135,7 @@ def _scatter_rows(xp: Namespace, x: Array, rows: Array, updates: Array, reductio
 
 
 def _scatter_rounds(xp: Namespace, x: Array, rows: Array, updates: Array, combine: Any) -> Array:
-    """Scatter without in-place writes: round i applies the i-th update of every row of ``x`` that has one."""
+    """Scatter without in-place writes: round i applies the i-th update of every row of ``x`` that has more than i updates."""
     if not rows.shape[0] or not math.prod(x.shape):
         return x
     if combine is not None and library_name(xp) == "jax":

@@ -24,7 +24,7 @@ from dovetail.ir.limits import refuse_array
 
 
 def strided_slice(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:
-    """Slice the leading axes, ``x[starts[0]:stops[0]:steps[0], ...]``, with None and negative steps as in Python."""
+    """Slice the leading axes, ``x[starts[0]:stops[0]:steps[0], ...]``; None and negative steps mean what they mean in Python."""
     slices = [slice(*bounds) for bounds in zip(starts, stops, steps, strict=True)]
     if is_numpy(xp):
         return x[tuple(slices)]
@@ -42,12 +42,13 @@ def _forward(indices: range) -> slice:
 
 
 def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "constant", value: complex | Array = 0) -> Array:
-    """Pad ``x`` with ``pads_begin[i]`` elements before and ``pads_end[i]`` after axis i; negative pads crop.
+    """Pad ``x`` with ``pads_begin[i]`` elements before and ``pads_end[i]`` elements after axis i; negative pads crop.
 
-    ``mode``: "constant" (``value``, a number or an array of no dimensions), "edge", "reflect" (the border is not repeated),
-    "symmetric" (it is) or "wrap". Every mode but the first says which element of ``x`` each place shows, however far away,
-    as ``numpy.pad`` does; a crop on one side does not hide elements from the other.
-    Raises EngineError [shape.empty] where there is nothing to repeat.
+    ``mode`` is "constant" (``value``, a number or a 0-d array), "edge", "reflect" (the border element is not repeated),
+    "symmetric" (the border element is repeated) or "wrap". All modes but "constant" map each position of the result to an
+    element of ``x`` like ``numpy.pad``, for pads of any size; elements cropped at one side can still pad the other side.
+
+    Raises EngineError [shape.empty] for an axis of size 0 in a mode other than "constant".
     """
     if mode == "constant":
         return _pad_constant(xp, x, pads_begin, pads_end, value)
@@ -80,7 +81,7 @@ def slice_axis(xp: Namespace, x: Array, axis: int, start: int, stop: int, step: 
 def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, value: complex | Array) -> Array:
     for axis, (size, begin, end) in enumerate(zip(x.shape, pads_begin, pads_end, strict=True)):
         start, stop = min(max(0, -begin), size), max(min(size, size + end), 0)
-        # A crop of more than the axis also crops the padding of the other side.
+        # A crop that is longer than the axis also removes padding at the other side.
         before, after = max(begin, 0) + min(size + end, 0), max(end, 0) + min(size + begin, 0)
         if begin <= 0 and end <= 0:
             x = slice_axis(xp, x, axis, start, max(start, stop))
@@ -100,7 +101,7 @@ def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: comp
 
 
 def reshape(xp: Namespace, x: Array, shape: Ints) -> Array:
-    """Reshape ``x``. dask.array does that in one pass only where axes are merged or split evenly, and not without elements."""
+    """Reshape ``x``. dask.array cannot reshape empty arrays, and some other shapes only by way of one axis."""
     if is_dask(xp) and 0 in shape:
         return xp.zeros(tuple(shape), dtype=x.dtype)
     try:
@@ -118,7 +119,7 @@ def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
 
 
 def repeat(xp: Namespace, x: Array, counts: int | Ints, axis: int) -> Array:
-    """Repeat each element of ``x`` along ``axis`` ``counts`` times; ``counts`` is one number, or one per element."""
+    """Repeat each element of ``x`` along ``axis`` ``counts`` times; ``counts`` is one number or one number per element."""
     return xp.take(x, to_namespace(xp, np.repeat(np.arange(x.shape[axis]), counts), x), axis=axis)
 
 
@@ -133,8 +134,8 @@ def triangle(xp: Namespace, x: Array, diagonal: int = 0, upper: bool = True) -> 
 def one_hot(xp: Namespace, indices: Array, depth: int, on: Array, off: Array, axis: int = -1, negative: bool = True) -> Array:
     """One-hot encode: a new axis of size ``depth`` holds ``on`` at the index and ``off`` elsewhere.
 
-    An index outside the range gives ``off`` everywhere; with ``negative`` those in [-depth, -1] count from the back.
-    ``on`` and ``off``: arrays of no dimensions, whose type the result has.
+    An index out of range gives ``off`` everywhere. With ``negative``, indices in [-depth, -1] count from the back. ``on`` and
+    ``off`` are 0-d arrays; the result has their element type.
     """
     wide = convert_dtype(xp, indices, index_type(xp)) if element(indices).is_integer else indices
     wide = xp.where(wide < 0, wide + depth, wide) if negative else wide

@@ -18,19 +18,25 @@ from dovetail.ir.dtypes import DType
 
 
 def pool_max(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
-    """Return the maximum of every window [..., *outs] without padding; the lowest value for a window of padding alone."""
+    """Return the maximum of every window, ignoring padding: [..., *outs].
+
+    A window that contains only padding gives the lowest value of the type.
+    """
     axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
     return _reduce_windows(xp, _pad_trailing(xp, x, axes, _lowest(element(x))), axes, xp.maximum)
 
 
 def pool_sum(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
-    """Return the sum of every window [..., *outs], with padding as 0, in ``x``'s own type (see :func:`widen`)."""
+    """Return the sum of every window [..., *outs], with padding as 0, accumulated in the type of ``x`` (see :func:`widen`)."""
     axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
     return _reduce_windows(xp, _pad_trailing(xp, x, axes, 0), axes, xp.add)
 
 
 class WindowAxis(NamedTuple):
-    """The windows along one axis of ``length`` elements: kernel offsets, stride, padding before, and number of windows."""
+    """WindowAxis describes the windows along one axis of ``length`` elements.
+
+    ``size`` is the kernel size, ``begin`` the padding before the axis and ``out`` the number of windows.
+    """
 
     length: int
     size: int
@@ -40,13 +46,13 @@ class WindowAxis(NamedTuple):
     out: int
 
     def counts(self, low: int, high: int) -> Any:
-        """Count the positions of each window in [low, high): [out]."""
+        """Count for each window the kernel positions whose input index is in [low, high): [out]."""
         starts = np.arange(self.out) * self.stride - self.begin
         first, last = (np.clip(-((starts - bound) // self.dilation), 0, self.size) for bound in (low, high))
         return np.maximum(last - first, 0)
 
     def trim(self) -> WindowAxis:
-        """Drop the kernel positions that are padding in every window, but keep one."""
+        """Drop the leading and trailing kernel positions that are padding in every window, but keep one position."""
         if not self.out:
             return self
         first = max(-(-(self.begin - (self.out - 1) * self.stride) // self.dilation), 0)
@@ -57,13 +63,13 @@ class WindowAxis(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The padding after the axis that the last window reaches."""
+        """The number of padding elements after the axis that the last window covers."""
         if not self.out:
             return 0
         return max((self.out - 1) * self.stride, 0) + (self.size - 1) * self.dilation + 1 - self.length - self.begin
 
     def offsets(self) -> Iterable[int]:
-        """Return the kernel positions in order, without most of those that are padding in every window."""
+        """Return the kernel positions in order, without most of the positions that are padding in every window."""
         if self.size <= self.out * self.length:
             return range(self.size)
         starts = np.arange(self.out) * self.stride - self.begin
@@ -81,9 +87,10 @@ def _axes(x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints
 def pool_max_indices(
     xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints
 ) -> tuple[Array, Array]:
-    """Return :func:`pool_max`, and the row-major index of its first occurrence in the trailing axes of ``x``.
+    """Return the maxima of :func:`pool_max`, and the row-major index of each maximum's first occurrence in the trailing axes.
 
-    NaN counts as greatest. A window of padding alone has index 0. Indices are int64 (int32 in JAX without x64).
+    NaN counts as the greatest value. A window that contains only padding has index 0. Indices are int64 (int32 in JAX without
+    x64).
     """
     axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
     dims, outs = [axis.length for axis in axes], [axis.out for axis in axes]
@@ -117,7 +124,7 @@ def _pad_trailing(xp: Namespace, x: Array, axes: list[WindowAxis], value: float)
 
 
 def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: Callable[[Array, Array], Array]) -> Array:
-    """Reduce one axis after the other: a window of k by k costs 2k steps."""
+    """Reduce one axis after the other, so that a window of k by k elements costs 2k steps."""
     for number, axis in enumerate(axes, x.ndim - len(axes)):
         extent = max((axis.out - 1) * axis.stride + 1, 0)
         starts = [offset * axis.dilation for offset in axis.offsets()]
@@ -135,13 +142,13 @@ def _combine(xp: Namespace, parts: list[Array], combine: Any) -> Array:
 
 
 def _is_inside(axis: WindowAxis, offset: int) -> Array:
-    """Return for each window whether a kernel position is no padding: [out]."""
+    """Return for each window whether the kernel position ``offset`` is inside the axis, not padding: [out]."""
     positions = np.arange(axis.out) * axis.stride + offset * axis.dilation - axis.begin
     return (positions >= 0) & (positions < axis.length)
 
 
 def _window_indices(dims: Ints, offset: Ints, outs: Ints, strides: Ints, pads_begin: Ints, dilations: Ints) -> Array:
-    """Return the row-major index, in the unpadded axes, of the element of every window at ``offset``."""
+    """Return for every window the row-major index, in the unpadded axes, of the element at kernel position ``offset``."""
     indices = np.zeros((1,) * len(dims), np.int64)
     for axis, step in enumerate(row_steps(dims)):
         along = (np.arange(outs[axis]) * strides[axis] + offset[axis] * dilations[axis] - pads_begin[axis]) * step

@@ -12,7 +12,7 @@ from dovetail.ir.arrays.backends import Array, Ints, Namespace, is_numpy, to_nam
 def sliding_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints | None = None, dilations: Ints | None = None) -> Array:
     """Return every window of ``sizes`` over the trailing axes of ``x``: [..., *outs, *sizes], where outs are the window counts.
 
-    For numpy a view: nothing is copied, and it must not be written to.
+    For numpy the result is a read-only view of ``x``.
     """
     count = len(sizes)
     strides, dilations = strides or (1,) * count, dilations or (1,) * count
@@ -30,7 +30,7 @@ def sliding_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints | None =
 
 
 def window_counts(dims: Ints, sizes: Ints, strides: Ints, dilations: Ints) -> tuple[int, ...]:
-    """Return the number of windows along each axis: floor((dim - extent) / stride) + 1, none where the extent is larger."""
+    """Return the number of windows along each axis: floor((dim - extent) / stride) + 1; 0 where the extent exceeds the axis."""
     extents = [(size - 1) * dilation + 1 for size, dilation in zip(sizes, dilations, strict=True)]
     return tuple(max((n - extent) // stride + 1, 0) for n, extent, stride in zip(dims, extents, strides, strict=True))
 
@@ -51,12 +51,12 @@ def window_view(x: Array, outs: Ints, sizes: Ints, strides: Ints, dilations: Int
 
 
 def offsets(sizes: Ints) -> itertools.product[tuple[int, ...]]:
-    """Yield every position in a window in row-major order."""
+    """Return an iterator over the positions in a window, in row-major order."""
     return itertools.product(*map(range, sizes))
 
 
 def at_offset(x: Array, offset: Ints, outs: Ints, strides: Ints, dilations: Ints) -> Array:
-    """Return the element of every window over the trailing axes of ``x`` at ``offset``: [..., *outs]."""
+    """Return the element at position ``offset`` of every window over the trailing axes of ``x``: [..., *outs]."""
     starts = [position * dilation for position, dilation in zip(offset, dilations, strict=True)]
     stops = [start + max((out - 1) * stride + 1, 0) for start, out, stride in zip(starts, outs, strides, strict=True)]
     return x[(..., *map(slice, starts, stops, strides))]

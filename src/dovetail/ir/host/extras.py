@@ -11,7 +11,7 @@ from dovetail.errors import UnsupportedError
 def import_extra(module: str, extra: str, purpose: str) -> Any:
     """Import ``module``, a package of the extra ``extra``.
 
-    Raises UnsupportedError [extra.missing] where it is not installed: ``purpose`` (reading parquet) needs it.
+    Raises UnsupportedError [extra.missing] if the package is not installed; the message says that ``purpose`` needs it.
     """
     try:
         return import_module(module)

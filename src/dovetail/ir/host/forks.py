@@ -1,4 +1,4 @@
-"""Locks that are usable after a fork: a child has one thread, and a lock held by another thread would stay locked."""
+"""Locks that are usable after a fork. A child has one thread: a lock held by another thread at the fork would stay locked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 
 class ForkLock:
-    """A reentrant lock that is free in a forked child. ``was_held``: another thread held it at the fork."""
+    """ForkLock is a reentrant lock that is free in a forked child. ``was_held``: another thread held it at the fork."""
 
     __slots__ = ("__weakref__", "_lock", "was_held")
 
@@ -27,7 +27,7 @@ class ForkLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Replace a lock that another thread holds. A forked child calls this first, on its only thread."""
+        """Replace the inner lock if another thread holds it. Only a forked child calls this, at its start."""
         if not self._lock.acquire(blocking=False):
             self._lock, self.was_held = threading.RLock(), True
         else:

@@ -1,4 +1,4 @@
-"""A pause of the cyclic garbage collector while many objects are made that all stay alive."""
+"""A pause of the cyclic garbage collector during the creation of many objects that all stay alive."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Pause cyclic garbage collection, and resume it if it was on.
+    """Pause cyclic garbage collection inside the block; resume it afterwards if it was on.
 
-    All objects of a graph that is being built are alive, so that collections free nothing; they took a quarter of the time of
-    loading densenet121.
+    All objects of a graph under construction are alive, so that collections free nothing. Collections took a quarter of the time
+    of loading densenet121.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -24,7 +24,7 @@ def pause_gc() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-            # The list is empty in a child process that was forked in between.
+            # The list is empty in a child process that was forked inside the block.
             if _pauses:
                 _pauses.pop()
 
@@ -34,7 +34,7 @@ _pauses: list[bool] = []
 
 
 def _resume_in_child() -> None:
-    """Resume garbage collection in a forked child: the thread that would have done so exists in the parent only."""
+    """Resume garbage collection in a forked child: the thread that paused it exists in the parent only."""
     if _pauses:
         _pauses.clear()
         gc.enable()

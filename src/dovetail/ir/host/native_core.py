@@ -1,6 +1,6 @@
-"""Access to the compiled core. Without a compiled core, numpy computes the same, more slowly.
+"""Access to the compiled core. Without a compiled core, numpy computes the same results more slowly.
 
-``is_compiled`` is whether there is a compiled core, ``build()`` describes it.
+``is_compiled`` is true if a compiled core is installed; ``build()`` describes the core.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from dovetail.errors import EngineError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# Only an absent core is replaced: a core that does not load raises ImportError, so that the fault shows.
+# Only an absent core is replaced by numpy: a core that fails to load raises ImportError, so that the fault is visible.
 try:
     import dovetail._native as _compiled
 except ModuleNotFoundError:
     _compiled = None  # type: ignore[assignment]
 
 LOGGER = logging.getLogger("dovetail.core")
-"""The logger of the warning; the command line shows its records on stderr."""
+"""The logger of the warning WITHOUT_CORE; the command line prints its records on stderr."""
 is_compiled: bool = _compiled is not None
 
 WITHOUT_CORE = (
     "dovetail is installed without its native core: models run 6 to 134 times slower. "
     "Install a C++ compiler and Python's headers (Debian, Ubuntu: g++ and python3-dev), then dovetail again"
 )
-"""The warning of a program that runs without a compiled core."""
+"""The warning that a program logs when it runs without a compiled core."""
 
 
 def build() -> str:
@@ -62,7 +62,7 @@ def core() -> ModuleType | None:
 
 
 class Axis(NamedTuple):
-    """One axis of a window: its size, and its stride in elements in either buffer."""
+    """Axis is one axis of a window: its size, and its strides in the destination and source buffers, in elements."""
 
     size: int
     dst_stride: int
@@ -82,12 +82,12 @@ def copy_window(
     """Copy the elements of an affine window from ``src`` to ``dst``, for any element type.
 
     Both are contiguous buffers of elements of ``itemsize`` bytes. For every position ``p`` within ``sizes``, element
-    ``dst_offset + sum(p * dst_strides)`` becomes the value that element ``src_offset + sum(p * src_strides)`` had before the
-    call: the buffers may overlap. Strides have any sign; a source stride of zero repeats; the stride of an axis of size 1 is
-    ignored. A window with a size of zero copies nothing and may have any offset. Nothing is written on error.
+    ``dst_offset + sum(p * dst_strides)`` is set to the value that element ``src_offset + sum(p * src_strides)`` had before the
+    call, even if the buffers overlap. Strides may be negative; a source stride of zero repeats an element; the stride of an axis
+    of size 1 is ignored. A window with a size of zero copies nothing and may have any offset. Nothing is written on error.
 
-    Raises EngineError: [copy.window] a buffer is not contiguous, not writable or holds Python objects; the numbers do not form a
-    window, it reaches outside a buffer, or writes an element of ``dst`` twice.
+    Raises EngineError [copy.window] for a buffer that is not contiguous, not writable (``dst``) or holds Python objects. Raises
+    it too for a window that is malformed, reaches outside a buffer, or writes an element of ``dst`` twice.
     """
     target, source = _bytes_of(dst, "dst"), _bytes_of(src, "src")
     if not target.flags.writeable:
@@ -120,7 +120,7 @@ def _bytes_of(buffer: npt.NDArray[Any] | Buffer, name: str) -> npt.NDArray[np.ui
 
 
 def _axes_of(sizes: Sequence[int], dst_strides: Sequence[int], src_strides: Sequence[int]) -> list[Axis]:
-    """Return the axes of more than one element."""
+    """Return the axes whose size is not 1."""
     if not len(sizes) == len(dst_strides) == len(src_strides):
         lengths = f"{len(sizes)} sizes, {len(dst_strides)} and {len(src_strides)} strides"
         raise EngineError("copy.window", f"sizes and strides must have the same length, got {lengths}")
@@ -139,7 +139,7 @@ def _check_bounds(name: str, axes: list[tuple[int, int]], offset: int, elements:
 
 
 def _check_written_once(axes: list[Axis]) -> None:
-    """Require each stride to exceed the reach of all smaller ones, as in every array without overlapping elements."""
+    """Require each stride to exceed the extent of the axes with smaller strides, as in arrays without overlapping elements."""
     reached = 0
     for stride, size in sorted((abs(axis.dst_stride), axis.size) for axis in axes):
         if stride <= reached:
@@ -165,5 +165,5 @@ def _copy_numpy(
     src_strides = [axis.src_stride * itemsize for axis in axes]
     target: npt.NDArray[Any] = np.ndarray(sizes, element, dst.data, dst_offset * itemsize, dst_strides)
     source: npt.NDArray[Any] = np.ndarray(sizes, element, src.data, src_offset * itemsize, src_strides)
-    # numpy's assignment does not buffer every overlap, for example not one axis with different strides.
+    # numpy's assignment handles not every overlap, for example not a single axis with different strides.
     target[...] = source.copy() if np.may_share_memory(target, source) else source

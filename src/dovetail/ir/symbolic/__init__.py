@@ -1,10 +1,10 @@
-"""Symbolic dimensions: integer expressions of unknowns, and an array namespace of them for shape values.
+"""Symbolic dimensions: integer expressions of unknowns, and an array namespace for shape values with such elements.
 
-A :class:`Dim` is a polynomial with integer coefficients over atoms. An atom is a symbol (a name and what bounds it) or an
-application of floor division, modulo, minimum, maximum or broadcast that does not simplify. A result without unknowns is an
-``int``.
-Division and modulo round as in Python, towards minus infinity. A comparison has three values: True, False, and None for
-undecided, or :class:`Inexact` where a truth value is needed.
+A :class:`Dim` is a polynomial with integer coefficients over atoms. An atom is a symbol (a name with bounds) or an application
+of floor division, modulo, minimum, maximum or broadcast that does not simplify. A result without unknowns is an ``int``.
+
+Division and modulo round towards minus infinity, as in Python. A comparison function returns True, False, or None for
+undecided; an operator that needs a truth value raises :class:`Inexact` instead of None.
 
 An expression beyond the limits in ``algebra`` raises :class:`Inexact` too, which bounds time and memory.
 """

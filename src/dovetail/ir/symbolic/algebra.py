@@ -16,21 +16,21 @@ from dovetail.ir.symbolic.intervals import Interval, interval
 MAX_COEFFICIENT = 2**256  # of a coefficient
 MAX_TERMS = 256
 MAX_DEGREE = 64
-MAX_DEPTH = 48  # applications inside one another
-MAX_WEIGHT = 4096  # symbols and applications in one atom, written out
+MAX_DEPTH = 48  # levels of nested applications
+MAX_WEIGHT = 4096  # symbols and applications in the text of one atom
 
 
 class Inexact(Exception):
-    """Raised where an answer depends on the values of unknowns."""
+    """Inexact is raised if an answer depends on the values of unknowns, or an expression exceeds the limits."""
 
 
 class Atom:
-    """A symbol or an opaque application, interned: equal atoms are one object."""
+    """Atom is a symbol or an application that does not simplify. Atoms are interned: equal atoms are the same object."""
 
     __slots__ = ("__weakref__", "_key", "args", "depth", "high", "kind", "low", "weight")
 
-    kind: str  # "symbol", "//", "%", "min", "max", "broadcast", or "shift" (inside bounds only: an atom less its bound)
-    args: tuple[Any, ...]  # of a symbol: name, low, high
+    kind: str  # "symbol", "//", "%", "min", "max", "broadcast", or "shift" (only in bounds analysis: atom minus lower bound)
+    args: tuple[Any, ...]  # for a symbol: name, low, high
     low: int | float
     high: int | float
     depth: int
@@ -88,10 +88,11 @@ def _new_atom(kind: str, args: tuple[Any, ...]) -> Atom:
 
 
 class Dim:
-    """An immutable integer expression of unknowns. ``==`` and ``hash`` compare normal forms; :func:`equal` compares values.
+    """Dim is an immutable integer expression of unknowns.
 
-    ``+ - * // % **`` and ``abs`` take and return ``int | Dim``. A truth value or an order that the bounds do not decide,
-    and a conversion to a number, raise :class:`Inexact`.
+    ``==`` and ``hash`` compare normal forms; :func:`equal` compares values. ``+ - * // % **`` and ``abs`` take and return
+    ``int | Dim``. A truth value or an order comparison that the bounds do not decide, and a conversion to a number, raise
+    :class:`Inexact`.
     """
 
     __slots__ = ("_constant", "_hash", "_range", "_terms", "_text")
@@ -103,7 +104,7 @@ class Dim:
     _range: Interval | None
 
     def __init__(self) -> None:
-        raise TypeError("a Dim is made by dovetail.ir.symbolic.symbol(name)")
+        raise TypeError("a Dim must be created by dovetail.ir.symbolic.symbol(name)")
 
     def __add__(self, other: object) -> Any:
         if type(other) is int:
@@ -263,7 +264,10 @@ def demand_answer(answer: bool | None, first: object, relation: str, second: obj
 
 
 def polynomial(terms: Terms, constant: int) -> Any:
-    """Return the polynomial, an ``int`` without unknowns. Keeps ``terms``, which holds no zero coefficient."""
+    """Return the polynomial of ``terms`` and ``constant``; an ``int`` if ``terms`` is empty.
+
+    ``terms`` has no zero coefficients and is not copied.
+    """
     if not terms:
         return constant
     if not -MAX_COEFFICIENT < constant < MAX_COEFFICIENT or len(terms) > MAX_TERMS:
@@ -339,7 +343,7 @@ def join(x: Monomial, y: Monomial) -> Monomial:
 
 
 def order(monomial: Monomial) -> tuple[Any, ...]:
-    """Return the sort key of graded lexicographic order, greatest first, for printing and for division."""
+    """Return the sort key of a monomial in graded lexicographic order, greatest first, for printing and for division."""
     return -len(monomial), [atom.key for atom in monomial]
 
 
@@ -350,7 +354,7 @@ def sorted_terms(dim: Dim) -> list[tuple[Monomial, int]]:
 
 
 def bare_atom(size: Size) -> Atom | None:
-    """Return the atom of a size that is a single atom; else None."""
+    """Return the atom if the size is a single atom; else None."""
     if isinstance(size, int) or size._constant or len(size._terms) != 1:
         return None
     ((monomial, coefficient),) = size._terms.items()
@@ -370,14 +374,17 @@ def is_positive_number(size: Size) -> bool:
 
 
 def symbol(name: str, low: int | None = 0, high: int | None = None) -> Dim:
-    """Return an unknown integer, ``low <= name <= high``; None: no bound. Symbols of equal name and bounds are equal."""
+    """Return an unknown integer with ``low <= name <= high``; None means no bound.
+
+    Symbols of equal name and bounds are equal.
+    """
     if low is not None and high is not None and low > high:
         raise ValueError(f"no integer lies between {low} and {high}")
     return dim_of(intern_atom("symbol", (name, low, high)))
 
 
 def name_of(size: Size) -> str | None:
-    """Return the name of a single symbol; None for anything else."""
+    """Return the name if the size is a single symbol; else None."""
     atom = bare_atom(size)
     return str(atom.args[0]) if atom is not None and atom.kind == "symbol" else None
 

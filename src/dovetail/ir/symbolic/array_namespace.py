@@ -16,7 +16,7 @@ from dovetail.ir.symbolic.elementwise import DTypeArgument, adapt_movement, conv
 
 
 class _Namespace:
-    """The functions of the array API standard that are exact on arrays of ``int | Dim``; any other raises Inexact."""
+    """Functions of the array API standard that are exact on arrays of ``int | Dim``; other functions raise Inexact."""
 
     int8: ClassVar = np.dtype(np.int8)
     int16: ClassVar = np.dtype(np.int16)

@@ -13,16 +13,16 @@ from dovetail.ir.symbolic.compare import bounds
 
 Array: TypeAlias = np.ndarray[Any, Any]
 ArrayLike: TypeAlias = np.ndarray[Any, Any] | Size | Sequence[Any]
-"""What becomes an array of integers and Dims."""
+"""Arguments that are converted to an array of integers and Dims."""
 
-MAX_ELEMENTS = 2**16  # of an array of shape values
+MAX_ELEMENTS = 2**16  # the maximum number of elements of a shape value
 
 functions: dict[str, Callable[..., Array]] = {}
 """Replacements of numpy's ufuncs by name; dovetail.ir.symbolic.elementwise registers them."""
 
 
 class SymbolicArray(np.ndarray[Any, np.dtype[np.object_]]):
-    """An array of ``int | Dim``. A numpy function that would be inexact on it, or compare by ``==``, raises Inexact."""
+    """SymbolicArray is an array of ``int | Dim``. numpy functions that are inexact on Dims or compare by ``==`` raise Inexact."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **options: Any) -> Any:
         function = functions.get(ufunc.__name__)
@@ -54,7 +54,7 @@ _movements = frozenset(
 
 
 def small(shape: int | Iterable[int]) -> tuple[int, ...]:
-    """Return a shape as integers. Raises Inexact beyond MOST_ELEMENTS: a length from a file is not trusted."""
+    """Return a shape as integers. Raises Inexact beyond MAX_ELEMENTS elements, because sizes from a file are not trusted."""
     sizes = tuple(operator.index(size) for size in ((shape,) if isinstance(shape, (int, Dim, np.integer)) else shape))
     count = 1
     for size in sizes:
@@ -65,7 +65,7 @@ def small(shape: int | Iterable[int]) -> tuple[int, ...]:
 
 
 def as_values(x: ArrayLike) -> Array:
-    """Convert to an array of integers and Dims; a boolean array stays one."""
+    """Convert ``x`` to an array of integers and Dims; a boolean array stays boolean."""
     if isinstance(x, SymbolicArray):
         return x
     array: Array = x if isinstance(x, np.ndarray) else np.array(x, dtype=object if _is_empty(x) else None)
@@ -101,7 +101,7 @@ def as_size(value: object) -> Size:
 
 
 def exact(value: Any) -> Size:
-    """Check that an integer type holds the value. Raises Inexact: it would wrap around in a run."""
+    """Return an integer that fits i64 or u64, or a Dim. Raises Inexact for other integers, which would wrap around in a run."""
     if isinstance(value, Dim):
         return value
     if not -(2**63) <= value < 2**64:
@@ -110,7 +110,7 @@ def exact(value: Any) -> Size:
 
 
 def elementwise(function: Callable[..., Any], count: int) -> Callable[..., Array]:
-    """Broadcast a function of sizes over arrays."""
+    """Return the elementwise version of a function of ``count`` sizes, with broadcasting."""
     ufunc = np.frompyfunc(lambda *xs: exact(function(*xs)), count, 1)
 
     def apply(*xs: ArrayLike) -> Array:

@@ -1,4 +1,4 @@
-"""Broadcasting of sizes: the size of an axis along which tensors are broadcast."""
+"""Broadcasting of sizes: the size of an axis that several tensors are broadcast to."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dovetail.ir.symbolic.compare import equal
 from dovetail.ir.symbolic.min_max import maximum, minimum, size_order
 
 KIND = "broadcast"
-"""The kind of the atom, and the name of the function in the text of an expression."""
+"""The kind of a broadcast's atom, and the name of the function in the text of an expression."""
 
 
 def broadcast_sizes(sizes: Sequence[Size]) -> Size:
-    """Return the size of which every size is equal or 1, as numpy broadcasts one axis.
+    """Return the size of an axis after broadcasting axes of ``sizes`` by numpy's rule: the size that is not 1.
 
-    The caller has refused sizes that never broadcast; where two of them differ and neither is 1, the result has no meaning.
+    The caller has rejected sizes that can never be broadcast together. If two sizes differ in a run and neither is 1, the result
+    is meaningless.
     """
     items: dict[Size, None] = {}
     for size in sizes:
@@ -42,10 +43,10 @@ def broadcast_sizes(sizes: Sequence[Size]) -> Size:
 
 
 def _drop_redundant(candidates: list[Size]) -> list[Size]:
-    """Drop each ``y`` that adds nothing to an ``x``.
+    """Drop each ``y`` for which another candidate ``x`` gives ``broadcast(x, y) == x``.
 
-    With ``min(x, 1) <= y <= x`` it is ``x``, or 1, or ``x`` is 1 and it is too. ``max(x, 0)`` is ``x``, since no dimension is
-    negative.
+    That holds if ``min(x, 1) <= y <= x``: broadcasting requires ``y == x``, ``y == 1`` or ``x == 1``, and ``x == 1`` implies
+    ``y == 1``. It also holds for ``y == max(x, 0)``, which equals ``x`` because no dimension is negative.
     """
     kept = list(candidates)
     for y in candidates:

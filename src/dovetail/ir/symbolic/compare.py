@@ -25,7 +25,7 @@ Bounds = tuple[int | None, int | None]
 
 
 def bounds(size: Size) -> Bounds:
-    """Return a lower and an upper bound for all values of the unknowns; None where none is known."""
+    """Return a lower and an upper bound of a size over all values of the unknowns; None for an unknown bound."""
     low, high = interval(size)
     if isinstance(size, Dim) and _may_tighten(size):
         low, high = _lowest(size), -_lowest(-size)
@@ -33,13 +33,13 @@ def bounds(size: Size) -> Bounds:
 
 
 def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
-    """Return the narrower bounds of two; the lower one exceeds the upper one where no number is within both."""
+    """Return the intersection of two bounds; its lower bound exceeds its upper bound if the intersection is empty."""
     lows, highs = ([bound for bound in pair if bound is not None] for pair in zip(first, second, strict=True))
     return max(lows, default=None), min(highs, default=None)
 
 
 def _may_tighten(dim: Dim) -> bool:
-    """Return whether atoms are dependent or multiplied, so that interval arithmetic may not be tight."""
+    """Return whether atoms may depend on each other or are multiplied, so that interval arithmetic may not be tight."""
     if len(dim._terms) == 1:
         ((monomial, _),) = dim._terms.items()
         return len(monomial) > 1 and dim._constant != 0
@@ -47,7 +47,7 @@ def _may_tighten(dim: Dim) -> bool:
 
 
 class _Closeness(threading.local):
-    """The flag of a close analysis; comparisons inside of one use interval arithmetic alone."""
+    """_Closeness is the thread's flag of a running close analysis; comparisons inside it use only interval arithmetic."""
 
     active = False
 
@@ -56,7 +56,7 @@ closeness = _Closeness()
 
 
 def _lowest(dim: Dim) -> int | float:
-    """Return a lower bound that uses the dependence of atoms."""
+    """Return a lower bound that uses dependences between atoms, or interval arithmetic inside a close analysis."""
     if closeness.active:
         return interval(dim)[0]
     return _lowest_closely(dim)
@@ -92,7 +92,7 @@ def _low(size: Size, budget: list[int]) -> int | float:
         if atom.kind in ("min", "max") and len(monomial) == 1 and _stands_alone(size, atom):
             rest = size - coefficient * dim_of(atom)
             lows = [_low(rest + coefficient * arg, budget) for arg in atom.args]
-            # min and max equal one of their arguments and bound all of them.
+            # min and max equal one of their arguments and are bounds of all arguments.
             return max(low, max(lows) if (atom.kind == "max") == (coefficient > 0) else min(lows))
     return low
 
@@ -108,7 +108,7 @@ def _stands_alone(dim: Dim, atom: Atom) -> bool:
 
 
 def _without_division(dim: Dim, atom: Atom) -> Size | None:
-    """Return ``b * dim`` with ``b * (a // b)`` replaced by ``a - a % b``; None where the division is in a power."""
+    """Return ``b * dim`` with ``b * (a // b)`` replaced by ``a - a % b``; None if a power of the division occurs."""
     a, b = atom.args
     inside, outside = dict[Monomial, int](), dict[Monomial, int]()
     for monomial, coefficient in dim._terms.items():
@@ -124,7 +124,7 @@ def _without_division(dim: Dim, atom: Atom) -> Size | None:
 
 
 def _shift_atoms(dim: Dim) -> Size:
-    """Substitute atoms by their distance from a bound, so that interval arithmetic bounds terms of one sign."""
+    """Replace atoms by a bound plus or minus their distance from it, so that each atom's interval starts at 0."""
 
     def shift(atom: Atom) -> Size:
         if atom.low == 0 or (atom.low == -inf and atom.high == inf):
@@ -137,7 +137,7 @@ def _shift_atoms(dim: Dim) -> Size:
 
 
 def _difference(a: Size, b: Size) -> Size | None:
-    """Return ``a - b``; None beyond the size limits of expressions."""
+    """Return ``a - b``; None if it exceeds the size limits of expressions."""
     try:
         return a - b
     except Inexact:
@@ -145,7 +145,7 @@ def _difference(a: Size, b: Size) -> Size | None:
 
 
 def equal(a: Size, b: Size) -> bool | None:
-    """Compare ``a == b``: True for all values of the unknowns, False for none, None for undecided."""
+    """Compare ``a == b``: True if it holds for all values of the unknowns, False if for none, None if undecided."""
     if a is b:
         return True
     difference = _difference(a, b)
@@ -191,7 +191,7 @@ def is_nonzero(size: Size) -> bool:
 
 
 def _has_odd_constant(difference: Dim) -> bool:
-    """Return whether the coefficients share a factor that does not divide the constant, so that the sum is never 0."""
+    """Return whether a common factor of the coefficients does not divide the constant, so that ``difference`` is never 0."""
     return difference._constant != 0 and difference._constant % gcd(*difference._terms.values()) != 0
 
 
@@ -209,12 +209,12 @@ def has_lower_bound(size: Size, bound: int) -> bool | None:
 
 
 def less(a: Size, b: Size) -> bool | None:
-    """Compare ``a < b``: True for all values of the unknowns, False for none, None for undecided."""
+    """Compare ``a < b``: True if it holds for all values of the unknowns, False if for none, None if undecided."""
     difference = _difference(b, a)
     return None if difference is None else has_lower_bound(difference, 1)
 
 
 def less_equal(a: Size, b: Size) -> bool | None:
-    """Compare ``a <= b``: True for all values of the unknowns, False for none, None for undecided."""
+    """Compare ``a <= b``: True if it holds for all values of the unknowns, False if for none, None if undecided."""
     difference = _difference(b, a)
     return None if difference is None else has_lower_bound(difference, 0)

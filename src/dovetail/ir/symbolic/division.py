@@ -63,7 +63,7 @@ def _monomial_quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None
 
 
 def exact_quotient(a: Size, b: Size) -> Size | None:
-    """Return the polynomial ``q`` with ``q * b == a`` for all values; None where there is none, or ``b`` is 0."""
+    """Return the polynomial ``q`` with ``q * b == a``; None if no such polynomial exists or ``b`` is 0."""
     if isinstance(b, int):
         return _exact_quotient_by(a, b) if b else None
     quotient, rest = _divide_polynomials(a, b)
@@ -79,7 +79,7 @@ def _exact_quotient_by(a: Size, b: int) -> Size | None:
 
 
 def quotient_of_nonzero(a: Size, b: Dim) -> Size:
-    """Return ``a // b`` for a ``b`` that is not 0: common factors cancel, although their bounds admit 0."""
+    """Return ``a // b`` for a ``b`` that is never 0: common factors cancel even if their bounds include 0."""
     xs, ys = terms_of(a), terms_of(b)
     for atom in next(iter(ys)):
         if all(atom in monomial for monomial in (*xs, *ys)):
@@ -89,7 +89,7 @@ def quotient_of_nonzero(a: Size, b: Dim) -> Size:
 
 
 def _divide_terms(terms: Terms, atom: Atom) -> Terms:
-    """Divide every term by an atom that is a factor of it."""
+    """Divide every term by ``atom``, which is a factor of all terms."""
     result: Terms = {}
     for monomial, coefficient in terms.items():
         index = monomial.index(atom)
@@ -104,7 +104,7 @@ def floor_divide(a: Size, b: Size) -> Any:
         if b == 0:
             raise Inexact(f"{a} divided by zero")
         return _divide_by(a, b) if b > 0 else _divide_by(-a, -b)
-    # A divisor that may be 0 is kept: simplified away, its error would be lost.
+    # A divisor that may be 0 is not simplified away, because the error of a division by zero would be lost.
     if not is_nonzero(b):
         return dim_of(intern_atom("//", (a, b)))
     whole, rest = _divide_polynomials(a, b)
@@ -122,7 +122,7 @@ def _lies_below(rest: Size, b: Size) -> bool:
 
 
 def _without_content(a: Size, b: Dim) -> tuple[Size, Dim]:
-    """Divide both by their common integer factor."""
+    """Divide ``a`` and ``b`` by the greatest common divisor of their coefficients."""
     xs, ys = terms_of(a), terms_of(b)
     common = gcd(*xs.values(), *ys.values())
     if common == 1:
@@ -133,7 +133,7 @@ def _without_content(a: Size, b: Dim) -> tuple[Size, Dim]:
 
 @lru_cache(4096)
 def _divide_by(a: Dim, b: int) -> Any:
-    """Return ``a // b`` for a positive integer in normal form; divisible terms leave the division."""
+    """Return ``a // b`` in normal form, for ``b`` > 0; terms that ``b`` divides are moved out of the division."""
     whole, rest, common = dict[Monomial, int](), dict[Monomial, int](), b
     for monomial, coefficient in a._terms.items():
         if coefficient % b:
@@ -172,7 +172,7 @@ def _divide_by_coprime(numerator: Dim, b: int) -> Any:
 
 
 def _nested_divisions(dim: Dim) -> list[Atom]:
-    """Return the divisions by integers that are terms with coefficient 1."""
+    """Return the divisions by positive integers that are terms with coefficient 1."""
     return [
         monomial[0]
         for monomial, coefficient in dim._terms.items()
@@ -220,7 +220,7 @@ def _modulo_by(a: Dim, b: int) -> Any:
 
 
 def _unfold_modulo(a: Size, b: int) -> Any:
-    """Replace each term ``x % c`` where ``b`` divides ``c`` by ``x``, which is congruent modulo ``b``."""
+    """Replace each term ``x % c`` by ``x`` if ``b`` divides ``c``: both are congruent modulo ``b``."""
     if isinstance(a, int):
         return a
     for monomial, coefficient in a._terms.items():

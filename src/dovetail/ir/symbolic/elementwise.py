@@ -31,7 +31,7 @@ DTypeArgument: TypeAlias = npt.DTypeLike | None
 
 
 def _comparison(function: Callable[..., bool | None], name: str) -> Callable[[Any, Any], Array]:
-    """Broadcast a comparison of two sizes over arrays; an undecided one raises Inexact."""
+    """Return the elementwise version of a comparison of two sizes; an undecided comparison raises Inexact."""
     ufunc = np.frompyfunc(lambda x, y: demand_answer(function(as_size(x), as_size(y)), x, name, y), 2, 1)
 
     def apply(x: ArrayLike, y: ArrayLike) -> Array:
@@ -61,9 +61,9 @@ def _by_nonzero(function: Callable[[Size, Size], Size]) -> Callable[[Size, Size]
 
 
 def _quotient_by_nonzero(x: Size, y: Size) -> Size:
-    """Return ``x // y`` for a ``y`` that is not 0 at run time: where its bounds admit 0, only an exact, symbolic quotient.
+    """Return ``x // y`` for a ``y`` that is not 0 at run time. Raises Inexact for some divisors whose bounds include 0.
 
-    A quotient that is a number is left out, because folding it would lose the error of a division by zero.
+    For such a divisor the quotient must be exact and symbolic: folding it to a number would lose the error of a division by zero.
     """
     if is_nonzero(y):
         return x // y
@@ -128,7 +128,10 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 
 def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Callable[..., Array]:
-    """Make a reduction over ``axis`` (None: all) of a function; no ``first`` value: an empty axis raises Inexact."""
+    """Return a reduction by ``function`` over ``axis`` (None: all axes).
+
+    ``first`` is the initial value; if it is None, an empty axis raises Inexact.
+    """
 
     def combine(row: Sequence[Any]) -> Size:
         if not row and first is None:
@@ -184,7 +187,7 @@ def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Adapt a numpy function that moves elements to one array of integers and Dims, or to a sequence of them."""
+    """Adapt a numpy function that moves elements to an array, or a sequence of arrays, of integers and Dims."""
 
     def apply(x: ArrayLike, /, *args: object, **options: object) -> Array:
         operands = (
@@ -200,7 +203,7 @@ def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def convert_dtype(x: ArrayLike, dtype: DTypeArgument) -> Array:
-    """Convert to an integer type that holds every element; a Dim is assumed to fit 32 and 64 bits, but not fewer."""
+    """Check that an integer type represents every element. A Dim is assumed to fit types of 32 and 64 bits, not narrower ones."""
     target, array = np.dtype(dtype), as_values(x)
     if target.kind == "b":
         return truth(array)

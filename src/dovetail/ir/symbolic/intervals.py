@@ -18,7 +18,10 @@ _WIDEST = 2**512
 
 
 def widen(low: int | float, high: int | float) -> Interval:
-    """Replace ends beyond 2**512 by infinity, or by that bound on the other side."""
+    """Limit ends to 2**512 in magnitude: a lower end below -2**512 becomes -inf, an upper end above 2**512 inf.
+
+    A lower end above 2**512 becomes 2**512, an upper end below -2**512 becomes -2**512.
+    """
     if low < -_WIDEST:
         low = -inf
     elif low > _WIDEST:
@@ -35,13 +38,13 @@ def _times(x: int | float, y: int | float) -> int | float:
 
 
 def product_of(x: Interval, y: Interval) -> Interval:
-    """Return the interval of products."""
+    """Return the interval of the products of numbers in ``x`` and ``y``."""
     corners = [_times(a, b) for a in x for b in y]
     return widen(min(corners), max(corners))
 
 
 def power_of(x: Interval, count: int) -> Interval:
-    """Return the interval of powers."""
+    """Return the interval of the powers, with exponent ``count``, of numbers in ``x``."""
     result = x
     for _ in range(count - 1):
         result = product_of(result, x)
@@ -51,7 +54,7 @@ def power_of(x: Interval, count: int) -> Interval:
 
 
 def interval_of_application(kind: str, xs: Sequence[Interval]) -> Interval:
-    """Return the interval of an application to arguments in ``xs``."""
+    """Return the interval of an application of ``kind`` to arguments in the intervals ``xs``."""
     if kind == "min":
         return min(low for low, _ in xs), min(high for _, high in xs)
     if kind == "max":
@@ -73,7 +76,7 @@ def interval_of_application(kind: str, xs: Sequence[Interval]) -> Interval:
 
 
 def _nonzero_parts(x: Interval) -> Iterator[Interval]:
-    """Yield the positive and the negative part of a divisor's interval; a divisor of 0 has no result."""
+    """Yield the positive and the negative part of a divisor's interval, without 0: division by 0 has no result."""
     if x[1] >= 1:
         yield max(x[0], 1), x[1]
     if x[0] <= -1:

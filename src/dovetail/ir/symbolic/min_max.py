@@ -1,4 +1,4 @@
-"""Minimum and maximum of sizes; arguments that are never the result are dropped."""
+"""Minimum and maximum of sizes; arguments that can never be the result are dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHOICES: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
 def extreme(kind: str, sizes: Sequence[Size]) -> Size:
-    """Return the minimum (``kind`` "min") or maximum ("max")."""
+    """Return the minimum (``kind`` "min") or maximum (``kind`` "max") of sizes."""
     if all(isinstance(size, int) for size in sizes):
         return _CHOICES[kind](sizes)
     return _simplify_extreme(kind, sizes) if closeness.active else _known_extreme(kind, tuple(sizes))

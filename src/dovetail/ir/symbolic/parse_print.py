@@ -24,7 +24,7 @@ from dovetail.ir.symbolic.algebra import (
 LONGEST_TEXT = 10_000
 _FUNCTIONS = ("min", "max", "broadcast")
 
-_PLAIN_NAME = r"(?:[^\W\d]|\?[\w.])[\w.]*(?:\[\w+\])*"  # "?" begins the name of an unknown that no file named
+_PLAIN_NAME = r"(?:[^\W\d]|\?[\w.])[\w.]*(?:\[\w+\])*"  # names that inference chooses begin with "?"
 _is_plain = re.compile(_PLAIN_NAME).fullmatch
 
 
@@ -33,7 +33,7 @@ def written_name(atom: Atom) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """Return the name of a symbol as ``parse`` reads it: in quotes where it is no identifier."""
+    """Return the name of a symbol in the syntax of ``parse``: in quotes if the name is no identifier."""
     if _is_plain(name) and name not in _FUNCTIONS:
         return name
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -86,13 +86,13 @@ def _operand_text(size: Size, name: Callable[[Atom], str]) -> str:
 
 
 def parse(text: str, name: Callable[[str], Size] = symbol) -> Size:
-    """Parse the output of ``str``: integers, names (quoted where they are no identifiers), operators and functions.
+    """Parse the output of ``str``: integers, names (in quotes if they are no identifiers), operators and functions.
 
     The operators are ``+ - * // % **``, the functions min, max and broadcast. ``name`` converts a name to a symbol. Raises
-    FormatError [dims.text] for anything else, in bounded time.
+    FormatError [dims.text] for other text. The time is bounded.
     """
     if len(text) > LONGEST_TEXT:
-        raise FormatError("dims.text", f"an expression of {len(text)} characters is longer than {LONGEST_TEXT}")
+        raise FormatError("dims.text", f"an expression must have at most {LONGEST_TEXT} characters, got {len(text)}")
     try:
         return _Parser(text, name).whole()
     except Inexact as error:
@@ -111,7 +111,7 @@ _TOKEN = re.compile(
 
 
 class _Parser:
-    """A recursive descent parser with Python's precedence."""
+    """_Parser is a recursive descent parser with Python's operator precedence."""
 
     def __init__(self, text: str, name: Callable[[str], Size]) -> None:
         self.text = text
@@ -124,7 +124,7 @@ class _Parser:
         while position < end:
             match = _TOKEN.match(self.text, position)
             if match is None or match.lastgroup is None:
-                raise self.error(f"nothing that belongs here at character {position + 1}")
+                raise self.error(f"unexpected text at character {position + 1}")
             yield match.lastgroup, match[match.lastgroup]
             position = match.end()
 
@@ -143,7 +143,7 @@ class _Parser:
     def whole(self) -> Size:
         result = self.sum()
         if self.tokens:
-            raise self.error(f"{self.tokens[-1][1]!r} is left over")
+            raise self.error(f"unexpected {self.tokens[-1][1]!r} after the expression")
         return result
 
     def sum(self) -> Size:
@@ -179,7 +179,7 @@ class _Parser:
         if self.take("**"):
             exponent = self.number() if self.tokens and self.tokens[-1][0] == "number" else -1
             if not 0 <= exponent <= MAX_DEGREE:
-                raise self.error(f"an exponent is a number up to {MAX_DEGREE}")
+                raise self.error(f"an exponent must be a number from 0 to {MAX_DEGREE}")
             result = self.check_number(result**exponent)
         return result
 

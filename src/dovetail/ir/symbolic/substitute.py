@@ -19,7 +19,7 @@ from dovetail.ir.symbolic.algebra import (
 
 
 def replace_atoms(size: Size, value: Callable[[Atom], Size]) -> Size:
-    """Replace each atom of the polynomial, but none inside of atoms."""
+    """Replace each atom of the polynomial; atoms in the arguments of other atoms are not replaced."""
     if isinstance(size, int):
         return size
     result: Size = size._constant
@@ -29,7 +29,7 @@ def replace_atoms(size: Size, value: Callable[[Atom], Size]) -> Size:
 
 
 def rebuild(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[Size], Size] | None = None) -> Size:
-    """Rebuild the expression from new symbols; ``at_result`` maps the result of each application."""
+    """Rebuild the expression: ``at_symbol`` replaces each symbol, ``at_result`` the result of each application."""
     seen: dict[Atom, Size] = {}
 
     def value(atom: Atom) -> Size:
@@ -47,7 +47,7 @@ def rebuild(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[
 
 
 def normalize_strongly(dim: Size) -> Size:
-    """Return a stronger normal form: modulo as division, and integer parts moved out of divisions."""
+    """Return a stronger normal form: modulo is expressed by division, and integer parts are moved out of divisions."""
     return rebuild(dim, dim_of, lambda result: replace_atoms(result, _strong_atom))
 
 
@@ -78,7 +78,7 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
 
 
 def atoms(size: Size) -> tuple[Atom, ...]:
-    """Return the symbols and applications in which the expression is a polynomial."""
+    """Return the atoms of the polynomial: its symbols and applications, without the atoms inside applications."""
     if not isinstance(size, Dim):
         return ()
     return tuple(dict.fromkeys(atom for monomial, _ in sorted_terms(size) for atom in monomial))

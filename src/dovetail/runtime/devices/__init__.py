@@ -1,1 +1,1 @@
-"""Programs of JAX and torch: the model through the interpreter, compiled by the library, on one device or several."""
+"""Programs of JAX and torch: the library traces or runs the interpreter's operators, on one device or several devices."""

@@ -1,8 +1,9 @@
-"""Tensor parallelism of a trace: which axes of weights are split over devices, so that products need few exchanges.
+"""Tensor parallelism of a trace: the choice of the weight axes to split over devices, so that products need few exchanges.
 
-A weight of a product is split by columns, and the split axis of the result is followed through the trace. Where a product
-contracts it, its weight is split by rows, and the sum is the only exchange (Shoeybi et al. 2019, Megatron-LM). A split that
-meets an operation which needs the whole axis stays a split of the weight alone, and its result is gathered.
+A weight of a product is split by columns, and the split axis of the result is followed through the trace. If a later product
+contracts the split axis, the weight of that product is split by rows; the sum is then the only exchange (Shoeybi et al. 2019,
+Megatron-LM). If the split axis reaches an operation that needs the whole axis, only the weight is split and the product's result
+is gathered.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ REDUCTIONS = frozenset("argmax argmin reduce_and reduce_max reduce_min reduce_or
 
 
 class Obstacle(NamedTuple):
-    """A primitive that needs the whole of a split axis, and its node."""
+    """Obstacle is a primitive that needs the whole of a split axis, with the index of the primitive's node."""
 
     primitive: str
     node: int | None
 
 
 class Split(NamedTuple):
-    """The axis of a weight or input that is split, its role, and the node whose product or look-up reads it."""
+    """Split describes one split weight or input: the split axis, its role, and the node of the product or gather that reads it.
+
+    ``obstacle`` is the primitive that prevents the result from staying split.
+    """
 
     axis: int
     role: str
@@ -39,7 +43,7 @@ class Split(NamedTuple):
 
 
 class _Conflict(Exception):
-    """An operation needs the whole of a split axis, for the weights ``origins``."""
+    """_Conflict is raised if an operation needs the whole of an axis that was split because of the weights ``origins``."""
 
     def __init__(self, origins: Iterable[int], obstacle: Obstacle) -> None:
         super().__init__(obstacle.primitive)
@@ -47,7 +51,7 @@ class _Conflict(Exception):
 
 
 class AxisFlow:
-    """Finds the splits of ``weights`` and of ``inputs`` (values of the trace) into ``parts``."""
+    """AxisFlow finds the splits of ``weights`` and ``inputs`` (values of the trace) into ``parts`` parts."""
 
     def __init__(self, trace: TraceSteps, weights: Sequence[int], inputs: Sequence[int], parts: int) -> None:
         self.trace, self.parts = trace, parts
@@ -56,7 +60,7 @@ class AxisFlow:
         self.splits: dict[int, Split] = {}
 
     def find(self) -> Mapping[int, Split]:
-        """Return the split of each weight and input that has one."""
+        """Return the splits by weight or input; values that are not split are absent."""
         while True:
             try:
                 self._walk()
@@ -91,9 +95,9 @@ class AxisFlow:
                 self._set(step.results, axis, split)
 
     def _stop(self, step: Primitive, values: Iterable[int]) -> None:
-        """Raise _Conflict for the weights whose split reaches a step that needs the whole axis."""
+        """Raise _Conflict for the weights whose split axis reaches a step that needs the whole axis."""
         origins = frozenset[int]().union(*(self.origins.get(value, frozenset()) for value in values))
-        # Each conflict has a new origin, so that the walks end.
+        # Each conflict adds an origin to self.obstacles, so that the number of walks is finite.
         if origins - self.obstacles.keys():
             raise _Conflict(origins, Obstacle(step.name, step.node))
 
@@ -106,7 +110,7 @@ class AxisFlow:
     # Operations that keep or move axes
 
     def _output_axis(self, step: Primitive, split: Sequence[int]) -> int | None:
-        """Return the axis of the results that is split as an operand is; None where the operation needs the whole axis."""
+        """Return the axis of the results that the operand's split axis becomes; None if the operation needs the whole axis."""
         first = split[0]
         axis, before, after = self.axes[first], self.trace.shapes[first], self.trace.shapes[step.results[0]]
         params = step.params
@@ -143,11 +147,14 @@ class AxisFlow:
         return int(numbers.offset_dims[kept.index(axis)])
 
     def _agree(self, operands: Iterable[int | None], axis: int, shape: Sequence[int] | None) -> bool:
-        """Split every operand at ``axis``, but those that have no axes. Returns whether that is possible."""
+        """Split every operand at ``axis``, except scalars if ``shape`` is not None. Returns whether that is possible."""
         return all(x is None or (shape is not None and not self.trace.shapes[x]) or self._require(x, axis) for x in operands)
 
     def _require(self, value: int | None, axis: int, role: str = "follows", node: int | None = None) -> bool:
-        """Split ``value`` at ``axis``, where it is a weight or an input, or moved from one. Returns whether it is split there."""
+        """Split ``value``, or the weights and inputs that it is computed from, so that ``axis`` of ``value`` is split.
+
+        Returns whether that is possible.
+        """
         if value is None:
             return True
         if value in self.axes:
@@ -241,7 +248,10 @@ class AxisFlow:
             return
 
     def _grouped_convolution(self, step: Primitive, x: int, weight: int) -> None:
-        """Split a convolution along its groups where they divide by the parts; others are not split."""
+        """Follow a split batch or channel axis through a grouped convolution.
+
+        A split of channels needs a number of groups that is a multiple of the parts.
+        """
         numbers, groups = step.params["dimension_numbers"], step.params["feature_group_count"]
         if x not in self.axes:
             return
@@ -265,7 +275,7 @@ class AxisFlow:
         return frozenset(found)
 
     def _split_table(self, step: Primitive) -> None:
-        """Split the table of a gather by rows, else by columns."""
+        """Split the table of a gather by rows, or by columns if the rows cannot be split."""
         table = step.operands[0]
         if step.params["dimension_numbers"].start_index_map != (0,) or table is None:
             return
@@ -278,11 +288,14 @@ class AxisFlow:
 def _product_axes(
     step: Primitive, ranks: Sequence[int]
 ) -> tuple[tuple[Sequence[int], ...], tuple[Sequence[int], ...], tuple[dict[int, int], ...]]:
-    """Return the contracted and batch axes of both operands in pairs, and the output axis of each free axis of each."""
+    """Return the contracted axes, the batch axes and the free axes of both operands, each as (left, right).
+
+    Free axes are dicts from the operand's axis to the output axis.
+    """
     if step.name == "conv_general_dilated":
         numbers = step.params["dimension_numbers"]
         x, w, y = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
-        # Spatial axes are neither free nor contracted: a split of them needs the neighbours' borders.
+        # Spatial axes are neither free nor contracted: splitting them requires border exchanges with neighbouring devices.
         return ((x[1],), (w[1],)), ((), ()), ({x[0]: y[0]}, {w[0]: y[1]})
     (left, right), (left_batch, right_batch) = step.params["dimension_numbers"]
     free = []

@@ -1,4 +1,4 @@
-"""The collectives of a compiled XLA program: which devices exchange how much, and for which node."""
+"""The collectives of a compiled XLA program: the kind, bytes and node of each exchange between devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BITS = re.compile(r"\d+")
 
 
 class Collective(NamedTuple):
-    """One instruction: its kind, the bytes of its result on each device, and the label of the node that it belongs to."""
+    """Collective is one collective instruction: kind, bytes of its result on each device, and label of its node."""
 
     kind: str
     nbytes: int
@@ -25,9 +25,9 @@ class Collective(NamedTuple):
 
 
 class Collectives(Sequence[Collective]):
-    """The collectives of a compiled program in order; ``totals`` has count and bytes of each kind. Prints as a table.
+    """Collectives holds the collectives of a compiled program in order, and prints as a table.
 
-    An instruction in the body of a loop is counted once.
+    ``totals`` has the count and bytes of each kind. An instruction in the body of a loop is counted once.
     """
 
     def __init__(self, items: Sequence[Collective]) -> None:
@@ -41,14 +41,14 @@ class Collectives(Sequence[Collective]):
 
     @property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """The count and the bytes of each kind that occurs."""
+        """The count and the bytes of the collectives of each kind that occurs."""
         counts = Counter(item.kind for item in self.items)
         return {
             kind: (counts[kind], sum(item.nbytes for item in self.items if item.kind == kind)) for kind in KINDS if counts[kind]
         }
 
     def rows(self) -> list[tuple[str, str, int, int]]:
-        """Return kind, node, count and bytes of the collectives of each node."""
+        """Return rows of kind, node, count and total bytes, one for each kind and node."""
         found: dict[tuple[str, str], list[int]] = {}
         for item in self.items:
             entry = found.setdefault((item.kind, item.node), [0, 0])

@@ -1,4 +1,4 @@
-"""The choice of the library for ``compile(model, "jax")`` and ``"torch"``."""
+"""The choice of the program class for ``compile(model, "jax")`` and ``compile(model, "torch")``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def compile_on_device(model: Model, engine: str, options: DeviceOptions) -> Devi
     device, results, mesh, shardings = options.device, options.results, options.mesh, options.shardings
     if options.torch_compile:
         if engine != "torch" or mesh is not None or shardings is not None:
-            raise EngineError("argument.conflict", 'torch_compile belongs to engine="torch" without a mesh')
+            raise EngineError("argument.conflict", 'torch_compile needs engine="torch" without mesh and shardings')
         return CompiledTorchProgram(model, device=device, results=results)
     if mesh is None and shardings is None:
         return PROGRAMS[engine](model, device=device, results=results)
     if engine != "jax" or mesh is None:
-        raise EngineError("argument.conflict", 'mesh and shardings belong to engine="jax", and shardings to a mesh')
+        raise EngineError("argument.conflict", 'mesh and shardings need engine="jax", and shardings need a mesh')
     return ShardedProgram(model, mesh=mesh, shardings=shardings, device=device, results=results)

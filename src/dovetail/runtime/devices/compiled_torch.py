@@ -1,4 +1,4 @@
-"""Programs of torch that torch.compile compiles: a trace of the interpreter for the shapes of a call, as JAX's."""
+"""Programs that torch.compile compiles from a trace of the interpreter, one trace for each set of input shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.runtime.devices.torch_program import TorchProgram
 
 
 class CompiledTorchProgram(TorchProgram):
-    """A Program of torch.compile. Nodes whose shapes depend on elements are refused."""
+    """CompiledTorchProgram is a Program compiled by torch.compile. It rejects nodes whose shapes depend on elements."""
 
     def __init__(self, model: Model, device: object = None, results: str = "numpy", torch_compile: bool = True) -> None:
         super().__init__(model, device, results, torch_compile=torch_compile)
@@ -54,7 +54,7 @@ class CompiledTorchProgram(TorchProgram):
             module = make_fx(trace, tracing_mode="fake", _allow_non_fake_inputs=True)(list(self._constants.values()), inputs)
         except DovetailError as error:
             raise error.at(file=self.model.file) from None
-        # Its patterns of attention take scalars for Python numbers, and fail on scalar tensors.
+        # The attention patterns of torch's pattern matcher expect Python numbers, and fail on scalar tensors.
         return self._torch.compile(module, options={"pattern_matcher": False}), errors
 
     def _is_tracing_error(self, error: BaseException) -> bool:

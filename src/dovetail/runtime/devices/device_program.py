@@ -1,4 +1,4 @@
-"""DeviceProgram: a Program that another array library runs."""
+"""DeviceProgram: a Program whose operators another array library runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ RESULTS = ("numpy", "device")
 
 
 class DeviceProgram(LoadedProgram):
-    """A Program whose calls JAX or torch runs, with the weights on ``device``.
+    """DeviceProgram is a Program that JAX or torch runs, with the weights on ``device``.
 
-    ``results``: "numpy", or "device" for arrays of the library that stay where they are. Arrays of the library are taken as
-    inputs without a round trip through numpy.
+    ``results``: "numpy", or "device" for arrays of the library that stay on the device. Input arrays of the library are used
+    directly, without a conversion to numpy.
     """
 
     library = ""
@@ -38,14 +38,14 @@ class DeviceProgram(LoadedProgram):
         self.execution = GraphExecution(self.model.graph)
 
     def _check_types(self, xp: ModuleType) -> None:
-        """Raise UnsupportedError [array.dtype] for element types and maps, which only numpy holds."""
+        """Raise UnsupportedError [array.dtype] for element types that only numpy supports, and for maps."""
         refuse_unusual(self.model.graph, xp)
         maps = [value.name for value in (*self.model.inputs, *self.model.outputs) if isinstance(value.type, Map)]
         if maps:
             raise UnsupportedError("array.dtype", f"{', '.join(map(repr, maps))}: maps can be interpreted in numpy only")
 
     def _bind(self, by_name: Mapping[str, Any], array_type: type) -> list[Any]:
-        """Return the inputs in order: arrays of the library as they are, everything else as numpy arrays."""
+        """Check the inputs and return them in order: arrays of the library unchanged, other data as numpy arrays."""
 
         def fit(item: object, type: Tensor, name: str) -> Any:
             if not isinstance(item, array_type):
@@ -66,17 +66,17 @@ class DeviceProgram(LoadedProgram):
     def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         by_name = named_inputs(self.model, inputs)
         if out and self.results == "device":
-            raise EngineError("output.array", 'out takes numpy results; this program was compiled with results="device"')
+            raise EngineError("output.array", 'out needs a program with results="numpy", got results="device"')
         outputs = self._call(by_name)
         return outputs if self.results == "device" else write_outputs(outputs, out)
 
     def _call(self, by_name: dict[str, Any]) -> dict[str, Any]:
-        """Run once. Returns the outputs by name, in the form that ``results`` says."""
+        """Run the model once. Returns the outputs by name, as numpy or device arrays according to ``results``."""
         raise NotImplementedError
 
 
 def name_of(device: Any) -> str:
-    """Return the name of a device of JAX or torch, by which it is found again."""
+    """Return the name of a device of JAX or torch, which the option ``device`` accepts."""
     return f"{device.platform}:{device.id}" if hasattr(device, "platform") else str(device)
 
 

@@ -21,16 +21,16 @@ from dovetail.ops.constant import Constant
 from dovetail.ops.tensor.shape import Shape, Size
 
 KNOWN_ELEMENTS = 1 << 12
-"""The most elements of a tensor that is computed in numpy while a program is traced, and becomes a literal of it."""
+"""The most elements of a tensor that is computed in numpy during tracing and becomes a literal of the program."""
 Constraint = Callable[[Value, Array], Array]
-"""Return an array of the run in the layout that the program prescribes for its value."""
+"""A function that returns the array of a value in the layout that the program prescribes for the value."""
 
 
 class GraphExecution:
-    """Runs a graph node by node: shapes in numpy on the host, everything else on the device.
+    """GraphExecution runs a graph node by node: shape computations in numpy on the host, other nodes on the device.
 
-    ``constants`` are the values and elements of those that are read on the device, in order. A run gets their arrays by the
-    identity of the value.
+    ``constants`` lists the constants that the device reads, in order: their values and elements. ``run`` takes the device arrays
+    of these constants by the identity of the value.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -50,7 +50,7 @@ class GraphExecution:
     def run(
         self, inputs: Sequence[Array], constants: Mapping[int, Array], xp: Namespace, constrain: Constraint | None = None
     ) -> list[Any]:
-        """Return the outputs for the inputs in order."""
+        """Run the graph for ``inputs``, in the order of the graph's inputs, and return the outputs."""
         env = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
         for index, node in self._nodes:
             self._run_node(index, node, env, constants, xp, constrain)
@@ -66,11 +66,11 @@ class GraphExecution:
         scope: Callable[[int], AbstractContextManager[object]] = nullcontext,
         constrain: Constraint | None = None,
     ) -> tuple[list[Any], list[arrays.DeferredCheck]]:
-        """Return the outputs of traced inputs, and the checks of elements that follow each run of the compiled program.
+        """Return the outputs of traced inputs, and the element checks to evaluate after each run of the compiled program.
 
-        ``is_tracing_error`` tells the library's errors for operations that need the elements of a traced array. ``scope`` names
-        the node of an index for the library's own reports. Raises
-        UnsupportedError [device.data-dependent], [device.random] with every node that cannot be compiled.
+        ``is_tracing_error`` recognizes the library's errors for operations that need the elements of a traced array. ``scope``
+        returns a context that labels the operations of a node, by index, in the library's reports. Raises UnsupportedError
+        [device.data-dependent], [device.random] with every node that cannot be compiled.
         """
         env = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
         refusals: list[DovetailError] = []
@@ -81,7 +81,7 @@ class GraphExecution:
                 count = len(checks)
                 try:
                     if draws(node.op, node.inputs):
-                        raise _refusal(node, "device.random", f"a program of {library} draws no random numbers")
+                        raise _refusal(node, "device.random", f"a program compiled by {library} cannot draw random numbers")
                     with scope(index):
                         self._run_node(index, node, env, constants, xp, constrain)
                 except DovetailError as error:
@@ -117,7 +117,7 @@ class GraphExecution:
     def _evaluate(
         self, index: int, node: Node, env: Mapping[int, Any], constants: Mapping[int, Array], xp: Namespace
     ) -> tuple[Any, ...]:
-        """Compute a node in numpy where its inputs' elements or shapes are known before the run, else on the device."""
+        """Compute a node in numpy if the elements or shapes that it needs are known before the run, else on the device."""
         hosts = host_inputs(node.op, len(node.inputs))
         known = [None if x is None else env.get(id(x)) for x in node.inputs]
         on_host = index in self._host_nodes
@@ -147,13 +147,13 @@ def _refusal(node: Node, code: str, message: str) -> UnsupportedError:
 
 
 def _data_dependent(node: Node, error: DovetailError, library: str) -> UnsupportedError:
-    message = f"the result's size or the path of the computation depends on elements, which {library} does not know in advance"
+    message = f"the result's size or the control flow depends on elements, which are unknown when {library} compiles"
     refusal = _refusal(node, "device.data-dependent", message)
     return refusal if error.node is None or error.node == node.label else _name_refusal(refusal, error)
 
 
 def _name_refusal(refusal: UnsupportedError, error: DovetailError) -> UnsupportedError:
-    """Return the refusal of a node in a subgraph, with that node's name."""
+    """Return ``refusal`` with the node and operator of ``error``, which name a node in a subgraph."""
     return UnsupportedError(refusal.code, refusal.message, node=error.node, op=error.op)
 
 
@@ -167,7 +167,7 @@ def _is_caused_by(error: BaseException, is_tracing_error: Callable[[BaseExceptio
 
 
 def _placeholders(node: Node, xp: Namespace) -> dict[int, Any]:
-    """Return zeros for the outputs of a refused node whose shapes are known, so that the nodes behind it are traced too."""
+    """Return zeros for the outputs of a rejected node that have known shapes, so that later nodes are traced too."""
     found = {}
     for y in node.outputs:
         if isinstance(y.type, Tensor) and y.type.dtype is not None and y.type.dtype.standard and is_static(y.type):

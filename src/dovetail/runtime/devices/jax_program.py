@@ -1,4 +1,4 @@
-"""Programs of JAX: the interpreter over jax.numpy, traced once for the shapes of a call and compiled by XLA."""
+"""Programs of JAX: the interpreter over jax.numpy, traced once for each set of input shapes and compiled by XLA."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dovetail.ir.limits import active, counting
 from dovetail.runtime.devices.device_program import DeviceProgram, copy_to_numpy
 
 LITERAL_ELEMENTS = 1024
-"""Constants up to this number of elements are literals of the compiled program, which XLA folds; others are its arguments."""
+"""Constants up to this number of elements become literals of the compiled program, which XLA folds; larger ones arguments."""
 
 
 class JaxProgram(DeviceProgram):
-    """A Program of JAX. 64-bit types are kept, whatever ``jax_enable_x64`` says; products are computed in full precision."""
+    """JaxProgram is a Program of JAX. Products are computed in full precision, 64-bit types kept without ``jax_enable_x64``."""
 
     library = "jax"
 
@@ -40,7 +40,7 @@ class JaxProgram(DeviceProgram):
         return [self._jax.device_put(data, self.device) for data in weights]
 
     def _place_inputs(self, inputs: list[Any]) -> list[Any]:
-        """Return inputs where the program runs; a numpy array goes there with the call."""
+        """Return the inputs with JAX arrays moved to the program's device; the call itself transfers numpy arrays."""
         return [self._jax.device_put(item, self.device) if isinstance(item, self._jax.Array) else item for item in inputs]
 
     def _constrain(self, value: Value, array: Any) -> Any:
@@ -51,7 +51,7 @@ class JaxProgram(DeviceProgram):
         self._weights, self._jitted = [], None
 
     def _scope(self) -> ExitStack:
-        """Return the settings of JAX that tracing, compiling and running take from the context."""
+        """Return a context with the JAX settings for tracing, compiling and running."""
         scope = ExitStack()
         scope.enter_context(self._jax.enable_x64(True))
         scope.enter_context(self._jax.default_matmul_precision("highest"))
@@ -69,7 +69,7 @@ class JaxProgram(DeviceProgram):
         return dict(zip([value.name for value in self.model.outputs], outputs, strict=True))
 
     def _trace(self, weights: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Compute the outputs, and a vector of booleans: which checks of elements failed."""
+        """Compute the outputs, and a boolean vector that marks the failed element checks (None without checks)."""
         jax = self._jax
         constants = dict(zip(map(id, self._weight_values), weights, strict=True))
 
@@ -96,7 +96,7 @@ class JaxProgram(DeviceProgram):
 
 
 def _signature(items: Sequence[Any]) -> Any:
-    """Return what a trace depends on: the structure, shapes and types of the inputs."""
+    """Return the key of a trace: the structure, shapes and types of the inputs."""
     return tuple(
         None if item is None else _signature(item) if isinstance(item, list) else (tuple(item.shape), str(item.dtype))
         for item in items
@@ -104,7 +104,7 @@ def _signature(items: Sequence[Any]) -> Any:
 
 
 def device_of(jax: ModuleType, device: object) -> Any:
-    """Return the device of a name ("cpu", "gpu", "cpu:1"); JAX's first one for None. Raises EngineError [device.unknown]."""
+    """Return the device named "cpu", "gpu", "cpu:1", ...; None: JAX's first device. Raises EngineError [device.unknown]."""
     if device is None or isinstance(device, jax.Device):
         return device or jax.devices()[0]
     platform, _, index = str(device).partition(":")

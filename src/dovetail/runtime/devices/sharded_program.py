@@ -22,7 +22,10 @@ from dovetail.runtime.random_inputs import random_inputs
 
 
 class ShardedProgram(JaxProgram):
-    """A Program of JAX whose inputs and weights are split over ``mesh`` as ``shardings`` says; XLA adds the collectives."""
+    """ShardedProgram is a Program of JAX that splits inputs and weights over ``mesh``; XLA adds the collectives.
+
+    ``shardings`` maps patterns of tensor names to specs that replace the proposed specs.
+    """
 
     shardings: ShardingPlan
 
@@ -58,7 +61,7 @@ class ShardedProgram(JaxProgram):
         self.shardings = override(proposal.plan, self._requests, values)
         self._gathered = proposal.gathered
         self._specs = {row.name: row.spec for row in self.shardings if row.kind == "value"}
-        # A trace of the proposal knows no constraints.
+        # The trace for the proposal has no sharding constraints, so that the program must be traced again.
         self._jitted = jax.jit(self._trace)
         return [
             jax.device_put(data, self._sharding(self.shardings[value.name]))
@@ -94,7 +97,7 @@ class ShardedProgram(JaxProgram):
     def _constrain(self, value: Value, array: Any) -> Any:
         spec = self._specs.get(value.name)
         if spec is None and value.name in self._gathered:
-            # Else XLA may keep the axis split as far as the next product, and exchange more there.
+            # Without this constraint XLA may keep the axis split up to the next product, and exchange more data there.
             axes: list[Any] = [self._jax.sharding.PartitionSpec.UNCONSTRAINED] * array.ndim
             axes[self._gathered[value.name]] = None
             spec = tuple(axes)
@@ -103,7 +106,7 @@ class ShardedProgram(JaxProgram):
         return self._jax.lax.with_sharding_constraint(array, self._sharding(spec))
 
     def collectives(self, *inputs: Any, **by_name: Any) -> Collectives:
-        """Compile for the shapes of ``inputs``, which are those of a call. Returns the collectives of the compiled program."""
+        """Compile for the shapes of ``inputs``, the arguments of a call. Returns the collectives of the compiled program."""
         arrays = self._positional_inputs(inputs, by_name)
         named = named_inputs(self.model, arrays[0] if len(arrays) == 1 and isinstance(arrays[0], Mapping) else arrays)
         bound = self._bind(named, self._jax.Array)
@@ -113,7 +116,7 @@ class ShardedProgram(JaxProgram):
 
 
 def batch_sizes(model: Model, mesh: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes for the open leading dimensions of inputs that the mesh divides, by symbol."""
+    """Return sizes, by symbol, for the symbolic leading dimensions of inputs: a multiple of the mesh axis "data"."""
     shapes = [value.type.shape for value in model.inputs if isinstance(value.type, Tensor) and value.type.shape]
     names = [name_of(shape[0]) for shape in shapes if not isinstance(shape[0], int)]
     return {name: 2 * mesh.get(DATA, 1) for name in names if name is not None}
@@ -137,7 +140,7 @@ def _mesh_of(jax: Any, sizes: Mapping[str, int], platform: str) -> Any:
     devices = jax.devices(platform)
     count = prod(sizes.values())
     if count > len(devices):
-        message = f"a mesh of {count} devices needs as many, and JAX has {len(devices)} of the platform {platform}"
-        hint = f"; XLA_FLAGS=--xla_force_host_platform_device_count={count} before JAX starts divides a processor"
+        message = f"the mesh needs {count} devices, but JAX has {len(devices)} of the platform {platform}"
+        hint = f"; set XLA_FLAGS=--xla_force_host_platform_device_count={count} before JAX starts to split the processor"
         raise EngineError("argument.value", message + (hint if platform == "cpu" else ""))
     return jax.sharding.Mesh(np.array(devices[:count]).reshape(tuple(sizes.values())), tuple(sizes))

@@ -1,4 +1,4 @@
-"""ShardingPlan: how the inputs and weights of a program are split over a mesh of devices, and why."""
+"""ShardingPlan: the split of a program's inputs and weights over a mesh of devices, with reasons."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 from dovetail.errors import EngineError, printable
 
 Spec: TypeAlias = tuple[Any, ...]
-"""For each leading axis the name of a mesh axis, a tuple of names, or None; as the arguments of jax.sharding.PartitionSpec."""
+"""The arguments of jax.sharding.PartitionSpec: for each leading axis the name of a mesh axis, a tuple of names, or None."""
 
 
 class Sharding(NamedTuple):
-    """The split of one tensor: its name, kind (input, weight, value), shape, spec and reason."""
+    """Sharding is the split of one tensor: its name, kind (input, weight, value), shape, spec and reason."""
 
     name: str
     kind: str
@@ -23,7 +23,10 @@ class Sharding(NamedTuple):
 
 
 class ShardingPlan(Sequence[Sharding]):
-    """The shardings of a program over ``mesh``, a size for each name of an axis. ``plan["name"]`` is the spec of a tensor."""
+    """ShardingPlan holds the shardings of a program over ``mesh``, a dict of axis sizes by name.
+
+    ``plan["name"]`` is the spec of a tensor.
+    """
 
     def __init__(self, mesh: Mapping[str, int], rows: Sequence[Sharding]) -> None:
         self.mesh = dict(mesh)
@@ -60,7 +63,7 @@ def printable_lines(lines: Sequence[str]) -> str:
 
 
 def spec_text(spec: Spec) -> str:
-    """Return a spec as JAX writes it: P(None, 'model')."""
+    """Return the text of a spec in JAX's notation: P(None, 'model')."""
     return f"P({', '.join(map(repr, spec))})"
 
 
@@ -69,10 +72,10 @@ def _shape_text(shape: Sequence[Any]) -> str:
 
 
 def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str, tuple[Any, ...]]) -> ShardingPlan:
-    """Return the plan with the specs of ``changes``: patterns of names (``*`` is any text) to specs, the last match wins.
+    """Return the plan with specs replaced by ``changes``, a dict from name patterns (``*`` matches any text) to specs.
 
-    ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises EngineError [name.unknown] for a
-    pattern without a tensor, [sharding.spec] for a spec that does not fit.
+    The last matching pattern wins. ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises
+    EngineError [name.unknown] for a pattern that matches no tensor, [sharding.spec] for an unsuitable spec.
     """
     rows = {row.name: row for row in plan}
     for pattern, spec in changes.items():
@@ -90,10 +93,11 @@ def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str
 
 
 def check_spec(name: str, shape: Sequence[Any], spec: Any, mesh: Mapping[str, int]) -> Spec:
-    """Return a spec as a tuple. Raises EngineError [sharding.spec]."""
+    """Check a spec against a shape and a mesh, and return it as a tuple. Raises EngineError [sharding.spec]."""
     parts = () if spec is None else (spec,) if isinstance(spec, str) else tuple(spec)
     if len(parts) > len(shape):
-        raise EngineError("sharding.spec", f"the spec of {name!r} has {len(parts)} axes, and the tensor {len(shape)}")
+        message = f"the spec of {name!r} must have at most {len(shape)} axes, the rank of the tensor, got {len(parts)}"
+        raise EngineError("sharding.spec", message)
     used: list[str] = []
     for size, part in zip(shape, parts, strict=False):
         axes = () if part is None else (part,) if isinstance(part, str) else tuple(part)
@@ -102,10 +106,10 @@ def check_spec(name: str, shape: Sequence[Any], spec: Any, mesh: Mapping[str, in
             if axis not in mesh or axis in used:
                 known = ", ".join(map(repr, mesh))
                 raise EngineError(
-                    "sharding.spec", f"the spec of {name!r} must name axes of the mesh ({known}) once, got {axis!r}"
+                    "sharding.spec", f"the spec of {name!r} must name each axis of the mesh ({known}) at most once, got {axis!r}"
                 )
             used.append(axis)
             count *= mesh[axis]
         if isinstance(size, int) and size % count:
-            raise EngineError("sharding.spec", f"{count} devices must divide the axis of size {size} of {name!r}")
+            raise EngineError("sharding.spec", f"the split axis of {name!r} (size {size}) must be a multiple of {count} devices")
     return parts

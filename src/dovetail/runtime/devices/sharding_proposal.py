@@ -1,4 +1,4 @@
-"""The proposal of shardings for a model: batch parallel over the mesh axis "data", tensor parallel over "model"."""
+"""The proposal of shardings for a model: data parallel over the mesh axis "data", tensor parallel over "model"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA, MODEL = "data", "model"
 
 
 class ShardingProposal(NamedTuple):
-    """A plan, and the values that are gathered: their names, each with the axis that becomes whole."""
+    """ShardingProposal holds a plan, and the gathered values: by name, the axis that is gathered."""
 
     plan: ShardingPlan
     gathered: Mapping[str, int]
@@ -25,9 +25,9 @@ class ShardingProposal(NamedTuple):
 def propose(
     graph: Graph, weights: Sequence[Value], trace: TraceSteps, mesh: Mapping[str, int], inputs: Sequence[int | None]
 ) -> ShardingProposal:
-    """Propose a sharding for each input and weight. ``inputs`` are the inputs' values in the trace, None for lists.
+    """Propose a sharding for each input and weight.
 
-    The trace has the weights as its first inputs.
+    ``inputs`` are the values of the graph's inputs in the trace, None for a list. The weights are the first inputs of the trace.
     """
     ids = trace.inputs[: len(weights)]
     parts = mesh.get(MODEL, 1)
@@ -54,7 +54,7 @@ def propose(
 
 
 def _batch_size(graph: Graph) -> Any:
-    """Return the leading size that most outputs have; None where it is 1 or unknown."""
+    """Return the most frequent leading size of the outputs; None if it is 1 or unknown."""
     sizes = [value.type.shape[0] for value in graph.outputs if isinstance(value.type, Tensor) and value.type.shape]
     if not sizes:
         return None

@@ -14,7 +14,7 @@ from dovetail.runtime.devices.device_program import DeviceProgram, copy_to_numpy
 
 
 class TorchProgram(DeviceProgram):
-    """A Program of torch. Operators whose shapes depend on elements run too."""
+    """TorchProgram is a Program of torch that runs one operator at a time, so that shapes may depend on elements."""
 
     library = "torch"
 
@@ -53,12 +53,12 @@ class TorchProgram(DeviceProgram):
 
 
 def _device_of(torch: ModuleType, device: object) -> Any:
-    """Return the torch.device of a name ("cpu", "cuda:1"); torch's default for None. Raises EngineError [device.unknown]."""
+    """Return the torch.device named "cpu", "cuda:1", ...; None: torch's default device. Raises EngineError [device.unknown]."""
     if device is None:
         return torch.get_default_device()
     try:
         found = torch.device(device)
-        # The backend of a known type of device may be missing; an allocation tells.
+        # torch.device accepts known device types without a backend; an allocation then fails.
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError, TypeError, NotImplementedError):
         raise EngineError("device.unknown", f"torch has no device {device!r} on this machine") from None

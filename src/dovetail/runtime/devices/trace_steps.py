@@ -1,4 +1,4 @@
-"""A trace of JAX as a flat list of steps, whose values are numbers."""
+"""A trace of JAX as a flat list of steps, whose values are identified by numbers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 NODE_SCOPE = re.compile(r"\bnode(\d+)\b")
-"""The scope in which a trace computes a node, by the node's index in its graph."""
+"""A pattern for the name scope of a node in a trace; the group is the node's index in its graph."""
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat")
 
 
 class Primitive(NamedTuple):
-    """One primitive: its name and parameters, its operands (None: a literal) and results, and the index of its node."""
+    """Primitive is one step: name, parameters, operands (None: a literal), results, and the index of its node or None."""
 
     name: str
     params: Mapping[str, Any]
@@ -22,7 +22,10 @@ class Primitive(NamedTuple):
 
 
 class TraceSteps:
-    """The steps of a trace in order; ``inputs`` and ``outputs`` are values, ``shapes`` their shapes."""
+    """TraceSteps holds the steps of a trace in order.
+
+    ``inputs`` and ``outputs`` are numbers of values (None: a literal); ``shapes`` has the shape of each value by number.
+    """
 
     def __init__(self, jaxpr: Any) -> None:
         self.shapes: list[tuple[int, ...]] = []
@@ -66,7 +69,7 @@ class TraceSteps:
 
 
 def reshaped_axis(before: Sequence[int], after: Sequence[int], axis: int, parts: int) -> int | None:
-    """Return the axis of ``after`` whose ``parts`` equal blocks are those of ``axis`` of ``before``; None if there is none."""
+    """Return the axis of ``after`` that is split if ``axis`` of ``before`` is split into ``parts`` equal blocks; else None."""
     leading = 1
     for size in before[:axis]:
         leading *= size

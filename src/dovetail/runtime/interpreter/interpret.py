@@ -24,14 +24,14 @@ from dovetail.ops.default_inputs import default_inputs, open_defaults, overridde
 
 @check_keywords
 def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Namespace | None = None) -> Results:
-    """Compute the outputs of ``model`` in ``xp``: numpy when left out, or any namespace of the array API standard.
+    """Compute the outputs of ``model`` in ``xp``, a namespace of the array API standard (default: numpy).
 
-    ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
-    converted) and so are the results.
+    ``inputs``: arrays by name, or in order. With a library other than numpy, inputs are arrays of that library or numpy arrays,
+    which are converted; the results are arrays of that library.
 
-    Raises EngineError [array.*], [input.*], [output.*], [run.*], [index.range], [loop.*], [program.*] where inputs do not fit the
-    model or elements break a rule; UnsupportedError [array.dtype] where the library lacks an element type, [op.*]; and the errors
-    of :func:`infer`.
+    Raises EngineError [array.*], [input.*], [output.*], [run.*], [index.range], [loop.*], [program.*] for inputs that do not fit
+    the model and elements that break a rule; UnsupportedError [array.dtype] for an element type that the library lacks, [op.*];
+    and the errors of :func:`infer`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.interpret(b.model, {"x": np.array([[-1, 2]], np.float32)})["y"]
@@ -55,9 +55,9 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
 def _bind_optional_inputs(
     model: Model, inputs: Mapping[str, Array] | Several[Array]
 ) -> tuple[Model, Mapping[str, Array] | Several[Array]]:
-    """Return the model with the optional inputs that are passed as inputs, and the inputs.
+    """Turn the optional inputs that the caller passes into graph inputs; return the model and the inputs.
 
-    Where a node needs one as a constant, they become constants.
+    If a node needs one of them as a constant, they become constants of the model instead, and are removed from the inputs.
     """
     names = overridden(model, inputs) if isinstance(inputs, Mapping) else []
     opened = open_defaults(model, names)
@@ -70,7 +70,10 @@ def _bind_optional_inputs(
 
 
 def check_defaults(model: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays for optional inputs as numpy arrays. Raises EngineError [input.dtype], [input.type], [input.shape]."""
+    """Check the arrays passed for optional inputs, and return them as numpy arrays.
+
+    Raises EngineError [input.dtype], [input.type], [input.shape].
+    """
     found = {}
     for name, node in default_inputs(model.graph).items():
         if name in arrays:

@@ -1,4 +1,4 @@
-"""Session: runs a program with state, which it keeps between calls."""
+"""Session: runs a program with states and keeps the states between calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class InitialStates:
-    """Computes the initial states of a model, from its other inputs where the model has initial values."""
+    """InitialStates computes the initial states of a model: from the other inputs if the model has initial values, else zeros."""
 
     def __init__(self, model: Model) -> None:
         self.states = model.states
@@ -38,7 +38,7 @@ class InitialStates:
             self._part = part
 
     def __call__(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the initial states. Raises EngineError [state.first] where they depend on a state or are not known."""
+        """Return the initial states. Raises EngineError [state.first] if they depend on a state or are unknown."""
         initial: Arrays = {}
         if self._part is not None:
             needed = [value.name for value in self._part.inputs]
@@ -60,11 +60,11 @@ def _zeros(value: Value) -> Any:
 
 
 class Session:
-    """Runs a program with state: ``session(inputs)`` returns the outputs and keeps the states for the next call.
+    """Session runs a program with states: ``session(inputs)`` returns the outputs and keeps the states for the next call.
 
-    With ``compile(..., reuse_caches=True)`` the caches of the model are states too. A state among the inputs replaces the one
-    that is kept. ``states`` holds the states by the names of their inputs, and may be set; ``reset`` restores the initial ones.
-    Not thread-safe.
+    With ``compile(..., reuse_caches=True)`` the caches of the model are states too. A state passed among the inputs replaces the
+    kept state. ``states`` holds the states by the names of their inputs, and may be set; ``reset`` restores the initial states.
+    A Session is not thread-safe.
     """
 
     def __init__(self, program: Any) -> None:
@@ -99,7 +99,7 @@ class Session:
         Raises EngineError [state.first] after a run that failed and has overwritten states.
         """
         if self._is_lost:
-            message = "a run failed and has overwritten states: call reset(), or set states"
+            message = "a failed run has overwritten states: call reset(), or set states"
             raise EngineError("state.first", message, file=self.program.model.file)
         inputs = inputs if inputs or not by_name else (by_name,)
         is_by_name = len(inputs) == 1 and type(inputs[0]) is dict and inputs[0].keys() <= self._names
@@ -115,7 +115,7 @@ class Session:
 
 
 class _States(MutableMapping[str, Any]):
-    """The states of a session, of which those that the next call overwrites are copied on their way in and out."""
+    """_States is a view of a session's states. It copies states that the next call overwrites, when they are read or set."""
 
     def __init__(self, kept: Arrays, overwritten: frozenset[str]) -> None:
         self._kept = kept
@@ -142,9 +142,9 @@ class _States(MutableMapping[str, Any]):
 
 
 def inputs_by_name(model: Model, inputs: tuple[Array, ...], states: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return inputs by name, from a mapping or in the order of inputs that are no states. Raises EngineError [input.count].
+    """Return inputs by name. ``inputs`` is a mapping, or the arrays of the inputs that are no states, in order.
 
-    ``states``: the inputs that are states, by default those of the model.
+    ``states``: the names of the inputs that are states, by default the states of the model. Raises EngineError [input.count].
     """
     if len(inputs) == 1 and isinstance(inputs[0], Mapping):
         by_name: Mapping[str, Array] = inputs[0]
@@ -154,6 +154,6 @@ def inputs_by_name(model: Model, inputs: tuple[Array, ...], states: Sequence[str
     names = [value.name for value in (own if len(inputs) != len(model.inputs) else model.inputs)]
     if len(names) != len(inputs):
         raise EngineError(
-            "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"
+            "input.count", f"the model takes {len(names)} inputs ({', '.join(map(repr, names))}), got {len(inputs)}"
         )
     return dict(zip(names, inputs, strict=True))

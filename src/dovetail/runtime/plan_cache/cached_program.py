@@ -1,4 +1,4 @@
-"""Programs from cache entries: calls with the shapes of the entry run at once; any other use loads the model."""
+"""Programs from cache entries: calls with the shapes of the entry run without the model; any other use loads the model."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("dovetail")
 VERSION = "5"
-"""The version of the entries' content."""
+"""The version of the format of cache entries."""
 MIN_COPY = 1 << 20
-"""Bytes of a blob that is compared with the model file rather than covered by the digest."""
+"""The minimum bytes of a blob that is compared with the model file instead of being covered by the digest."""
 
 
 class CachedProgram(Program):
-    """A Program that runs the plans of a cache entry. It loads and compiles its model when something else is asked of it.
+    """CachedProgram is a Program that runs the plans of a cache entry.
 
-    The parametric plans that it then makes replace the entry.
+    It loads and compiles its model for calls and attributes that the entry does not support. Parametric plans of the compiled
+    model are then written to the cache and replace the entry.
     """
 
     def __init__(self, folder: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any], calls: Any) -> None:
@@ -62,7 +63,7 @@ class CachedProgram(Program):
 
     @property
     def has_model(self) -> bool:
-        """True if the model was loaded, which the calls of the entry do not need."""
+        """True if the model was loaded; calls of the plans in the entry do not load it."""
         return self._loaded is not None
 
     def _load(self) -> Model:
@@ -77,7 +78,7 @@ class CachedProgram(Program):
         return model
 
     def _compile(self) -> NativeProgram:
-        """Return the program of the model, which serves what the cache entry does not."""
+        """Compile the model once, and return its program, which runs the calls that the cache entry does not support."""
         model = self.model
         with self._lock:
             if self._compiled is None:
@@ -90,7 +91,7 @@ class CachedProgram(Program):
             return self._compiled
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Keep the plans of the cache entry."""
+        """Do nothing: a program from the cache keeps the plans of its entry."""
 
     def _run_open(
         self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None
@@ -118,7 +119,7 @@ class CachedProgram(Program):
 
 
 class CacheKey:
-    """The name of the entry of a model file for one set of options: everything that its plan depends on."""
+    """CacheKey names the entry of a model file for one set of options: a digest of all data that the plan depends on."""
 
     def __init__(self, path: str, limits: Limits | None, options: Mapping[str, Any]) -> None:
         from dovetail import __version__
@@ -126,7 +127,7 @@ class CacheKey:
         core = native_core.core()
         self.path = path
         self.content = map_file(path)
-        """The bytes of the file, until the entry is read."""
+        """The bytes of the file; None after the entry was read."""
         self.digest = None if self.content is None else digest_of(self.content)
         built = os.stat(core.__file__) if core is not None and core.__file__ else None
         parts: Sequence[Any] = (
@@ -140,9 +141,9 @@ class CacheKey:
 def open_shared_program(
     folder: CacheFolder, key: CacheKey, limits: Limits | None, options: dict[str, Any], *, pack: bool
 ) -> Program | None:
-    """Return the program of a cache entry whose packed weights all processes map; None where there is none that fits.
+    """Return the program of a cache entry whose packed weights all processes map; None without a valid entry.
 
-    ``pack``: pack the weights, and write them, where no process has done so.
+    ``pack``: pack and write the weights if no process has written packed weights.
     """
     core = native_core.core()
     packed = folder.read(packed_name(key.name))
@@ -163,7 +164,7 @@ def open_program(
     weights: Any = None,
     packed: Entry | None = None,
 ) -> Program | None:
-    """Return the program of a cache entry; None where there is none that fits."""
+    """Return the program of a cache entry; None without a valid entry."""
     core = native_core.core()
     content, key.content = key.content or map_file(key.path), None
     if core is None or content is None or key.digest is None:
@@ -176,7 +177,7 @@ def open_program(
             return None
         calls = restore_calls(entry, core, options["threads"], limits or default_limits(), weights, packed)
         if not entry.comparison.is_equal():
-            raise ValueError("its weights are not those of the model")
+            raise ValueError("the weights of the entry differ from those of the model")
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         LOGGER.info("the cached plan %s is not used: %s", key.name, error)
         return None
@@ -187,7 +188,7 @@ def open_program(
 
 
 def _are_files_same(entry: Entry, path: str) -> bool:
-    """Return whether the other files that the model was read from are as they were."""
+    """Return whether the further files that the model was read from have the digests that the entry stores."""
     files = entry.header.get("files", [])
     return all(_is_inside(name) and _hex_digest(os.path.join(os.path.dirname(path), name)) == digest for name, digest in files)
 
@@ -202,10 +203,10 @@ def _hex_digest(path: str) -> str | None:
 
 
 class PlanWriter:
-    """Writes the plan of a program's first call into the cache, once it and the plans of its subgraphs are verified.
+    """PlanWriter writes the plan of a program's first call to the cache, after verifying it and the plans of its subgraphs.
 
-    The parametric plans that the program makes later are added to the entry. ``waits_for_range``: it is not written before the
-    first of them.
+    Parametric plans that the program makes later are added to the entry. ``waits_for_range``: the entry is written only when the
+    first parametric plan exists.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class PlanWriter:
                 check(each.plan, graphs[each], each.tensor_map)
             header["files"] = self._other_files()
         except (NotStorable, EngineError, ValueError, MemoryError) as error:
-            LOGGER.info("the plan of %s is not cached: %s", key.path, error or "a step runs in Python, or a shape is open")
+            LOGGER.info("the plan of %s is not cached: %s", key.path, error or "a step runs in Python, or a shape is dynamic")
             return
         self._header, self._blobs = header, blobs
         if not self._waits_for_range:
@@ -265,7 +266,7 @@ class PlanWriter:
 
     def _write(self) -> None:
         assert self._header is not None
-        # The file that was loaded is that of the key, if it is the same before and after.
+        # The key has the digest of the file before it was loaded: the file is unchanged if its digest still equals that.
         key = self._key
         if key.digest is not None and digest_of_file(key.path) == key.digest:
             try:
@@ -274,7 +275,10 @@ class PlanWriter:
                 LOGGER.info("the plan of %s is not cached: %s", key.path, error)
 
     def _other_files(self) -> list[tuple[str, str]]:
-        """Return the name beside the model and the digest of each other file. Raises NotStorable if one was changed."""
+        """Return the path relative to the model's folder, and the digest, of each further file of the model.
+
+        Raises NotStorable if a file has changed or is outside of the folder.
+        """
         folder = os.path.realpath(os.path.dirname(self._key.path) or os.curdir)
         found: dict[str, str] = {}
         for path, before in self._files:
@@ -289,7 +293,7 @@ class PlanWriter:
 
 
 def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
-    """Return for each blob the offset of the same bytes in the model file; -1 for small ones and those that are not there."""
+    """Return for each blob the offset of the same bytes in the model file; -1 for small blobs and for blobs not in the file."""
     from dovetail.storage.mapped_files import mapped_constants
 
     content = map_file(path)
@@ -305,7 +309,7 @@ def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
 
 
 def _ends_of(data: Blob) -> tuple[int, bytes, bytes]:
-    """Return the size of an array of bytes, its first bytes and its last ones."""
+    """Return the size of an array of bytes, its first 64 bytes and its last 64 bytes."""
     return data.size, data[:64].tobytes(), data[-64:].tobytes()
 
 

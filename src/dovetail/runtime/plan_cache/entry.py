@@ -1,4 +1,4 @@
-"""The plan of an Executable as the header and blobs of a cache entry, and back as a program of the core."""
+"""Encoding of an Executable's plan as the header and blobs of a cache entry, and decoding to a program of the core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_ARENA_BYTES = 1 << 40
 MAX_BYTES = 1 << 62
 MAX_DEPTH = 32
-"""The most levels of subgraphs, as of a model."""
+"""The maximum depth of nested subgraphs, the same as for a model."""
 CONTROL = ("add_if", "add_loop")
 ROW_LENGTH = 9
 
@@ -32,13 +32,13 @@ Blobs = dict[tuple[int, int], tuple[int, Blob]]
 
 
 class NotStorable(Exception):
-    """A plan that an entry cannot hold."""
+    """NotStorable is raised for a plan that an entry cannot store."""
 
 
 def encode_plan(executable: Executable, inputs: Sequence[Value], outputs: Sequence[Value]) -> tuple[dict[str, Any], list[Blob]]:
-    """Return the header and the blobs of an executable, whose steps are all native. Raises NotStorable.
+    """Return the header and the blobs of an executable. Raises NotStorable, for example for a step that is not native.
 
-    Of the subgraphs of If and Loop it has those that are bound: a run that comes to another one compiles the model.
+    Only bound subgraphs of If and Loop are encoded; a run that reaches another subgraph compiles the model.
     """
     plan = executable.plan
     blobs: Blobs = {}
@@ -52,7 +52,7 @@ def encode_plan(executable: Executable, inputs: Sequence[Value], outputs: Sequen
 
 
 def encode_range(plan: ParametricPlan, blobs: list[Blob]) -> dict[str, Any]:
-    """Return a parametric plan for a header, and append its constants to ``blobs``. Raises NotStorable."""
+    """Encode a parametric plan for a header, and append its constants to ``blobs``. Raises NotStorable."""
     known: Blobs = {(data.__array_interface__["data"][0], data.nbytes): (index, data) for index, data in enumerate(blobs)}
     _add_blobs(plan.constants, known)
     steps, orders, varying, constants, parts = plan.encoded
@@ -73,14 +73,14 @@ def encode_range(plan: ParametricPlan, blobs: list[Blob]) -> dict[str, Any]:
 
 
 def programs_of(executable: Executable) -> Iterator[Executable]:
-    """Yield an executable and those of its subgraphs that are bound, at any depth."""
+    """Yield an executable and the executables of its bound subgraphs, at any depth."""
     yield executable
     for _, program in executable.native_subgraphs():
         yield from programs_of(program)
 
 
 def _encode_program(executable: Executable, blobs: Blobs) -> dict[str, Any]:
-    """Return the arena and the steps of a program. Raises NotStorable."""
+    """Encode the arena size and the steps of a program. Raises NotStorable."""
     from dovetail.engine.run.step_encoding import encode_step
 
     plan = executable.plan
@@ -121,7 +121,7 @@ def _add_blobs(constants: Sequence[np.ndarray[Any, Any]], blobs: Blobs) -> None:
 
 
 def _encode_argument(value: object, blobs: Blobs) -> Any:
-    """Return an argument of ``add_if`` or ``add_loop``: a row, a scan (a row and its numbers), a list of these, or a scalar."""
+    """Encode an argument of ``add_if`` or ``add_loop``: a row, a scan (a row with numbers), a list of these, or a scalar."""
     if isinstance(value, tuple) and len(value) == ROW_LENGTH:
         return _encode_row(value, blobs)
     if isinstance(value, list | tuple):
@@ -133,7 +133,7 @@ def _encode_ports(values: Sequence[Value], tensors: Sequence[Any]) -> list[list[
     ports = []
     for value, tensor in zip(values, tensors, strict=True):
         dtype = tensor.dtype.numpy
-        # The engine converts some outputs after the plan, such as maps.
+        # Some outputs, such as maps, are converted by the engine after the plan has run.
         if dtype.isbuiltin != 1 or getattr(value.type, "dtype", None) != tensor.dtype:
             raise NotStorable
         ports.append([value.name, dtype.str, list(tensor.sizes)])
@@ -141,7 +141,7 @@ def _encode_ports(values: Sequence[Value], tensors: Sequence[Any]) -> list[list[
 
 
 def _encode_row(row: Row, blobs: Blobs) -> list[Any]:
-    """Return a row with the number of a blob (-1: none) and an offset in it, in place of the address and the extent."""
+    """Encode a row: the number of a blob (-1: none) and an offset in the blob replace the address and the extent."""
     *fields, address, low, high = row
     if not address:
         return [*fields, -1, 0]
@@ -171,9 +171,11 @@ def restore_calls(
     weights: Any = None,
     packed: Entry | None = None,
 ) -> Callable[..., Results | None]:
-    """Return the fast calls of an entry: called with the arguments of a Program's call, None for other shapes and errors.
+    """Return the fast call of an entry; it takes the arguments of a Program's call, and returns None for other shapes and errors.
 
-    ``weights``: a WeightCache of the core, which imports from ``packed``. The core refuses operands outside of their buffers.
+    ``weights``: a WeightCache of the core, into which the weights of ``packed`` are imported. The core rejects operands outside
+    of their buffers.
+
     Raises ValueError, TypeError, KeyError or MemoryError for an entry that does not describe a program.
     """
     header = entry.header
@@ -193,7 +195,7 @@ def restore_calls(
 
 
 class _Restoration:
-    """Makes the programs of an entry, which share threads, packed weights and arenas."""
+    """_Restoration creates the programs of an entry, which share threads, packed weights and arenas."""
 
     def __init__(self, entry: Entry, core: ModuleType, threads: int, weights: Any) -> None:
         self._entry = entry
@@ -204,12 +206,12 @@ class _Restoration:
         self._shared = core.ThreadPool(threads), weights, core.ArenaPool()
 
     def program(self, header: dict[str, Any], inputs: Sequence[int], outputs: Sequence[int], depth: int = 0) -> Any:
-        """Return a program whose inputs and outputs have these bytes."""
+        """Create a program; ``inputs`` and ``outputs`` are the sizes of its inputs and outputs in bytes."""
         arena = header["arena"]
         if not 0 <= arena <= MAX_ARENA_BYTES or depth > MAX_DEPTH:
-            raise ValueError("the size of the arena, or the depth")
+            raise ValueError("the size of the arena or the depth of subgraphs is out of range")
         if not all(isinstance(size, int) and 0 <= size < MAX_BYTES for size in (*inputs, *outputs)):
-            raise ValueError("the size of a buffer")
+            raise ValueError("the size of a buffer is out of range")
         program = self._core.Program(*self._shared, arena, [(0, size) for size in (*inputs, *outputs)])
         for number, step in enumerate(header["steps"]):
             if step[0] in CONTROL:
@@ -220,7 +222,7 @@ class _Restoration:
         return program
 
     def add_range(self, calls: Any, row: dict[str, Any], inputs: int, memory: int, held: Any) -> None:
-        """Add a parametric plan to the fast calls."""
+        """Decode a parametric plan and add it to the fast calls."""
         steps = []
         for kernel, reads, writes, attributes in row["steps"]:
             steps.append((kernel, self._rows(reads), self._results(writes, inputs), attributes))
@@ -259,15 +261,15 @@ class _Restoration:
         if number >= 0:
             first, size = self._entry.blobs[number]
             if not 0 <= start <= size:
-                raise ValueError("an offset in a constant")
+                raise ValueError("an offset is outside of its constant")
             address, low, high = self._base + first + start, -start, size - start
         return buffer, offset, element, itemsize, sizes, strides, address, low, high
 
     def _results(self, rows: Sequence[Sequence[Any]], inputs: int) -> list[Row]:
-        """Return the rows of results, which are in the arena or in an output."""
+        """Decode the rows of results. Raises ValueError for a result that is neither in the arena nor in an output."""
         for row in rows:
             if row[6] >= 0 or 1 <= row[0] <= inputs:
-                raise ValueError("a result in a constant or in an input")
+                raise ValueError("a result must not be in a constant or in an input")
         return self._rows(rows)
 
     def _scans(self, scans: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -278,12 +280,12 @@ def _bytes_of(port: Sequence[Any]) -> int:
     _, text, sizes = port
     dtype = np.dtype(text)
     if dtype.kind not in "biufc" or dtype.isbuiltin != 1:
-        raise ValueError("an element type")
+        raise ValueError("an element type is not supported")
     count = int(dtype.itemsize)
     for size in sizes:
         if not isinstance(size, int) or size < 0:
-            raise ValueError("a size")
+            raise ValueError("a size must be a non-negative integer")
         count *= size
     if count >= MAX_BYTES:
-        raise ValueError("a size")
+        raise ValueError("the size of a tensor is out of range")
     return count
