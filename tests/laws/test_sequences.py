@@ -136,7 +136,7 @@ def test_what_is_known_of_lists_is_said_without_them(sample: Sample, tmp_path: P
             dovetail.save(model, tmp_path / "a.xml")
         assert caught.value.code in ("op.unsayable", "type.version")
         assert all(item.node for item in caught.value.diagnostics)
-        assert "only at run time" in str(caught.value) or "OpenVINO has no type" in str(caught.value)
+        assert "only at run time" in str(caught.value) or "a value in OpenVINO must be a tensor" in str(caught.value)
         return
     dovetail.save(model, tmp_path / "a.xml")
     again = dovetail.load(tmp_path / "a.xml")

@@ -1,7 +1,7 @@
-"""Reads and writes TensorProto: every element type, packing, external data. Source: onnx.proto, ``TensorProto``.
+"""Read and write TensorProto: every element type, packing, external data. Source: onnx.proto, ``TensorProto``.
 
-The declared size of a tensor is compared with the bytes that are there before memory is allocated. Hosts are little-endian, as
-the format is.
+The declared size of a tensor is compared with the number of stored bytes before memory is allocated. The code requires a
+little-endian host, because the format is little-endian.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ Codes = NDArray[np.uint8]
 Notes = dict[str, Any]
 
 _INT64_MAX = 2**63 - 1
-_MAX_RANK = 64  # The most axes of a numpy array.
-# onnx.proto, external_data: offsets should be multiples of a page. Smaller tensors are packed: gaps would dominate.
+_MAX_RANK = 64  # The maximum number of axes of a numpy array.
+# onnx.proto, external_data: offsets should be multiples of a page. Tensors below _WORTH_A_PAGE bytes are aligned to
+# _ALIGNMENT bytes only, because padding to pages would exceed the data.
 _PAGE, _WORTH_A_PAGE, _ALIGNMENT = 4096, 65536, 64
 
-# The fields for elements that are not in raw_data (onnx.proto, comments of the fields).
+# The typed fields that hold elements outside raw_data (onnx.proto, comments of the fields).
 _FIELDS = {
     "f32": "float_data",
     "complex64": "float_data",
@@ -50,15 +51,15 @@ _FIELDS = {
     "string": "string_data",
 }
 _VARINTS = 1024
-"""The most elements that are written as varints; more elements are raw_data, which is mapped when it is read."""
+"""The maximum number of elements that are written as varints; larger tensors use raw_data, which readers can map."""
 _NOTED = frozenset(("doc_string", "metadata_props"))
 _ALL_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
 
 class TensorReader:
-    """Reads the tensors of one model.
+    """TensorReader reads the tensors of one model.
 
-    It keeps external files mapped, and counts the bytes of dense copies of sparse tensors.
+    The reader keeps the content of external files, and counts the bytes of dense copies of sparse tensors.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class TensorReader:
         self._sparse_bytes = 0
 
     def read(self, proto: TensorProto, accept: Callable[[DovetailError], None] = refuse) -> tuple[ForeignTensor, Notes]:
-        """Return the tensor, its documentation and its properties.
+        """Return a tensor with its documentation and properties.
 
-        The tensor is read-only, without a copy of raw or external data. ``accept`` receives its deviations. Raises FormatError
-        [data.type], [data.size], [data.field], [data.value], [data.external] and what
-        :mod:`dovetail.storage.files` raises; UnsupportedError [op.unsupported], [data.size].
+        The tensor is a read-only view of raw or external data where possible. ``accept`` receives deviations. Raises FormatError
+        [data.type], [data.size], [data.field], [data.value], [data.external] and the errors of :mod:`dovetail.storage.files`;
+        UnsupportedError [op.unsupported], [data.size].
         """
         fields = present(proto, "tensor")
         name = fields.pop("name", "")
@@ -93,22 +94,22 @@ class TensorReader:
         is_raw = "raw_data" in fields
         data = self._data(fields, dtype, shape, accept)
         if fields:
-            fault = FormatError("data.field", f"{dtype} elements cannot be in {', '.join(sorted(fields))}")
+            fault = FormatError("data.field", f"{dtype} elements must not be in {', '.join(sorted(fields))}")
             if not is_raw or not fields.keys() <= set(_ALL_FIELDS):
                 raise fault
-            # Beside raw_data every runtime ignores the other fields.
+            # Every runtime ignores the typed fields of a tensor that has raw_data.
             accept(fault)
         return ForeignTensor(dtype, _reshape(data, shape), name), notes
 
     def read_sparse(
         self, proto: SparseTensorProto, accept: Callable[[DovetailError], None] = refuse
     ) -> tuple[ForeignTensor, Notes]:
-        """Read a sparse tensor as a dense one. Raises FormatError [data.value], UnsupportedError [limits.exceeded]."""
+        """Read a sparse tensor as a dense tensor. Raises FormatError [data.value], UnsupportedError [limits.exceeded]."""
         fields = present(proto, "sparse tensor")
         if "values" not in fields:
-            raise FormatError("data.value", "a sparse tensor has no values")
+            raise FormatError("data.value", "a sparse tensor must have values")
         values, notes = self.read(fields.pop("values"), accept)
-        # Absent indices mean none: some writers omit empty tensors.
+        # Absent indices are an empty tensor, which some writers omit.
         indices = self.read(fields.pop("indices"))[0].data if "indices" in fields else np.empty(0, np.int64)
         shape = _shape(fields.pop("dims", ()))
         self._sparse_bytes += math.prod(shape) * max(values.dtype.numpy.itemsize, 1)
@@ -139,16 +140,16 @@ class TensorReader:
             stored = [field for field in _ALL_FIELDS if field in fields]
             if stored or dtype is dtypes.string:
                 present = ", ".join(stored) or "strings"
-                raise FormatError("data.external", f"a tensor of external data must not have {present}")
+                raise FormatError("data.external", f"a tensor with external data must not have {present}")
             return _from_bytes(dtype, self._external(external or (), _byte_count(dtype, count)), count)
         if external is not None:
-            fault = FormatError("data.external", "external_data needs data_location = EXTERNAL")
+            fault = FormatError("data.external", "a tensor with external_data must have data_location = EXTERNAL")
             if fields.keys().isdisjoint(_ALL_FIELDS):
                 raise fault
             accept(fault)
         if "raw_data" in fields:
             if dtype is dtypes.string:
-                raise FormatError("data.field", "strings cannot be in raw_data")
+                raise FormatError("data.field", "strings must be in string_data, got raw_data")
             return _from_bytes(dtype, self._raw(fields.pop("raw_data")), count)
         return _from_values(dtype, fields.pop(field, ()), count)
 
@@ -161,17 +162,19 @@ class TensorReader:
         location = keys.pop("location", "")
         offset, length = _number(keys, "offset"), _number(keys, "length")
         checksum = keys.pop("checksum", None)
-        # onnxruntime stores prepacked weights under such keys; they repeat the data in another order.
+        # onnxruntime stores prepacked weights under keys with this prefix; prepacked weights repeat the data in another layout.
         unknown = [key for key in keys if not key.startswith("prepacked_")]
         if unknown:
-            raise UnsupportedError("data.external", f"external data has unknown keys {', '.join(map(repr, unknown))}")
+            raise UnsupportedError(
+                "data.external", f"external data must have known keys only, got {', '.join(map(repr, unknown))}"
+            )
         content = self._file(location)
         start = offset or 0
         end = content.size if length is None else start + length
         if not start <= end <= content.size:
-            raise FormatError("data.range", f"the range {start} to {end} exceeds {location!r} of {content.size} bytes")
+            raise FormatError("data.range", f"bytes {start} to {end} must be in {location!r}, which has {content.size} bytes")
         if end - start != size:
-            raise FormatError("data.size", f"the tensor needs {size} bytes, got {end - start} in {location!r}")
+            raise FormatError("data.size", f"the tensor must have {size} bytes, got {end - start} in {location!r}")
         if checksum is not None:
             self._verify(location, content, checksum)
         return content[start:end]
@@ -180,7 +183,7 @@ class TensorReader:
         if location not in self._mapped:
             files.check_location(location, file=self._model_path)
             if self._model_path is None:
-                raise FormatError("data.external", f"the data is in {location!r}, and the model has no path")
+                raise FormatError("data.external", f"a model with external data ({location!r}) must be loaded from a path")
             descriptor = files.open_beside(self._model_path, location, allow_symlinks_within=self._allow_symlinks_within)
             try:
                 data = files.contents(descriptor)
@@ -191,18 +194,20 @@ class TensorReader:
         return self._mapped[location]
 
     def _verify(self, location: str, content: Codes, checksum: str) -> None:
-        """Check the SHA1 digest of the whole file (onnx.proto, external_data, ``checksum``)."""
-        # hashlib loads a library of several megabytes, and few files have a checksum.
+        """Check the SHA1 digest of the whole external file (onnx.proto, external_data, ``checksum``)."""
+        # hashlib loads a library of several megabytes; the import is deferred, because few files have a checksum.
         import hashlib
 
         if (location, checksum) not in self._checked:
             if hashlib.sha1(content.data, usedforsecurity=False).hexdigest() != checksum.lower():
-                raise FormatError("file.pair", f"the SHA1 digest of {location!r} must be {checksum!r}")
+                raise FormatError(
+                    "file.pair", f"the SHA1 digest of {location!r} must equal the checksum in the model, {checksum!r}"
+                )
             self._checked.add((location, checksum))
 
 
 class ReferenceReader(TensorReader):
-    """Reads the tensors of a model whose external data is in memory."""
+    """ReferenceReader reads the tensors of a model whose external data is in memory."""
 
     def __init__(self, elements: Elements, weights: Weights) -> None:
         super().__init__(None, elements=elements)
@@ -213,7 +218,7 @@ class ReferenceReader(TensorReader):
 
 
 class ExternalReferences(Weights):
-    """Tensors of at least ``threshold`` bytes, held in memory by reference."""
+    """ExternalReferences stores tensors of at least ``threshold`` bytes in memory, by reference."""
 
     def __init__(self, threshold: int) -> None:
         super().__init__()
@@ -222,7 +227,10 @@ class ExternalReferences(Weights):
 
 
 class ExternalData:
-    """Tensors of at least ``threshold`` bytes, in the external file at ``location``: safetensors by its suffix."""
+    """ExternalData stores tensors of at least ``threshold`` bytes in the external file ``location``.
+
+    The suffix .safetensors selects that format.
+    """
 
     def __init__(self, location: str, threshold: int) -> None:
         self.location = location
@@ -231,18 +239,18 @@ class ExternalData:
         self.file = SafetensorsFile() if location.endswith(SUFFIX) else raw
 
     def store(self, data: Codes, label: Label) -> int:
-        """Return the offset for ``data``."""
+        """Store ``data``, and return its offset in the file."""
         return self.file.store(data, label)
 
 
 Elsewhere: TypeAlias = ExternalData | ExternalReferences | Tickets
-"""Where the elements of large tensors are while their message is written."""
+"""A store for the elements of large tensors outside their protobuf message."""
 
 
 def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, elsewhere: Elsewhere | None) -> None:
-    """Fill ``proto``. Raises UnsupportedError [dtype.unknown] for an element type that ONNX or the array lacks."""
+    """Write ``tensor`` to ``proto``. Raises UnsupportedError [dtype.unknown] if ONNX or numpy lacks the element type."""
     if tensor.dtype.onnx is None:
-        raise UnsupportedError("dtype.unknown", f"ONNX has no element type {tensor.dtype}")
+        raise UnsupportedError("dtype.unknown", f"the element type must be one of ONNX, got {tensor.dtype}")
     data = np.asarray(tensor.data)
     proto.data_type = tensor.dtype.onnx
     proto.dims.extend(data.shape)
@@ -270,21 +278,21 @@ def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: No
 
 
 def _is_shorter_as_varints(data: NDArray[Any]) -> bool:
-    """Return whether the elements take fewer bytes as varints in ``int64_data`` than in ``raw_data``; False for many elements."""
+    """Return whether varints in ``int64_data`` take fewer bytes than ``raw_data``; False for more than _VARINTS elements."""
     if not 0 < data.size <= _VARINTS:
         return False
-    # A varint has 7 bits a byte, and a negative number 64 bits.
+    # A varint encodes 7 bits per byte; a negative number has 64 bits, which are 10 bytes.
     return sum(-(-max(value.bit_length(), 1) // 7) if value >= 0 else 10 for value in data.reshape(-1).tolist()) < data.nbytes
 
 
 def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, notes: Notes) -> None:
-    """Fill ``proto`` with the elements of ``tensor`` that are not the default, by linear index."""
+    """Write the elements of ``tensor`` that are not zero or empty to ``proto``, with their linear indices."""
     data = np.asarray(tensor.data)
     flat = data.reshape(-1)
     if tensor.dtype is dtypes.string:
         indices = np.flatnonzero(flat != "")
     else:
-        # Compared by bits, so that -0.0 is preserved.
+        # Elements are compared with zero by their bits, so that -0.0 is preserved.
         indices = np.flatnonzero(np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1).any(axis=1))
     proto.dims.extend(data.shape)
     write_tensor(proto.values, ForeignTensor(tensor.dtype, flat[indices]), name, notes, None)
@@ -292,15 +300,15 @@ def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, not
 
 
 def byte_size(tensor: ForeignTensor) -> int:
-    """Return the size of the elements in a file, in bytes (for strings a lower bound)."""
+    """Return the size in bytes of a tensor's elements in a file; for strings 0, a lower bound."""
     return _byte_count(tensor.dtype, np.asarray(tensor.data).size) if tensor.dtype != "string" else 0
 
 
 def element_type(number: int, code: str) -> DType:
-    """Return the element type of an ONNX number. Raises FormatError ``code``."""
+    """Return the element type of a TensorProto.DataType number. Raises FormatError ``code`` for an unknown number."""
     dtype = dtypes.BY_ONNX.get(number)
     if dtype is None:
-        raise FormatError(code, f"{number} is not an element type of ONNX")
+        raise FormatError(code, f"the element type must be a TensorProto.DataType, got {number}")
     return dtype
 
 
@@ -318,10 +326,10 @@ def _shape(dims: Iterable[int]) -> tuple[int, ...]:
     if len(shape) > _MAX_RANK:
         raise UnsupportedError("data.size", f"the rank must be at most {_MAX_RANK}, got {len(shape)}")
     if shape and min(shape) < 0:
-        raise FormatError("data.size", f"shape {list(shape)} has a negative size")
-    # Also for shapes with a 0: the strides of numpy and others overflow.
+        raise FormatError("data.size", f"sizes must not be negative, got shape {list(shape)}")
+    # Sizes of 0 are left out of the product, because strides in numpy and other libraries would overflow nevertheless.
     if math.prod(filter(None, shape)) > _INT64_MAX:
-        raise FormatError("data.size", f"shape {list(shape)} has more than 2**63 - 1 elements")
+        raise FormatError("data.size", f"a tensor must have at most 2**63 - 1 elements, got shape {list(shape)}")
     return shape
 
 
@@ -331,7 +339,7 @@ def _reshape(data: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     try:
         return data.reshape(shape)
     except ValueError:
-        raise FormatError("data.size", f"shape {list(shape)} is too large for an array") from None
+        raise FormatError("data.size", f"the shape must be valid for a numpy array, got {list(shape)}") from None
 
 
 def _byte_count(dtype: DType, count: int) -> int:
@@ -345,7 +353,7 @@ def _from_bytes(dtype: DType, data: Codes, count: int) -> NDArray[Any]:
         return _read_only(_unpack_codes(data, dtype.bits, count).view(dtype.numpy))
     if dtype is dtypes.boolean and data.size and data.max() > 1:
         raise FormatError("data.value", f"a boolean must be stored as 0 or 1, got {data.max()}")
-    # In a mapped file the tensor may be unaligned; numpy reads it, only slower.
+    # A tensor in a mapped file may be unaligned; numpy reads unaligned data, only slower.
     return np.frombuffer(data, dtype.numpy, count) if data.size else np.empty(0, dtype.numpy)
 
 
@@ -370,9 +378,9 @@ def _from_values(dtype: DType, values: Sequence[Any], count: int) -> NDArray[Any
 
 
 def _from_bits(dtype: DType, numbers: NDArray[np.int32], count: int) -> NDArray[Any]:
-    """Read elements whose int32 contains bits: one element, or a byte of packed ones.
+    """Read elements from int32 numbers, each of which holds the bits of one element, or a byte of packed elements.
 
-    Some writers sign-extend the bits.
+    Some writers sign-extend the bits to negative numbers.
     """
     if dtype.bits == 6:
         _refuse_outside(numbers, 0, 63, dtype)
@@ -413,11 +421,11 @@ def _encode_string(data: NDArray[Any]) -> list[bytes]:
     try:
         return [text if isinstance(text, bytes) else str(text).encode() for text in texts]
     except UnicodeEncodeError as error:
-        raise UnsupportedError("data.value", f"a string must have a UTF-8 form: {error}") from None
+        raise UnsupportedError("data.value", f"a string must be encodable as UTF-8: {error}") from None
 
 
 def _unpack_codes(packed: Codes, bits: int, count: int) -> Codes:
-    """Unpack a stream of ``bits``-wide codes, lowest bits first, to one code per byte."""
+    """Unpack a stream of codes of ``bits`` bits, lowest bits first, to one code per byte."""
     stride, per_group, word = _group(bits)
     groups = -(-count // per_group)
     padded = np.zeros((groups, stride), np.uint8) if packed.size != groups * stride else packed.reshape(groups, stride)
@@ -445,13 +453,15 @@ def _pack_codes(codes: Codes, bits: int) -> Codes:
 
 
 def _group(bits: int) -> tuple[int, int, Any]:
-    """Return the bytes and codes of the smallest group of whole bytes, and an integer type for it."""
+    """Return the number of bytes and of codes of the smallest group of whole bytes, and an integer type that holds a group."""
     return (3, 4, np.uint32) if bits == 6 else (1, 8 // bits, np.uint8)
 
 
 def _to_bytes(dtype: DType, data: NDArray[Any]) -> Codes:
     if data.dtype.newbyteorder("=") != dtype.numpy:
-        raise UnsupportedError("dtype.unknown", f"an array of {data.dtype} cannot be stored as {dtype}")
+        raise UnsupportedError(
+            "dtype.unknown", f"the array of a {dtype} tensor must have the type {dtype.numpy}, got {data.dtype}"
+        )
     flat = np.ascontiguousarray(data.reshape(-1), dtype.numpy)
     codes = flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
     return _pack_codes(codes, dtype.bits) if dtype.bits < 8 else codes
@@ -462,25 +472,26 @@ def _number(keys: dict[str, str], key: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise FormatError("data.external", f"{key} must be a number of bytes, got {text[:40]!r}")
+        raise FormatError("data.external", f"{key} of external data must be a number of bytes, got {text[:40]!r}")
     return int(text)
 
 
 def _linear_indices(indices: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the flat indices of a sparse tensor's values in the dense one, checked (onnx.proto, ``SparseTensorProto``)."""
+    """Check the indices of a sparse tensor (onnx.proto, ``SparseTensorProto``); return flat indices into the dense tensor."""
     count = values.size
     if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in ((count,), (count, len(shape))):
         raise FormatError(
             "data.value",
-            f"values {list(values.shape)}, indices {indices.dtype}{list(indices.shape)} do not fit rank {len(shape)}",
+            f"for n values of rank {len(shape)} indices must be i64 [n] or [n, {len(shape)}], "
+            f"got {indices.dtype}{list(indices.shape)} for values {list(values.shape)}",
         )
     bounds = (math.prod(shape),) if indices.ndim == 1 else shape
     columns = indices.reshape(count, -1) if count else np.empty((0, len(bounds)), np.int64)
     if count and any(column.min() < 0 or column.max() >= bound for column, bound in zip(columns.T, bounds, strict=True)):
-        raise FormatError("data.value", f"an index exceeds the shape {list(shape)}")
+        raise FormatError("data.value", f"the indices of a sparse tensor must be in the shape {list(shape)}")
     linear = np.zeros(count, np.int64)
     for column, bound in zip(columns.T, bounds, strict=True):
         linear = linear * bound + column
     if (np.diff(linear) <= 0).any():
-        raise FormatError("data.value", "indices must be in ascending order, without repetition")
+        raise FormatError("data.value", "the indices of a sparse tensor must be in strictly ascending order")
     return linear

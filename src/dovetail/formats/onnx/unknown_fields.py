@@ -1,7 +1,8 @@
-"""Unknown protobuf fields, and comments that are not UTF-8: every reader ignores them.
+"""Handle unknown protobuf fields and comments that are not UTF-8; every reader ignores both.
 
-Unknown fields are taken out with their path, and written back there. A path consists of field names; a step into a repeated
-field also has the name of the entry (for a node, its first output), so that the path survives a new order of the nodes.
+Unknown fields are removed and stored with the path of their message, and a save writes them back. A path consists of field
+names. A step into a repeated field also has the name of the entry (for a node, its first output), so that the path stays valid
+when nodes are reordered.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 FieldPath = tuple[tuple[str, str | int], ...]
 Unknown = tuple[FieldPath, bytes]
-"""The path of a message, and the encoding of its unknown fields."""
+"""The path of a message, and the encoded unknown fields of the message."""
 
-# Documentation fields by message.
+# Text fields without meaning, by message.
 _REMARKS = {
     "ModelProto": ("doc_string", "producer_name", "producer_version"),
     "GraphProto": ("doc_string", "name"),
@@ -37,29 +38,34 @@ _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
 def take_unknown_fields(proto: ModelProto, note: Callable[[FormatError | UnsupportedError, str], None]) -> list[Unknown]:
-    """Take the unknown fields out of ``proto``, and make its comments UTF-8. ``note`` gets each deviation and its path.
+    """Remove and return the unknown fields of ``proto``, and convert its comments to UTF-8.
 
-    Raises UnsupportedError [proto.unknown] for a known field with an unknown value.
+    ``note`` receives each deviation with the path of its message. Raises UnsupportedError [proto.unknown] for a known field with
+    an unknown value.
     """
     unknown: list[Unknown] = []
     for index, message in _messages(proto, ()):
         if encoded := _take(message):
             unknown.append((index, encoded))
             label = _text_of_path(index)
-            note(UnsupportedError("proto.unknown", f"unknown fields in {label}, which are preserved"), label)
+            note(
+                UnsupportedError("proto.unknown", f"{label} must have known fields only, got others, which are preserved"), label
+            )
         for name in _REMARKS.get(message.DESCRIPTOR.name, ()):
             value: Any = getattr(message, name)
             if isinstance(value, bytes):
                 setattr(message, name, value.decode("utf-8", "backslashreplace"))
-                note(FormatError("proto.text", f"the {name} of {_text_of_path(index)} must be UTF-8"), _text_of_path(index))
+                note(
+                    FormatError("proto.text", f"the field {name!r} of {_text_of_path(index)} must be UTF-8"), _text_of_path(index)
+                )
     proto.DiscardUnknownFields()
     return unknown
 
 
 def put_back(proto: ModelProto, unknown: list[Unknown]) -> bool:
-    """Write unknown fields back to their messages; those of messages that no longer exist are dropped.
+    """Write unknown fields back to their messages, and return whether all of them are valid encodings of fields.
 
-    Returns whether all are the encoding of fields.
+    Unknown fields of messages that no longer exist are dropped.
     """
     remaining = dict(unknown)
     return all(
@@ -108,12 +114,14 @@ def _take(message: Any) -> bytes:
     known_numbers = sorted({field.field_number for field in fields} & set(message.DESCRIPTOR.fields_by_number))
     if known_numbers:
         names = ", ".join(message.DESCRIPTOR.fields_by_number[number].name for number in known_numbers)
-        raise UnsupportedError("proto.unknown", f"a {message.DESCRIPTOR.name} has an unknown value of {names}")
+        raise UnsupportedError(
+            "proto.unknown", f"a {message.DESCRIPTOR.name} must have known values only, got others for {names}"
+        )
     return b"".join(map(_encode_field, fields))
 
 
 def _encode_field(field: Any) -> bytes:
-    """Encode one unknown field as it was in the file. Source: protobuf's encoding guide."""
+    """Encode one unknown field in its original encoding. Source: protobuf's encoding guide."""
     head = _encode_varint(field.field_number << 3 | field.wire_type)
     if field.wire_type == _VARINT:
         return head + _encode_varint(field.data)

@@ -1,4 +1,4 @@
-"""Reads and writes TypeProto and ValueInfoProto. Source: onnx.proto, ``TypeProto``, ``TensorShapeProto``."""
+"""Read and write TypeProto and ValueInfoProto. Source: onnx.proto, ``TypeProto``, ``TensorShapeProto``."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Denotations = dict[str, str]
 _MAX_DEPTH = 32
 _LONGEST_EXPRESSION = 256
 _FUNCTIONS = re.compile(r"\bM(?:ax|in)(?=\()")
-"""The functions as sympy writes them."""
+"""The functions Max and Min in the notation of sympy."""
 VALUE_PROPERTY = "dovetail.value"
-"""The metadata property of a value with its shape value as text."""
-# Prefix of symbols for dimensions without a name; no exporter writes such identifiers.
+"""The metadata property that holds the exact value of a shape tensor as text."""
+# The prefix of symbols for unnamed dimensions; no exporter writes identifiers with this prefix.
 UNNAMED = "?"
 
 
 class TypeReader:
-    """Reads the types of one model; equal ones are parsed once."""
+    """TypeReader reads the types of one model; equal types are parsed once."""
 
     def __init__(self) -> None:
         self._found: dict[bytes, tuple[Type | None, Denotations]] = {}
@@ -38,12 +38,12 @@ class TypeReader:
         self._parsed: dict[str, Size] = {}
 
     def declare(self, inputs: Iterable[ValueInfoProto]) -> None:
-        """Note the names that the inputs declare: another name that is an expression over them is that expression."""
+        """Record the dimension names that the inputs declare; another name may be an expression over these names."""
         names = (dim.dim_param for proto in inputs for dim in proto.type.tensor_type.shape.dim)
         self._declared = frozenset(name for name in names if name and not _is_expression(name))
 
     def size_of_name(self, name: str) -> Size:
-        """Return the size of a name: the expression that it is, where the inputs declare all of its symbols, else a symbol."""
+        """Return the size that a dimension name denotes: an expression if the inputs declare all its symbols, else a symbol."""
         if name not in self._parsed:
             self._parsed[name] = self._parse(name)
         return self._parsed[name]
@@ -60,10 +60,10 @@ class TypeReader:
         return symbolic.symbol(name)
 
     def read(self, proto: TypeProto, key: str) -> tuple[Type | None, Denotations]:
-        """Return the type (None for an empty message), and denotations by path (``""`` the type, ``"0"`` its first dimension).
+        """Return a type (None for an empty message), and its denotations by path.
 
-        An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element], UnsupportedError
-        [type.kind], [limits.exceeded].
+        The path ``""`` is the type, ``"0"`` its first dimension. An unnamed dimension becomes the distinct symbol
+        ``?<key>.<axis>``. Raises FormatError [type.element], UnsupportedError [type.kind], [limits.exceeded].
         """
         stored = proto.SerializeToString()
         cached = self._found.get(stored)
@@ -89,7 +89,7 @@ class TypeReader:
         if kind == "map_type":
             return self._map(inner, fresh, path, notes, depth)
         if kind not in ("sequence_type", "optional_type"):
-            raise UnsupportedError("type.kind", f"values of {kind.replace('_', ' ')} are not supported")
+            raise UnsupportedError("type.kind", f"values of type {kind.replace('_', ' ')} are not supported")
         parts = present(inner, "type")
         if "elem_type" not in parts:
             raise FormatError("type.element", f"a {kind.replace('_', ' ')} must have an element type")
@@ -112,13 +112,13 @@ class TypeReader:
         fields = present(proto, "type")
         number = fields.pop("elem_type", 0)
         shape = fields.pop("shape", None)
-        # Shape inference writes UNDEFINED where only the shape is known.
+        # ONNX shape inference writes UNDEFINED (0) if only the shape is known.
         dtype = element_type(number, "type.element") if number else None
         return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes, self.size_of_name))
 
 
 class _SymbolNames:
-    """Creates symbols for the unnamed dimensions of one value."""
+    """_SymbolNames creates symbols for the unnamed dimensions of one value."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -130,7 +130,7 @@ class _SymbolNames:
 
 
 def _is_expression(name: str) -> bool:
-    """Tell whether a name may be an expression, as torch and onnxruntime write them: ``2*n``, ``((n - 1)//2) + 1``."""
+    """Return whether a name may be an expression in the notation of torch and onnxruntime: ``2*n``, ``((n - 1)//2) + 1``."""
     return any(character in name for character in "+-*/%(") and len(name) <= _LONGEST_EXPRESSION
 
 
@@ -145,7 +145,7 @@ def _shape(
             notes[f"{path}{axis}"] = denotation
         value, name = fields.get("dim_value", -1), fields.get("dim_param", "")
         if value < -1:
-            # Several exporters write -1 for an unknown size; other negative sizes have no meaning.
+            # Several exporters write -1 for an unknown size; any other negative size is invalid.
             raise FormatError("type.dims", f"a size must not be negative, got {value}")
         if value >= 0:
             sizes.append(value)
@@ -161,15 +161,15 @@ def _shape(
 def read_value(
     proto: ValueInfoProto, types: TypeReader, scope: str, accept: Callable[[DovetailError], None] = refuse
 ) -> ForeignValue:
-    """Read a declared value.
+    """Read a declared value from a ValueInfoProto.
 
-    ``scope`` distinguishes values of one name in different subgraphs; ``accept`` receives deviations. Raises FormatError
+    ``scope`` distinguishes values of equal names in different subgraphs. ``accept`` receives deviations. Raises FormatError
     [name.missing].
     """
     fields = present(proto, "value info")
     name = fields.pop("name", "")
     if not name:
-        raise FormatError("name.missing", "a declared value has no name")
+        raise FormatError("name.missing", "a declared value must have a name")
     value = ForeignValue(name, names=(name,))
     if "type" in fields:
         value.type, denotations = types.read(fields.pop("type"), scope + name)
@@ -189,7 +189,7 @@ def read_value(
 
 
 def write_value(proto: ValueInfoProto, value: ForeignValue) -> None:
-    """Fill ``proto``. Raises UnsupportedError [dtype.unknown]."""
+    """Write the declaration of ``value`` to ``proto``. Raises UnsupportedError [dtype.unknown]."""
     proto.name = value.key
     if value.type is not None:
         write_type(proto.type, value.type, value.metadata.get("denotations", {}))
@@ -202,14 +202,14 @@ def write_value(proto: ValueInfoProto, value: ForeignValue) -> None:
 
 
 def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "") -> None:
-    """Fill ``proto``. A size that is an expression is written as its text, an unnamed one is omitted."""
+    """Write ``type`` to ``proto``. An expression is written as text; an unnamed size is omitted."""
     if path in notes:
         proto.denotation = notes[path]
     if isinstance(type, Tensor):
         _write_tensor(proto.tensor_type, type, notes, path)
     elif isinstance(type, Map):
         if type.key.onnx is None:
-            raise UnsupportedError("dtype.unknown", f"ONNX has no element type {type.key}")
+            raise UnsupportedError("dtype.unknown", f"the key type of a map must be an element type of ONNX, got {type.key}")
         proto.map_type.key_type = type.key.onnx
         write_type(proto.map_type.value_type, type.element, notes, f"{path}*")
     else:
@@ -221,7 +221,7 @@ def _write_tensor(proto: TypeProto.Tensor, type: Tensor, notes: Denotations, pat
     if type.dtype is None:
         proto.elem_type = 0
     elif type.dtype.onnx is None:
-        raise UnsupportedError("dtype.unknown", f"ONNX has no element type {type.dtype}")
+        raise UnsupportedError("dtype.unknown", f"the element type must be one of ONNX, got {type.dtype}")
     else:
         proto.elem_type = type.dtype.onnx
     if type.shape is None:
@@ -240,7 +240,7 @@ def _write_tensor(proto: TypeProto.Tensor, type: Tensor, notes: Denotations, pat
 
 
 def rename_symbols(type: Type | None, prefix: str) -> Type | None:
-    """Return ``type`` with every symbol renamed, as for a function's own symbols at each of its calls."""
+    """Return ``type`` with ``prefix`` before the name of every symbol; each call of a function has distinct symbols."""
     if isinstance(type, (Sequence, Optional, Map)):
         element = rename_symbols(type.element, prefix)
         assert element is not None

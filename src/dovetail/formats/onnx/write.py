@@ -1,4 +1,4 @@
-"""Export of a model to ONNX: the metadata, the checks, the file."""
+"""Export a model to an ONNX file, with metadata and checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dovetail.storage.deviations import Deviations
 
 
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
-    """Export ``model`` to ONNX, with the metadata that the file gets; see :func:`convert_opset`."""
+    """Export ``model`` to ONNX as a foreign model with the metadata of the file; see :func:`convert_opset`."""
     foreign = convert_opset(model, opset)
     _describe(model, foreign)
     return foreign
@@ -64,7 +64,7 @@ def _import_again(snapshot: Snapshot) -> Model:
 
 
 def reload(model: Model, opset: int | None = None) -> Model:
-    """Return the model that loading the saved ``model`` gives, in memory and with the same weights. Raises like to_foreign."""
+    """Return the result of saving and loading ``model``, in memory and with shared weights. Raises the errors of to_foreign."""
     return _import_again(codec.snapshot_of(to_foreign(model, opset)))
 
 
@@ -78,14 +78,12 @@ def save(
     threshold: int = 1024,
     types: bool = True,
 ) -> bytes | None:
-    """Write ``model`` as ONNX; return the bytes where ``path`` is None. ``external`` and ``threshold``: see :func:`codec.write`.
+    """Write ``model`` to an ONNX file; return the bytes if ``path`` is None.
 
-    ``weights`` is the path of the external file, in the folder of ``path``.
-
-    Without ``types`` the file declares only the types that inference does not find, of inputs, outputs and unknown operators,
-    and has no attribute with the default value of its operator.
-
-    Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
+    ``external`` and ``threshold``: see :func:`codec.write`. ``weights`` is the path of the external file, in the folder of
+    ``path``. ``types=False``: the file declares only types that inference cannot compute (inputs, outputs, unknown operators),
+    and omits attributes with the default value. Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before any
+    file is written.
     """
     if weights is not None:
         external = _location_of(weights, path, external)
@@ -104,7 +102,7 @@ def save(
 
 def _location_of(weights: str | PathLike[str], path: object, external: bool | str | None) -> str:
     if not isinstance(path, str | PathLike) or external is not None:
-        raise FormatError("argument.conflict", "weights= needs a path to write to, and excludes external=")
+        raise FormatError("argument.conflict", "weights needs a path as target, and must not be combined with external")
     return os.path.relpath(weights, os.path.dirname(os.fspath(path)) or os.curdir).replace(os.sep, "/")
 
 
@@ -115,7 +113,7 @@ def _shorten(foreign: ForeignModel) -> ForeignModel:
 
 
 def _drop_defaults(graph: ForeignGraph) -> None:
-    """Remove the attributes that have the default values of their operators, in subgraphs too."""
+    """Remove attributes whose value is the default of the operator, also in subgraphs."""
     for node in graph.nodes:
         for attribute in node.attributes.values():
             if isinstance(attribute, ForeignGraph):
@@ -130,15 +128,16 @@ def _drop_defaults(graph: ForeignGraph) -> None:
 
 def _is_default(value: Any, default: int | float | str | None) -> bool:
     if isinstance(default, float):
-        # Attributes are float32; -0.0 is not 0.0.
+        # Attributes are float32 and compared by bits, because -0.0 differs from 0.0.
         return kind_of(value) == FLOAT and np.float32(value).tobytes() == np.float32(default).tobytes()
     return default is not None and kind_of(value) == kind_of(default) and bool(value == default)
 
 
 def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> None:
-    """Remove the declarations that inference finds again: not those of unknown operators and of new symbols.
+    """Remove the declarations of types that inference can compute, also in subgraphs.
 
-    Subgraphs too; ``outer`` are the symbols of the graphs around it.
+    Declarations of outputs of unknown operators and declarations with new symbols stay. ``outer``: the symbols of the enclosing
+    graphs.
     """
     known = {*outer, *(name for value in graph.inputs for name in _symbol_names(value))}
     unknown = {key for node in graph.nodes if node.domain not in ("", LEARNING) for key in node.outputs}
@@ -157,6 +156,6 @@ def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> Non
 
 
 def _symbol_names(value: ForeignValue) -> set[str]:
-    """Return the names of the symbols in a declared type, without those of inference."""
+    """Return the names of the symbols in a declared type, except unnamed symbols."""
     sizes = [] if value.type is None else [size for size in sizes_in(value.type) if not isinstance(size, int)]
     return {str(symbol) for size in sizes for symbol in symbolic.symbols(size) if not is_unnamed(symbol)}

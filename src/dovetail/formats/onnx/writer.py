@@ -1,4 +1,4 @@
-"""Writes a ForeignGraph as a GraphProto; fields that the reader preserved in metadata are written back."""
+"""Write a ForeignGraph to a GraphProto; fields that the reader preserved in metadata are written back."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto
 
 FLOAT = 1
-"""``AttributeProto.AttributeType`` of one number of type float32."""
+"""The ``AttributeProto.AttributeType`` of a single float32 number."""
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _LIST_OF = {1: 6, 2: 7, 3: 8, 4: 9, 5: 10, 13: 14}
 _SPARSE = {4: 11, 9: 12}
-# onnx.proto, ``Version``: the versions that introduced element types. Before version 4 every initializer is an input.
+# onnx.proto, ``Version``: the IR versions that introduced element types.
 _IR_OF_DTYPE = {
     "bf16": 4, "f8e4m3": 9, "f8e4m3fnuz": 9, "f8e5m2": 9, "f8e5m2fnuz": 9, "u4": 10, "i4": 10,
     "f4e2m1": 11, "f8e8m0": 12, "u2": 13, "i2": 13, "f6e2m3": 14, "f6e3m2": 14,
@@ -34,9 +34,10 @@ _IR_OF_DTYPE = {
 
 
 class GraphWriter:
-    """Writes the graphs of one model against its opset imports.
+    """GraphWriter writes the graphs of one model under its opset imports.
 
-    ``ir_version`` is the least that the graphs written so far need; ``errors`` has the nodes that cannot be written.
+    ``ir_version`` is the minimum IR version that the graphs written so far need. ``errors`` has the errors of nodes and values
+    that cannot be written.
     """
 
     def __init__(self, versions: Mapping[str, int], elsewhere: Elsewhere | None) -> None:
@@ -46,7 +47,7 @@ class GraphWriter:
         self.errors: list[DovetailError] = []
 
     def graph(self, proto: GraphProto, graph: ForeignGraph) -> None:
-        # onnx.checker requires a name, which not every file has.
+        # onnx.checker requires a graph name; some files have none.
         proto.name = graph.name or "graph"
         if graph.doc:
             proto.doc_string = graph.doc
@@ -122,7 +123,7 @@ class GraphWriter:
         put_properties(proto.metadata_props, node.metadata.get("metadata_props", {}))
         for stored in node.metadata.get("device_configurations", ()):
             if not parse_message(proto.device_configurations.add(), stored):
-                message = "a device configuration is no protobuf message"
+                message = "a device configuration must be a valid protobuf message"
                 self.errors.append(UnsupportedError("proto.parse", message, node=label(node)))
         for name, value in node.attributes.items():
             self._attribute(proto.attribute.add(), name, value, node)
@@ -130,11 +131,13 @@ class GraphWriter:
     def _check_version(self, node: ForeignNode) -> None:
         opset = self._versions.get(node.domain)
         if opset is None:
-            raise UnsupportedError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
+            raise UnsupportedError(
+                "opset.missing", f"the model must import an opset of domain {node.domain!r}, which {node.kind} needs"
+            )
         current = since_version(node.domain, node.kind, opset)
         if current != node.version:
             raise UnsupportedError(
-                "opset.version", f"{node.kind}-{node.version} is not in opset {opset}, which has {node.kind}-{current}"
+                "opset.version", f"{node.kind} must have version {current} in opset {opset}, got {node.version}"
             )
 
     def _attribute(self, proto: AttributeProto, name: str, value: Any, node: ForeignNode) -> None:
@@ -172,7 +175,7 @@ _ONE_OF = {9: 4, 10: 5, 12: 11, 14: 13}
 
 
 def kind_of(value: object) -> int | None:
-    """Return the AttributeType of a value; None for an empty list. Raises UnsupportedError [attribute.value]."""
+    """Return the AttributeType of an attribute value; None for an empty list. Raises UnsupportedError [attribute.value]."""
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return 2
     if isinstance(value, (float, np.floating)):
@@ -187,7 +190,7 @@ def kind_of(value: object) -> int | None:
         return 13
     if isinstance(value, (list, tuple)):
         return _list_kind(value)
-    raise UnsupportedError("attribute.value", f"ONNX has no attribute type for a {type(value).__name__}")
+    raise UnsupportedError("attribute.value", f"an attribute value must have an ONNX attribute type, got {type(value).__name__}")
 
 
 def _list_kind(values: Iterable[Any]) -> int | None:
@@ -195,24 +198,24 @@ def _list_kind(values: Iterable[Any]) -> int | None:
     if not kinds:
         return None
     if len(kinds) > 1 or not kinds <= _LIST_OF.keys():
-        raise UnsupportedError("attribute.value", "ONNX has no attribute type for a list of mixed values")
+        raise UnsupportedError("attribute.value", "all items of a list attribute must have one type")
     return _LIST_OF[kinds.pop() or 0]
 
 
 def _empty_kind(node: ForeignNode, name: str) -> int:
-    """Return the type of an empty list: that in the file it came from, or in the operator's schema."""
+    """Return the AttributeType of an empty list, from the metadata of the node or the schema of the operator."""
     if name in node.metadata.get("empty", {}):
         return int(node.metadata["empty"][name])
     definition = schema(node.domain, node.kind, node.version)
     if definition is None or name not in definition.lists:
-        raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of unknown type")
+        raise UnsupportedError("attribute.value", f"the attribute {name!r} must have a known type, got an empty list")
     return definition.lists[name]
 
 
 def _plain(kind: int, value: Any, name: str) -> Any:
     if kind == 2:
         if not -(2**63) <= int(value) < 2**63:
-            raise UnsupportedError("attribute.range", f"{name} must be an int64, got {value}")
+            raise UnsupportedError("attribute.range", f"{name} must be in the range of int64, got {value}")
         return int(value)
     if kind == 1:
         number = float(value)
@@ -222,4 +225,4 @@ def _plain(kind: int, value: Any, name: str) -> Any:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise UnsupportedError("text.encoding", f"the attribute {name!r} must have a UTF-8 form") from None
+        raise UnsupportedError("text.encoding", f"the attribute {name!r} must be encodable as UTF-8") from None

@@ -1,15 +1,18 @@
-"""Reads OpenVINO IR 10 and 11 (``model.xml`` with ``model.bin``) into a foreign model, and writes it as version 11.
+"""Read OpenVINO IR 10 and 11 (``model.xml`` with ``model.bin``) into foreign models, and write foreign models as IR 11.
 
-Data beyond the graph is preserved in metadata. Of a value: ``name`` (the layer's name; always for a Parameter or Const,
-otherwise where the port has no names), ``layer`` (its id, for Parameter and Const), ``rt_info`` (the port's), ``layer_rt_info``
-(the Parameter's or Const's). Of an output: ``result`` (the Result layer's name), ``layer``, ``result_rt_info``,
-``result_port_rt_info``. Of a node: ``rt_info``, ``input_rt_info`` (by input index). Of the model and of subgraphs: ``rt_info``;
-of the model: ``meta_data`` and ``quantization_parameters`` (legacy sections). The module ``rt_info`` defines their form.
+Data beyond the graph is preserved in metadata:
 
-A layer with subgraphs has the attributes ``body``, ``then_body``, ``else_body`` (ForeignGraph), and as lists of dicts of
-strings ``port_map``, ``then_port_map``, ``else_port_map`` (``port`` is "input" or "output"; ``external_port_id`` counts the
-node's inputs from 0 and its outputs after them, -1 is none; ``internal_layer_id`` is the ``layer`` of an input or output of the
-body) and ``back_edges``.
+- value: ``name`` (the layer's name; always for a Parameter or Const, otherwise if the port has no names), ``layer`` (the layer's
+id, for Parameter and Const), ``rt_info`` (of the port), ``layer_rt_info`` (of the Parameter or Const);
+- output: ``result`` (the Result layer's name), ``layer``, ``result_rt_info``, ``result_port_rt_info``;
+- node: ``rt_info``, ``input_rt_info`` (by input index);
+- model and subgraph: ``rt_info``;
+- model: ``meta_data`` and ``quantization_parameters`` (legacy sections). The module ``rt_info`` defines the form of all these.
+
+A layer with subgraphs has the attributes ``body``, ``then_body``, ``else_body`` (ForeignGraph). Its attributes ``port_map``,
+``then_port_map``, ``else_port_map`` and ``back_edges`` are lists of dicts of strings. In an entry of a port map, ``port`` is
+"input" or "output". ``external_port_id`` counts the node's inputs from 0 and its outputs after them; -1 stands for no port.
+``internal_layer_id`` is the ``layer`` of an input or output of the body.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ from dovetail.storage.safetensors_file import SUFFIX, SafetensorsFile
 from dovetail.storage.weights_file import WeightsFile
 
 VERSIONS = (10, 11)
-# Of constants, in bytes: every element type can be read in place.
+# The alignment of constants in bytes, which suffices to use every element type in place.
 ALIGNMENT = 8
-# Before the digest of a safetensors file.
+# The prefix of a digest in rt_info if the weights are in a safetensors file.
 _IN_SAFETENSORS = "safetensors "
 
 
@@ -47,12 +50,12 @@ def read(
     allow_symlinks_within: files.StrPath | None = None,
     deviations: Deviations | None = None,
 ) -> ForeignModel:
-    """Read the model in an IR file, or in its bytes; its constants are in ``weights``, by default the .bin file beside it.
+    """Read an IR model from a file or from bytes; ``weights`` has its constants, by default the .bin file of the same stem.
 
-    ``file`` is the path that errors name and whose folder is searched for the constants, where ``source`` is bytes.
+    ``file``: for ``source`` of bytes, the path that errors name, and whose folder contains the .bin file.
 
-    Constants are read, or map a large file (files.contents). Raises every independent fault of the file as one
-    FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
+    Small weights files are copied into memory, and large ones are memory-mapped (files.contents). Raises one FormatError or
+    UnsupportedError with every independent fault of the file, and the errors of files.open_beside for the .bin file.
     """
 
     path = file if isinstance(source, bytes) else source
@@ -85,10 +88,10 @@ def _read(
     except TooManyErrors:
         pass
     except RecursionError:
-        raise FormatError("limits.exceeded", "the file nests too deeply", file=file) from None
+        raise FormatError("limits.exceeded", "elements must be nested less deeply (recursion limit)", file=file) from None
     raise_all(reader.checks.errors, f"faults in {file}")
     metadata: dict[str, Any] = {tag: graph.metadata.pop(tag) for tag in ("rt_info", *LEGACY) if tag in graph.metadata}
-    # The digest is a property of the file, not of the model: each save writes its own.
+    # The digest of the weights file belongs to the file, not to the model: each save writes a new digest.
     info = rt_info.remove(metadata.pop("rt_info", []), *file_pair.RT_INFO)
     if info:
         metadata["rt_info"] = info
@@ -99,11 +102,12 @@ def _read(
 
 
 def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.StrPath | None = None) -> None:
-    """Write ``model`` as IR version 11: the xml, and the constants, each content once, to ``weights_path`` (default: beside it).
+    """Write ``model`` as IR version 11: the XML to ``xml_path``, and the constants to ``weights_path``.
 
-    Both files are replaced, or neither. ``weights_path`` must be in the folder of the xml or below; its suffix .safetensors
-    chooses that format, which OpenVINO reads as any other weights file. Equal models give equal
-    bytes. Raises UnsupportedError for what IR cannot express, RuleError for an invalid graph.
+    ``weights_path`` is by default ``xml_path`` with the suffix .bin. It must be in the folder of the XML or below; its suffix
+    .safetensors selects that format, which OpenVINO reads as any other weights file. Constants of equal bytes are stored once.
+    Both files are replaced, or neither. Equal models give equal bytes. Raises UnsupportedError if IR cannot express the model,
+    and RuleError for an invalid graph.
     """
     file = os.fspath(xml_path)
     target = os.path.splitext(file)[0] + ".bin" if weights_path is None else os.fspath(weights_path)
@@ -112,17 +116,19 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
     is_safetensors = target.endswith(SUFFIX)
     weights = SafetensorsFile() if is_safetensors else WeightsFile(lambda size: ALIGNMENT)
     if is_safetensors and os.path.lexists(shadow := os.path.splitext(file)[0] + ".bin"):
-        message = f"{shadow!r} exists, and OpenVINO would read it in place of {target!r}: remove it, or choose another name"
+        message = (
+            f"{shadow!r} must not exist, because OpenVINO would read it instead of {target!r}: remove it, or choose another name"
+        )
         raise FormatError("path.foreign", message, file=file)
     writer = IrWriter(file, weights)
     writer.layers(model)
-    # Faults are raised before weights are copied.
+    # This raises the faults of the model before weights are copied.
     writer.document(model, None)
 
     def model_of(digest: str) -> bytes:
         if not is_safetensors:
             return writer.document(model, digest)
-        # Only now does a safetensors file have its offsets.
+        # The offsets of a safetensors file are known only after all constants are stored.
         final = IrWriter(file, weights)
         final.layers(model)
         return final.document(model, _IN_SAFETENSORS + digest)
@@ -131,7 +137,7 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
 
 
 def write_streams(model: ForeignModel, xml: BinaryIO, weights: BinaryIO) -> None:
-    """Write ``model`` as IR version 11 to two binary objects. Raises like write, before anything is written."""
+    """Write ``model`` as IR version 11 to two binary file objects. Raises the errors of write before any output."""
     store = WeightsFile(lambda size: ALIGNMENT)
     writer = IrWriter(model.file or "the model", store)
     writer.layers(model)
@@ -145,7 +151,7 @@ def write_streams(model: ForeignModel, xml: BinaryIO, weights: BinaryIO) -> None
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
-    """Serialize ``model``, with its constants by reference. Raises like write."""
+    """Serialize ``model``, with its constants by reference. Raises the errors of write."""
     weights = Weights()
     writer = IrWriter(model.file or "", weights)
     writer.layers(model)
@@ -153,7 +159,7 @@ def snapshot_of(model: ForeignModel) -> Snapshot:
 
 
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:
-    """Read the model of a snapshot. Raises like read."""
+    """Read the model of a snapshot. Raises the errors of read."""
     weights: Any = snapshot.weights
     return _read(snapshot.data, "", lambda: weights, file_pair.Pair(None), Deviations())
 
@@ -178,7 +184,7 @@ def _weights(
     elif weights is not None:
         name, data = os.fspath(weights), files.contents(weights)
     elif path is None:
-        raise FormatError("path.missing", "an IR model in bytes needs weights=, the bytes or the path of its .bin file")
+        raise FormatError("path.missing", "an IR model in bytes needs weights, the bytes or the path of its .bin file")
     else:
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + (SUFFIX if pair.is_safetensors else ".bin")
         descriptor = files.open_beside(path, name, allow_symlinks_within=links)

@@ -1,9 +1,15 @@
-"""Constants of IR as the bytes of a ``.bin`` file: unpacked to one numpy element per element, and packed again.
+"""Convert constants of IR between the bytes of a ``.bin`` file and numpy arrays with one element per element.
 
-Layouts, measured with OpenVINO 2026.4: i4, u4, nf4 and f4e2m1 have the first element in the low nibble; u2 in the low bits; u1
-in the highest bit. u3 and u6 are split: three bytes hold 8 (u3) or 4 (u6) elements, the low 2 (or 4) bits of each in the first
-two bytes and the high bits in the third, first element in the highest bits. Strings: int32 count, int32 offsets (count + 1,
-from 0), then the characters. All numbers are little-endian.
+Layouts, measured with OpenVINO 2026.4:
+
+- i4, u4, nf4, f4e2m1: the first element is in the low nibble.
+- u2: the first element is in the low bits.
+- u1: the first element is in the highest bit.
+- u3, u6: three bytes hold 8 (u3) or 4 (u6) elements. The low 2 (u3) or 4 (u6) bits of each element are in the first two bytes,
+the high bits in the third byte; the first element is in the highest bits.
+- Strings: the int32 count, count + 1 int32 offsets from 0 on, then the characters.
+
+All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -20,12 +26,12 @@ from dovetail.ir.dtypes import DType
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]
 
-# bits per element -> (elements per group of three bytes, low bits of each element in the first two bytes)
+# Bits per element -> (elements per group of three bytes, number of low bits of each element in the first two bytes).
 _SPLIT = {3: (8, 2), 6: (4, 4)}
 
 
 def size_of(dtype: DType, count: int) -> int | None:
-    """Return the size of ``count`` elements in bytes; None for strings, whose data contains it."""
+    """Return the size of ``count`` elements in bytes; None for strings, whose size depends on the data."""
     if dtype.name == "string":
         return None
     if dtype.bits in _SPLIT:
@@ -34,9 +40,9 @@ def size_of(dtype: DType, count: int) -> int | None:
 
 
 def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Return the elements in ``data``, which must have the size that size_of returns.
+    """Return the elements in ``data``, whose size must be that of size_of.
 
-    The array is read-only, and a view for types of whole bytes.
+    The array is read-only. It is a view of ``data`` if the elements have whole bytes.
     """
     count = 1
     for size in shape:
@@ -55,9 +61,9 @@ def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def pack(data: Array, dtype: DType) -> bytes | memoryview:
-    """Pack elements into bytes: the inverse of unpack. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
+    """Pack elements into bytes, the inverse of unpack. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
     if dtype.openvino is None:
-        raise UnsupportedError("dtype.unknown", f"OpenVINO IR has no element type {dtype}")
+        raise UnsupportedError("dtype.unknown", f"the element type must be one of OpenVINO IR, got {dtype}")
     array = np.asarray(data)
     if dtype.name == "string":
         return _encode_strings(array)
@@ -70,7 +76,7 @@ def pack(data: Array, dtype: DType) -> bytes | memoryview:
 
 
 def _unpack_codes(data: Bytes, bits: int, count: int) -> Bytes:
-    """Unpack to one code per byte."""
+    """Unpack codes of ``bits`` bits to one code per byte."""
     if bits == 1:
         return np.unpackbits(data, count=count)
     if bits in _SPLIT:
@@ -84,7 +90,7 @@ def _unpack_codes(data: Bytes, bits: int, count: int) -> Bytes:
 
 
 def _fields(data: Bytes, bits: int) -> Bytes:
-    """Split each byte into fields of ``bits`` bits, the highest first, along a new last axis."""
+    """Split each byte into fields of ``bits`` bits along a new last axis, highest bits first."""
     return data[..., None] >> np.arange(8 - bits, -1, -bits, dtype=np.uint8) & np.uint8((1 << bits) - 1)
 
 
@@ -121,7 +127,7 @@ def _join_fields(fields: Bytes, bits: int) -> Bytes:
 
 
 def _decode_strings(data: Bytes, count: int) -> Array:
-    """Decode strings. Raises FormatError [ir.constant] where the header does not fit the bytes or the shape."""
+    """Decode ``count`` strings. Raises FormatError [ir.constant] if the header does not match ``count`` or the bytes."""
     header = 4 * (count + 2)
     if data.size < header:
         raise FormatError("ir.constant", f"{count} strings need at least {header} bytes, got {data.size}")

@@ -1,4 +1,4 @@
-"""The errors and deviations of an IR file, and the checks of XML elements."""
+"""Collect the errors and deviations of an IR file, and check XML elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_ERRORS = 1000
 
 @dataclass(slots=True)
 class Layer:
-    """One layer of the file: its ports by number, its child elements by tag."""
+    """Layer is one layer of the file, with its ports by number and its child elements by tag."""
 
     id: str
     name: str
@@ -45,11 +45,11 @@ def _with_layer(error: DovetailError, layer: Layer | None) -> DovetailError:
 
 
 class TooManyErrors(Exception):
-    """The limit of errors is reached; the rest of the file is not read."""
+    """TooManyErrors reports that MAX_ERRORS is reached; the rest of the file is not read."""
 
 
 class Checks:
-    """Collects the errors and deviations of one file; without ``deviations`` each deviation is an error."""
+    """Checks collects the errors and deviations of one file; without ``deviations`` each deviation is an error."""
 
     def __init__(self, file: str, deviations: Deviations | None = None) -> None:
         self.file = file
@@ -77,21 +77,21 @@ class Checks:
     def refuse_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in known_names:
-                self.add_unsupported_error("ir.unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
+                self.add_unsupported_error("ir.unknown", f"<{element.tag}> must not have the unknown attribute {name!r}", layer)
 
     def ignore_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
-        """Report unknown attributes of the file's structure, which OpenVINO ignores, as deviations."""
+        """Report unknown attributes of structural elements, which OpenVINO ignores, as deviations."""
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in known_names:
                 self._ignore_attribute(f"<{element.tag}>", name, layer)
 
     def ignore_element(self, parent: str, child: Element, layer: Layer | None = None) -> None:
-        """Report an unknown element of the file's structure, which OpenVINO ignores, as a deviation."""
-        message = f"<{parent}> has the unknown element <{child.tag}>"
+        """Report an unknown structural element, which OpenVINO ignores, as a deviation."""
+        message = f"<{parent}> must not have the unknown element <{child.tag}>"
         self.deviate(UnsupportedError("ir.unknown", message), layer)
 
     def _ignore_attribute(self, owner: str, name: str, layer: Layer | None) -> None:
-        error = UnsupportedError("ir.unknown", f"{owner} has the unknown attribute {name!r}")
+        error = UnsupportedError("ir.unknown", f"{owner} must not have the unknown attribute {name!r}")
         if name.startswith("{"):
             # An attribute in an XML namespace belongs to an extension.
             self.add(error, layer)
@@ -102,7 +102,7 @@ class Checks:
         missing = [name for name in known_names if name not in data]
         unknown = [name for name in data if name not in known_names]
         if missing:
-            self.add_fault("ir.missing", f"{layer.kind} has no {', '.join(missing)}", layer)
+            self.add_fault("ir.missing", f"{layer.kind} must have {', '.join(missing)}", layer)
         for name in unknown:
             self._ignore_attribute(layer.kind, name, layer)
         return not missing
@@ -126,5 +126,5 @@ class Checks:
         try:
             return xml_attributes.TYPES[text.upper()]
         except KeyError:
-            self.add_unsupported_error("dtype.unknown", f"the element type {text!r} is not known", layer)
+            self.add_unsupported_error("dtype.unknown", f"the element type must be known to dovetail, got {text!r}", layer)
             return None

@@ -1,4 +1,4 @@
-"""The OpenVINO dialect: its type check and its attribute encoding."""
+"""The OpenVINO dialect: type checks and the encoding of attributes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dovetail.ir.types import Tensor
 
 
 def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Value]) -> None:
-    """Raise RuleError [type.version] where a value is not a tensor, or has an element type that OpenVINO lacks."""
+    """Raise RuleError [type.version] if a value is not a tensor, or has an element type that OpenVINO lacks."""
     for value in (*xs, *ys):
         if value is None:
             continue
         if not isinstance(value.type, Tensor):
-            raise RuleError("type.version", f"OpenVINO has no type {value.type}")
+            raise RuleError("type.version", f"a value in OpenVINO must be a tensor, got {value.type}")
         if value.type.dtype is not None and value.type.dtype.openvino is None:
-            raise RuleError("type.version", f"OpenVINO has no element type {value.type.dtype}")
+            raise RuleError("type.version", f"the element type must be one of OpenVINO, got {value.type.dtype}")
 
 
 def encode_attribute(value: object) -> str:
@@ -29,7 +29,7 @@ def encode_attribute(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, DType):
         if value.openvino is None:
-            raise UnsupportedError("type.version", f"OpenVINO has no element type {value}")
+            raise UnsupportedError("type.version", f"the element type must be one of OpenVINO, got {value}")
         return value.openvino
     if isinstance(value, tuple | list):
         return ", ".join(map(encode_attribute, value))

@@ -1,4 +1,4 @@
-"""The edges of an IR graph, and a topological order of its layers."""
+"""Read the edges of an IR graph, and sort its layers topologically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]) -> dict[tuple[str, int], str]:
-    """Read the edges as the key that each input port reads: (layer, port) -> key."""
+    """Read the edges as a map from each input port, (layer id, port id), to the key of the value that it reads."""
     sources: dict[tuple[str, int], str] = {}
     names = ("from-layer", "from-port", "to-layer", "to-port")
     for edge in () if section is None else section:
@@ -30,7 +30,7 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     for layer in layers.values():
         for number in layer.inputs:
             if (layer.id, number) not in sources:
-                checks.add_fault("ir.edge", f"the input port {number} has no edge", layer)
+                checks.add_fault("ir.edge", f"the input port {number} must have an edge", layer)
     return sources
 
 
@@ -38,19 +38,19 @@ def _read_edge(checks: Checks, ends: list[int], text: str, layers: dict[str, Lay
     start, end = layers.get(str(ends[0])), layers.get(str(ends[2]))
     if start is None or end is None:
         missing = ends[0] if start is None else ends[2]
-        checks.add_fault("ir.edge", f"{text}: the layer {missing} does not exist", end if start is None else start)
+        checks.add_fault("ir.edge", f"{text}: the layer {missing} must exist", end if start is None else start)
     elif ends[1] not in start.outputs:
-        checks.add_fault("ir.edge", f"{text}: layer {start.id} has no output port {ends[1]}", end)
+        checks.add_fault("ir.edge", f"{text}: layer {start.id} must have an output port {ends[1]}", end)
     elif ends[3] not in end.inputs:
-        checks.add_fault("ir.edge", f"{text}: layer {end.id} has no input port {ends[3]}", end)
+        checks.add_fault("ir.edge", f"{text}: layer {end.id} must have an input port {ends[3]}", end)
     elif (end.id, ends[3]) in sources:
-        checks.add_fault("ir.repeated", f"{text}: the port has another edge", end)
+        checks.add_fault("ir.repeated", f"{text}: an input port must have one edge, got two", end)
     else:
         sources[end.id, ends[3]] = f"{start.id}:{ends[1]}"
 
 
 def sort(checks: Checks, layers: dict[str, Layer], sources: dict[tuple[str, int], str]) -> list[Layer]:
-    """Sort the layers topologically, as close to the order of the file as possible."""
+    """Sort the layers topologically; among ready layers, the first in the file comes first."""
     order = list(layers.values())
     position = {layer.id: index for index, layer in enumerate(order)}
     pending_inputs = [0] * len(order)
@@ -75,9 +75,11 @@ def sort(checks: Checks, layers: dict[str, Layer], sources: dict[tuple[str, int]
     if len(ordered) < len(order):
         waiting = [order[index] for index, count in enumerate(pending_inputs) if count]
         names = ", ".join(repr(layer.name) for layer in waiting[:5])
-        checks.add_fault("graph.cycle", f"{len(waiting)} layers form a cycle: {names}", waiting[0])
+        checks.add_fault(
+            "graph.cycle", f"the graph must have no cycle, got {len(waiting)} layers in or behind cycles: {names}", waiting[0]
+        )
         ordered.extend(waiting)
-    # Parameters and Results keep the order of the file, which is that of OpenVINO's model.inputs and model.outputs.
+    # Parameters and Results keep the order of the file, the order of OpenVINO's model.inputs and model.outputs.
     results = [layer for layer in order if layer.kind == "Result"]
     parameters = [layer for layer in order if layer.kind == "Parameter"]
     return parameters + [layer for layer in ordered if layer.kind not in ("Result", "Parameter")] + results

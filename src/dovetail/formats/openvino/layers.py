@@ -1,4 +1,4 @@
-"""The layers of an IR graph, and their ports."""
+"""Read the layers of an IR graph, and their ports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dovetail.ir.types import Shape, Size, Tensor
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-# Elements of subgraphs, and the elements of their port maps.
+# The tag of each subgraph element, and the tag of its port map.
 BODIES = {"body": "port_map", "then_body": "then_port_map", "else_body": "else_port_map"}
 
 
 class LayerReader:
-    """Reads the layers of a graph. ``path`` distinguishes the names of unknown dimensions between graphs."""
+    """LayerReader reads the layers of graphs; ``path`` makes the names of unknown dimensions unique among graphs."""
 
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
@@ -37,7 +37,7 @@ class LayerReader:
                 continue
             if layer.id in layers:
                 self.checks.add_fault(
-                    "ir.repeated", f"the id {layer.id} is that of another layer, {layers[layer.id].name!r}", layer
+                    "ir.repeated", f"layer ids must be unique, got {layer.id} also for {layers[layer.id].name!r}", layer
                 )
             else:
                 layers[layer.id] = layer
@@ -52,17 +52,17 @@ class LayerReader:
         self.checks.ignore_attributes(element, known_names, layer)
         missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
         if missing:
-            self.checks.add_fault("ir.missing", f"<layer> has no {', '.join(missing)}", layer)
+            self.checks.add_fault("ir.missing", f"<layer> must have {', '.join(missing)}", layer)
         if "id" in missing or not self.checks.is_number(layer.id, "the layer's id", layer):
             return None
         layer.id = str(int(layer.id))
         for child in element:
             if child.tag in layer.children and child.tag == "rt_info":
-                # <rt_info> does not affect results; the first one is read.
-                self.checks.deviate(FormatError("ir.repeated", "the layer has two <rt_info>"), layer)
+                # <rt_info> does not affect results; the first of several is read.
+                self.checks.deviate(FormatError("ir.repeated", "a layer must have one <rt_info>, got two"), layer)
                 continue
             if child.tag in layer.children:
-                self.checks.add_fault("ir.repeated", f"the layer has two <{child.tag}>", layer)
+                self.checks.add_fault("ir.repeated", f"a layer must have one <{child.tag}>, got two", layer)
             elif child.tag == "input":
                 for port in self._ports(child, layer):
                     self._input(port, layer)
@@ -72,7 +72,7 @@ class LayerReader:
             elif child.tag == "rt_info":
                 layer.rt_info = self.checks.info(child, layer)
             elif child.tag not in ("data", "back_edges") and child.tag not in BODIES and child.tag not in BODIES.values():
-                self.checks.add_unsupported_error("ir.unknown", f"<layer> has the unknown element <{child.tag}>", layer)
+                self.checks.add_unsupported_error("ir.unknown", f"<layer> must not have the unknown element <{child.tag}>", layer)
             layer.children[child.tag] = child
         layer.inputs = dict(sorted(layer.inputs.items()))
         layer.outputs = dict(sorted(layer.outputs.items()))
@@ -101,7 +101,7 @@ class LayerReader:
             return
         key = f"{layer.id}:{number}"
         shape: Shape | None = None
-        # A port without dims is a scalar or has unknown rank: OpenVINO writes both alike.
+        # A port without <dim> is a scalar or has an unknown rank; OpenVINO writes no difference.
         if sizes:
             shape = tuple(symbolic.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
         value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
@@ -112,12 +112,12 @@ class LayerReader:
     def _port_id(self, port: Element, taken: Iterable[int], side: str, layer: Layer) -> int | None:
         text = port.get("id")
         if text is None:
-            self.checks.add_fault("ir.missing", f"an {side} port has no id", layer)
+            self.checks.add_fault("ir.missing", f"an {side} port must have an id", layer)
             return None
         if not self.checks.is_number(text, f"an {side} port's id", layer):
             return None
         if int(text) in taken:
-            self.checks.add_fault("ir.repeated", f"two {side} ports have the id {int(text)}", layer)
+            self.checks.add_fault("ir.repeated", f"ids of {side} ports must be unique, got {int(text)} twice", layer)
             return None
         return int(text)
 
@@ -141,7 +141,7 @@ class LayerReader:
             self.checks.add_fault("ir.number", sizes, layer)
             return ()
         if isinstance(sizes, str):
-            # Declared sizes are inferred again; OpenVINO reads only the leading number of each.
+            # The sizes are inferred again anyway; OpenVINO reads only the leading number of each <dim>.
             self.checks.deviate(FormatError("ir.number", sizes), layer)
             return tuple(None for _ in known_names)
         return sizes

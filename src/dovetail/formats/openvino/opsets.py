@@ -1,7 +1,7 @@
 """Operator versions in the opsets of OpenVINO, and the version that an IR layer's ``version`` attribute selects.
 
-An operator's own version is the opset that introduced the current meaning: Reshape in ``opset8`` is Reshape-1. Source:
-OpenVINO's ``opsets/opset<N>_tbl.hpp``, 1 to 17. Names are those of IR (Const, ReLU, PReLU, SoftMax).
+The version of an operator is the number of the opset that introduced its present definition: Reshape in ``opset8`` is Reshape-1.
+Source: OpenVINO's ``opsets/opset<N>_tbl.hpp``, 1 to 17. Operators have their names in IR (Const, ReLU, PReLU, SoftMax).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from bisect import bisect_right
 
 LATEST = 17
 
-# versions -> kinds with exactly these versions. A table, since it is OpenVINO's own list of its operators, with those that
-# no operator here maps to.
+# Versions -> the operators with exactly these versions. This is a table because it lists all operators of OpenVINO, also
+# those that no operator of dovetail maps to.
 _KINDS: dict[tuple[int, ...], str] = {
     (1,): (
         "Abs Acos Add Asin Atan BinaryConvolution CTCGreedyDecoder Ceiling Clamp Concat Const Convert ConvertLike "
@@ -74,21 +74,21 @@ _KINDS: dict[tuple[int, ...], str] = {
 VERSIONS: dict[str, tuple[int, ...]] = {kind: versions for versions, kinds in _KINDS.items() for kind in kinds.split()}
 _KIND_BY_LOWER = {kind.lower(): kind for kind in VERSIONS}
 
-# Operators of "experimental" or "extension" that OpenVINO's XmlDeserializer looks up in opset6.
+# Operators of the domains "experimental" and "extension" that OpenVINO's XmlDeserializer looks up in opset6.
 _ADOPTED = frozenset(
     "ExperimentalDetectronDetectionOutput ExperimentalDetectronGenerateProposalsSingleImage "
     "ExperimentalDetectronPriorGridGenerator ExperimentalDetectronROIFeatureExtractor ExperimentalDetectronTopKROIs "
     "GRUCell RNNCell Proposal".split()
 )
-# Operators of opset1 that it looks up in opset2.
+# Operators of opset1 that OpenVINO's XmlDeserializer looks up in opset2.
 _LATE = frozenset(("MVN", "ROIPooling", "ReorgYolo"))
 _OPSET = re.compile(r"opset([1-9][0-9]{0,3})")
 
 
 def resolve(kind: str, version: str) -> tuple[str, int, str]:
-    """Resolve a layer's ``type`` and ``version`` to the operator's kind (in IR's case), own version and domain.
+    """Resolve a layer's ``type`` and ``version`` to the operator's kind (in the case of IR), version and domain.
 
-    The version is the greatest one introduced at or before the opset; the opset itself where kind or opset is unknown. Any
+    For ``version`` "opset<N>" the version is the newest of the operator in opset N, or N if the operator or opset is unknown. Any
     other ``version`` is a domain, whose operators have version 1.
     """
     if version in ("experimental", "extension") and kind in _ADOPTED:
@@ -106,5 +106,5 @@ def resolve(kind: str, version: str) -> tuple[str, int, str]:
 
 
 def format_version(version: int, domain: str) -> str:
-    """Format the ``version`` attribute of a layer: the inverse of :func:`resolve`."""
+    """Return the ``version`` attribute of a layer, the inverse of :func:`resolve`."""
     return domain or f"opset{version}"

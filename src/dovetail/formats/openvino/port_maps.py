@@ -1,4 +1,4 @@
-"""The port maps of an IR layer with subgraphs: ports to Parameters, Results to ports."""
+"""Read the port maps of an IR layer with subgraphs, which map input ports to Parameters and Results to output ports."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PURPOSES = ("current_iteration", "execution_condition")
 
 
 def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph) -> list[dict[str, str]]:
-    """Read the entries of a port map.
+    """Return the entries of a port map.
 
-    ``port`` is "input" or "output"; external port ids are renumbered: inputs from 0, outputs after them.
+    In each entry ``port`` is "input" or "output". External port ids are renumbered: inputs from 0 on, then outputs.
     """
     checks.refuse_attributes(element, (), layer)
     outer = {"input": list(layer.inputs), "output": list(layer.outputs)}
@@ -25,7 +25,7 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
     entries = []
     for child in element:
         if child.tag not in outer:
-            checks.add_unsupported_error("ir.unknown", f"<{element.tag}> has the unknown element <{child.tag}>", layer)
+            checks.add_unsupported_error("ir.unknown", f"<{element.tag}> must not have the unknown element <{child.tag}>", layer)
             continue
         checks.refuse_attributes(child, (*MAP_NUMBERS, "purpose"), layer)
         entry = {"port": child.tag, **child.attrib}
@@ -33,10 +33,10 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
             continue
         number = int(entry["external_port_id"])
         if number != -1 and number not in outer[child.tag]:
-            checks.add_fault("ir.edge", f"<{element.tag}>: the layer has no {child.tag} port {number}", layer)
+            checks.add_fault("ir.edge", f"<{element.tag}>: the layer must have an {child.tag} port {number}", layer)
             continue
         if entry["internal_layer_id"] not in inner[child.tag]:
-            message = f"layer {entry['internal_layer_id']} is not an {child.tag} of the body"
+            message = f"layer {entry['internal_layer_id']} must be an {child.tag} of the body"
             checks.add_fault("ir.edge", f"<{element.tag}>: {message}", layer)
             continue
         if number != -1:
@@ -49,9 +49,9 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
 def _is_entry(checks: Checks, entry: dict[str, str], layer: Layer) -> bool:
     missing = [name for name in MAP_NUMBERS[:2] if name not in entry]
     if missing:
-        checks.add_fault("ir.edge", f"an entry has no {', '.join(missing)}", layer)
+        checks.add_fault("ir.edge", f"an entry of a port map must have {', '.join(missing)}", layer)
     if entry.get("purpose", PURPOSES[0]) not in PURPOSES:
-        checks.add_unsupported_error("ir.edge", f"the purpose {entry['purpose']!r} is not supported", layer)
+        checks.add_unsupported_error("ir.edge", f"purpose must be one of {', '.join(PURPOSES)}, got {entry['purpose']!r}", layer)
     wrong = [name for name in MAP_NUMBERS if name in entry and not checks.is_number(entry[name], name, layer, -(2**63))]
     return not missing and not wrong
 
@@ -70,7 +70,7 @@ def read_back_edges(checks: Checks, element: Element, layer: Layer, body: Foreig
                 layer,
             )
         elif any(end == edge["to-layer"] for edge in edges):
-            checks.add_fault("ir.edge", f"layer {end} has two back edges", layer)
+            checks.add_fault("ir.edge", f"layer {end} must have one back edge, got two", layer)
         else:
             edges.append({"from-layer": start, "to-layer": end})
     return edges

@@ -1,4 +1,4 @@
-"""Import of a foreign OpenVINO IR model as a graph."""
+"""Import a foreign OpenVINO IR model as a graph."""
 
 from __future__ import annotations
 

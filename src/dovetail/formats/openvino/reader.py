@@ -1,7 +1,7 @@
-"""Reads the elements of an IR file into a foreign graph; knows no operator, and collects all errors in one pass.
+"""Read the elements of an IR file into a foreign graph, and collect all errors in one pass; the reader knows no operators.
 
-OpenVINO's own reader (``XmlDeserializer``) takes the last of two layers with one id, and the first of two edges. Such files
-mean different things to different readers, and are refused.
+OpenVINO's reader (``XmlDeserializer``) uses the last of two layers with one id, and the first of two edges to one port. Such
+files are refused, because other readers interpret them differently.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dovetail.storage.deviations import Deviations
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-# Tools of IR 10 wrote these sections instead of the model's rt_info; OpenVINO reads them where rt_info is missing.
+# Tools of IR 10 wrote these sections instead of the model's rt_info; OpenVINO reads them if rt_info is missing.
 LEGACY = ("meta_data", "quantization_parameters")
-# Preprocessing of the inputs, which older tools applied and OpenVINO no longer does.
+# Elements that describe preprocessing of the inputs; older tools applied it, OpenVINO ignores it.
 PREPROCESSING = ("pre-process", "preprocess")
 
 
 class Reader:
-    """Reads one file. ``weights`` returns the bytes of the .bin; it is called for the first constant."""
+    """Reader reads one file. ``weights`` returns the bytes of the .bin file, and is called at the first constant."""
 
     def __init__(self, file: str, weights: Callable[[], constants.Bytes], deviations: Deviations | None = None) -> None:
         self.checks = Checks(file, deviations)
@@ -42,7 +42,7 @@ class Reader:
         self._read = 0
 
     def graph(self, element: Element, path: str = "", depth: int = 0) -> ForeignGraph:
-        """Read the graph in ``element`` (net or a body); ``path`` distinguishes the names of its unknown dimensions."""
+        """Read the graph in ``element``, <net> or a body; ``path`` makes the names of its unknown dimensions unique."""
         graph = ForeignGraph(name=element.get("name", "") if not depth else "")
         sections = self._sections(element, depth)
         layers = self._layers.layers(sections.get("layers"), path)
@@ -53,7 +53,7 @@ class Reader:
         for layer in edges.sort(self.checks, layers, sources):
             self._add_layer(graph, layer, sources, path, depth)
         if not graph.outputs and not self.checks.errors:
-            self.checks.add_fault("graph.outputs", "the graph has no Result layer")
+            self.checks.add_fault("graph.outputs", "the graph must have a Result layer")
         info = self.checks.info(sections.get("rt_info"))
         if info:
             graph.metadata["rt_info"] = info
@@ -68,25 +68,25 @@ class Reader:
         sections: dict[str, Element] = {}
         for child in element:
             if child.tag in PREPROCESSING:
-                message = f"<{element.tag}> has <{child.tag}>, which changes the results in the tools that support it"
+                message = f"<{element.tag}> must not have <{child.tag}>, which changes the results in tools that support it"
                 self.checks.add_unsupported_error("ir.unknown", message)
             elif child.tag not in known_tags:
                 self.checks.ignore_element(element.tag, child)
             elif child.tag in sections and child.tag == "rt_info":
-                self.checks.deviate(FormatError("ir.repeated", f"<{element.tag}> has two <rt_info>"))
+                self.checks.deviate(FormatError("ir.repeated", f"<{element.tag}> must have one <rt_info>, got two"))
             elif child.tag in sections:
-                self.checks.add_fault("ir.repeated", f"<{element.tag}> has two <{child.tag}>")
+                self.checks.add_fault("ir.repeated", f"<{element.tag}> must have one <{child.tag}>, got two")
             else:
                 sections[child.tag] = child
         if "layers" not in sections:
-            self.checks.add_fault("ir.missing", f"<{element.tag}> has no <layers>")
+            self.checks.add_fault("ir.missing", f"<{element.tag}> must have <layers>")
         return sections
 
     def _add_layer(self, graph: ForeignGraph, layer: Layer, sources: dict[tuple[str, int], str], path: str, depth: int) -> None:
         data = layer.children.get("data")
         attributes: dict[str, Any] = {} if data is None else dict(data.attrib)
         if data is not None and len(data):
-            self.checks.add_unsupported_error("ir.unknown", f"<data> has the unknown element <{data[0].tag}>", layer)
+            self.checks.add_unsupported_error("ir.unknown", f"<data> must not have the unknown element <{data[0].tag}>", layer)
         if any(name.startswith("{") for name in attributes):
             self.checks.add_unsupported_error("ir.unknown", "attributes in an XML namespace are not supported", layer)
         inputs = [sources.get((layer.id, number)) for number in layer.inputs]
@@ -114,7 +114,8 @@ class Reader:
         if (len(inputs), len(layer.outputs)) != counts:
             self.checks.add_fault(
                 "ir.edge",
-                f"{layer.kind} needs {counts[0]} input and {counts[1]} output ports, got {len(inputs)} and {len(layer.outputs)}",
+                f"{layer.kind} must have {counts[0]} input and {counts[1]} output ports, "
+                f"got {len(inputs)} and {len(layer.outputs)}",
                 layer,
             )
             return
@@ -122,7 +123,9 @@ class Reader:
             self.checks.add_unsupported_error("ir.version", f"{layer.kind} must be of an opset, got {layer.version!r}", layer)
         unknown_tags = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
         if unknown_tags:
-            self.checks.add_unsupported_error("ir.unknown", f"{layer.kind} has the unknown element <{unknown_tags[0]}>", layer)
+            self.checks.add_unsupported_error(
+                "ir.unknown", f"{layer.kind} must not have the unknown element <{unknown_tags[0]}>", layer
+            )
         if layer.kind == "Result":
             self._result(graph, layer, data, inputs[0])
             return
@@ -141,7 +144,7 @@ class Reader:
         source = graph.values.get(key) or next((item for item in graph.inputs if item.key == key), None)
         if source is not None:
             value.type = source.type
-            # A Result without names has those of its input (OpenVINO's reader).
+            # A Result without names gets the names of its input, as in OpenVINO's reader.
             value.names = xml_attributes.parse_names(layer.output_names or "") or source.names
         if layer.rt_info:
             value.metadata["result_rt_info"] = layer.rt_info
@@ -157,14 +160,14 @@ class Reader:
             value.type = Tensor(self.checks.dtype(data["element_type"], layer), self._parse_shape(data["shape"], name, layer))
 
     def _unique(self, name: str) -> str:
-        # Layer names may repeat, and equal symbol names would make two unknown sizes equal.
+        # Layer names need not be unique, but equal symbol names would make two unknown sizes equal.
         while name in self._symbols:
             name += "'"
         self._symbols.add(name)
         return name
 
     def _parse_shape(self, text: str, name: str, layer: Layer) -> Shape | None:
-        """Parse a partial shape: "1,3,?", "1..8,2..", "..." (rank unknown), "" (scalar)."""
+        """Parse a partial shape such as "1,3,?", "1..8,2..", "..." (unknown rank) or "" (scalar); None for unknown rank."""
         inner = text.strip()
         if inner.startswith("[") and inner.endswith("]"):
             inner = inner[1:-1].strip()
@@ -175,7 +178,9 @@ class Reader:
             match = xml_attributes.SIZES.fullmatch(piece)
             size = None if match is None else xml_attributes.size_of(match, f"?{name}.{axis}")
             if size is None:
-                self.checks.add_fault("ir.number", f"{piece.strip()!r} in the shape {text!r} is not a size", layer)
+                self.checks.add_fault(
+                    "ir.number", f"sizes in the shape {text!r} must be numbers, bounds or '?', got {piece.strip()!r}", layer
+                )
                 return None
             shape.append(size)
         if fault := impossible(shape):
@@ -226,9 +231,9 @@ class Reader:
         maps = [tag for tag in (*BODIES.values(), "back_edges") if tag in layer.children]
         clash = [tag for tag in (*body_tags, *maps) if tag in attributes]
         if clash:
-            self.checks.add_fault("ir.unknown", f"<data>: the attribute {clash[0]!r} has the name of an element", layer)
+            self.checks.add_fault("ir.unknown", f"<data>: the attribute {clash[0]!r} must not have the name of an element", layer)
         if (body_tags or maps) and list(layer.inputs) != list(range(len(layer.inputs))):
-            # OpenVINO reads external_port_id as the index of the input, whatever the ids of the ports are.
+            # OpenVINO interprets external_port_id as the index of the input, independent of the ids of the ports.
             self.checks.add_fault("ir.edge", "the input ports of a layer with a body must be numbered from 0", layer)
         if depth >= (limits := current().limits).depth and body_tags:
             self.checks.add_unsupported_error(
@@ -242,7 +247,7 @@ class Reader:
                 attributes[BODIES[tag]] = port_maps.read_port_map(self.checks, layer.children[BODIES[tag]], layer, body)
         for tag in maps:
             if tag != "back_edges" and next(name for name, map_tag in BODIES.items() if map_tag == tag) not in body_tags:
-                self.checks.add_fault("ir.edge", f"<{tag}> has no body", layer)
+                self.checks.add_fault("ir.edge", f"<{tag}> must have a body", layer)
         if "back_edges" in maps:
             whole = attributes.get("body") or ForeignGraph()
             attributes["back_edges"] = port_maps.read_back_edges(self.checks, layer.children["back_edges"], layer, whole)

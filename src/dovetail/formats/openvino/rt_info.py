@@ -1,7 +1,7 @@
-"""``<rt_info>``: metadata that tools write beside the graph; preserved as nested plain data.
+"""``<rt_info>``, the metadata of tools in IR files, as nested lists and dicts.
 
-An item is ``{"tag": str, "attributes": {str: str}, "children": [item]}``, with ``"text"`` where it has text. OpenVINO names an
-item by its ``name`` attribute, or else by its tag; its value is the ``value`` attribute. ``get`` and ``set_value`` follow that.
+An item is ``{"tag": str, "attributes": {str: str}, "children": [item]}``, with ``"text"`` if it has text. As in OpenVINO, the
+name of an item is its ``name`` attribute or else its tag, and the value of an item is its ``value`` attribute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TAG = re.compile(r"(?!(?i:xml))[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def items_of(element: Element, depth: int = 0) -> list[Item]:
-    """Read the items below ``element``. Raises FormatError [limits.exceeded] where they nest deeper than DEPTH."""
+    """Return the items below ``element``. Raises FormatError [limits.exceeded] if items nest deeper than DEPTH."""
     if depth > DEPTH:
         raise FormatError("limits.exceeded", f"<{element.tag}> must nest at most {DEPTH} levels deep")
     items = []
@@ -37,7 +37,7 @@ def name_of(item: Item) -> str:
 
 
 def get(items: list[Item], *path: str) -> str | None:
-    """Return the value at ``path`` (names from the outermost in), or None."""
+    """Return the value of the item at ``path``, the names from the outermost item on; None if there is no such item."""
     for item in items:
         if path and name_of(item) == path[0]:
             return get(item["children"], *path[1:]) if len(path) > 1 else item["attributes"].get("value")
@@ -45,12 +45,12 @@ def get(items: list[Item], *path: str) -> str | None:
 
 
 def set_value(items: list[Item], value: str, *path: str) -> None:
-    """Set the value at ``path``, and add missing items."""
+    """Set the value of the item at ``path``; missing items are added."""
     for item in items:
         if name_of(item) == path[0]:
             break
     else:
-        # A name that is not an XML tag is written as an attribute, as OpenVINO does.
+        # A name that is not a valid XML tag is stored in the attribute ``name``, as OpenVINO does.
         is_tag = _TAG.fullmatch(path[0]) is not None and path[0] != "info"
         item = {"tag": path[0] if is_tag else "info", "attributes": {} if is_tag else {"name": path[0]}, "children": []}
         items.append(item)
@@ -61,7 +61,7 @@ def set_value(items: list[Item], value: str, *path: str) -> None:
 
 
 def remove(items: list[Item], *path: str) -> list[Item]:
-    """Return ``items`` without the one at ``path``, and without those around it that have nothing else."""
+    """Return ``items`` without the item at ``path``; enclosing items that become empty are removed too."""
     kept: list[Item] = []
     for item in items:
         if not path or name_of(item) != path[0]:
@@ -75,11 +75,11 @@ def remove(items: list[Item], *path: str) -> list[Item]:
 
 
 _INFERRED = {"shape": "dovetail_shape", "value": "dovetail_value"}
-"""The names of a port's items with its shape and shape value as text."""
+"""The names of the port items that hold the port's inferred shape and exact value as text."""
 
 
 def port_items_of(metadata: dict[str, Any]) -> list[Item]:
-    """Return the items of a port: those of its file, and the inferred texts."""
+    """Return the items of a port: the items from its file, and items for the inferred shape and value."""
     texts = metadata.get(INFERRED, {})
     items = [
         {"tag": "attribute", "attributes": {"name": name, "version": "0", "value": texts[key]}, "children": []}
@@ -90,7 +90,7 @@ def port_items_of(metadata: dict[str, Any]) -> list[Item]:
 
 
 def read_port(items: list[Item]) -> dict[str, Any]:
-    """Return the metadata of a port: the items of its file, and the inferred texts."""
+    """Return the metadata of a port from its items, with the inferred shape and value separated from the other items."""
     texts = {key: text for key, name in _INFERRED.items() if (text := get(items, name)) is not None}
     others = [item for item in items if name_of(item) not in _INFERRED.values()]
     return {**({"rt_info": others} if others else {}), **({INFERRED: texts} if texts else {})}

@@ -1,4 +1,4 @@
-"""Variables of OpenVINO IR: ReadValue and Assign are inputs and outputs of a graph that has states."""
+"""Convert variables of OpenVINO IR: ReadValue and Assign become inputs and outputs that are states of the model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dovetail.ir.state import State
 from dovetail.ir.types import Shape, Tensor
 
 VERSION = 6
-"""The version of ReadValue and Assign that is written."""
+"""The version of ReadValue and Assign in exported models."""
 _SIZE = re.compile(r"\s*(?:(?P<exact>\d+)|\?|-1|(?P<low>\d*)\.\.(?P<high>\d*))\s*")
 
 
 @OPENVINO.importer("ReadValue", 3, 6)
 def import_read_value(ctx: ImportContext) -> Value:
-    """Import ReadValue: the value of a variable becomes a graph input. Without an initial value a variable begins with zeros."""
+    """Import ReadValue: the value of the variable becomes a graph input. The default initial value is zeros."""
     variable = ctx.attribute("variable_id", "str")
     initial = ctx.optional_input(0)
     if ctx.node.version == 6:
@@ -42,7 +42,7 @@ def _dtype(ctx: ImportContext, initial: Value | None) -> DType | None:
 
 
 def _shape(text: str, variable: str) -> Shape | None:
-    """Parse a partial shape of IR: "1,3,?", "1..8,2..", "..." (rank unknown), "" (scalar)."""
+    """Parse a partial shape of IR such as "1,3,?", "1..8,2..", "..." (unknown rank) or "" (scalar); None for unknown rank."""
     inner = text.strip().removeprefix("[").removesuffix("]").strip()
     if inner == "...":
         return None
@@ -51,7 +51,8 @@ def _shape(text: str, variable: str) -> Shape | None:
         match = _SIZE.fullmatch(text_of_size)
         if match is None:
             raise FormatError(
-                "ir.number", f"{text_of_size.strip()!r} in the shape {text!r} of the variable {variable!r} is not a size"
+                "ir.number",
+                f"sizes of the variable {variable!r} must be numbers, bounds or '?', got {text_of_size.strip()!r} in {text!r}",
             )
         if match["exact"]:
             sizes.append(int(match["exact"]))
@@ -63,7 +64,7 @@ def _shape(text: str, variable: str) -> Shape | None:
 
 @OPENVINO.importer("Assign", 3, 6)
 def import_assign(ctx: ImportContext) -> Value:
-    """Import Assign: the value that is assigned to a variable becomes a graph output."""
+    """Import Assign: the assigned value becomes a graph output."""
     variable = ctx.attribute("variable_id", "str")
     ctx.ignore("variable_type", "variable_shape")
     value: Value = ctx.b.Identity(ctx.input(0))
@@ -75,9 +76,9 @@ def import_assign(ctx: ImportContext) -> Value:
 
 
 def add_variables(model: Model, foreign: ForeignModel) -> None:
-    """Replace the inputs and outputs that are states of ``model`` by ReadValue and Assign.
+    """Replace inputs and outputs of ``foreign`` that are states of ``model`` by ReadValue and Assign.
 
-    Raises UnsupportedError [state.first] where the initial value of a state is computed from a state.
+    Raises UnsupportedError [state.first] if the initial value of a state depends on a state.
     """
     if not model.states:
         return
@@ -89,7 +90,7 @@ def add_variables(model: Model, foreign: ForeignModel) -> None:
     for state in model.states:
         item = inputs[state.input]
         if item.key in initial_keys:
-            raise UnsupportedError("state.first", f"the initial value of a state is computed from the state {state.input!r}")
+            raise UnsupportedError("state.first", f"the initial value of a state must not depend on a state, got {state.input!r}")
         reads.append(_read_node(state, item, outputs))
         assigns.append(_assign_node(state, item, outputs[state.output], graph))
     first = [node for node in graph.nodes if initial_keys.intersection(key for key in node.outputs if key is not None)]
@@ -105,7 +106,7 @@ def add_variables(model: Model, foreign: ForeignModel) -> None:
 
 
 def _dependencies(graph: ForeignGraph, keys: list[str]) -> set[str]:
-    """Return the keys of all values that those of ``keys`` depend on, and ``keys`` themselves."""
+    """Return ``keys``, and the keys of all values on which the values of ``keys`` depend."""
     producers = {key: node for node in graph.nodes for key in node.outputs if key is not None}
     dependencies: set[str] = set()
     pending = list(keys)
@@ -123,7 +124,7 @@ def _dependencies(graph: ForeignGraph, keys: list[str]) -> set[str]:
 def _attributes(state: State, item: ForeignValue) -> dict[str, str]:
     type = item.type
     if not isinstance(type, Tensor) or type.dtype is None or type.dtype.openvino is None:
-        raise UnsupportedError("type.kind", f"OpenVINO has no variable of the type {type}")
+        raise UnsupportedError("type.kind", f"a variable must be a tensor with an element type of OpenVINO, got {type}")
     shape = "..." if type.shape is None else format_shape(type.shape)
     return {"variable_id": state.variable, "variable_type": type.dtype.openvino, "variable_shape": shape}
 

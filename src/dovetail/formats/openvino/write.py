@@ -1,4 +1,4 @@
-"""Export of a model to OpenVINO IR: the operator versions, the variables, the metadata, the files."""
+"""Export a model to OpenVINO IR, with operator versions, variables, metadata and files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from dovetail.ops.default_inputs import default_inputs
 from dovetail.storage.deviations import WRITING, Deviations, log
 
 NEWEST = 17
-"""The newest opset whose operators are written. The operators that it adds have no equal in older opsets."""
+"""The newest opset whose operators are exported; opset 17 is needed because older opsets lack its new operators."""
 
 
 def version_of(domain: str, kind: str) -> int | None:
-    """Return the version of an operator that is written: the newest one up to NEWEST."""
+    """Return the version of an operator in exported models, the newest up to NEWEST; None for an unknown operator."""
     if domain:
         return 1
     return max((version for version in opsets.VERSIONS.get(kind, ()) if version <= NEWEST), default=None)
@@ -69,7 +69,7 @@ def _import_again(snapshot: Snapshot) -> Model:
 
 
 def reload(model: Model) -> Model:
-    """Return the model that loading the saved ``model`` gives, in memory and with the same weights. Raises like to_foreign."""
+    """Return the result of saving and loading ``model``, in memory and with shared weights. Raises the errors of to_foreign."""
     return _import_again(codec.snapshot_of(to_foreign(model)))
 
 
@@ -79,14 +79,14 @@ def save(
     *,
     weights: str | PathLike[str] | BinaryIO | None = None,
 ) -> None:
-    """Write ``model`` as IR 11: the XML at ``path`` and the constants beside it (or at ``weights``), both or neither.
+    """Write ``model`` as IR 11: the XML to ``path``, and the constants to ``weights`` (default: the .bin file of the same stem).
 
-    Both may be binary objects. Raises FormatError [argument.conflict] where only one is.
-
-    Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
+    Both files are replaced, or neither. ``path`` and ``weights`` may be binary file objects; raises FormatError
+    [argument.conflict] if only one of them is. Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before any
+    file is written.
     """
     if names := default_inputs(model.graph):
-        message = f"IR has no optional inputs: {', '.join(names)} became constants of their defaults"
+        message = f"IR has no optional inputs: {', '.join(names)} became constants with their default values"
         log(
             [Diagnostic("default.frozen", message, severity="warning")],
             os.fspath(path) if isinstance(path, str | PathLike) else "",
@@ -100,6 +100,6 @@ def save(
     if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):
         codec.write(foreign, path, weights_path=weights)
     elif isinstance(path, str | PathLike) or weights is None or isinstance(weights, str | PathLike):
-        raise FormatError("argument.conflict", "an IR in binary objects needs two of them: save(model, (xml, weights))")
+        raise FormatError("argument.conflict", "IR needs two binary file objects: save(model, (xml, weights))")
     else:
         codec.write_streams(foreign, path, weights)

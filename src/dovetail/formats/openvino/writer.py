@@ -1,7 +1,8 @@
-"""Writes a foreign graph as the XML and constants of IR version 11, in OpenVINO's layout.
+"""Write a foreign graph as the XML and constants of IR version 11, in OpenVINO's layout.
 
-Layers are numbered in order: Parameters, then nodes, with each constant before its first reader, then Results. Ports: inputs
-from 0, outputs after them. Unknown dimensions of ports are -1; the bounds of a Parameter's dimensions are in its ``shape``.
+Layers are numbered in their order: Parameters, then nodes, then Results; each constant precedes its first reader. Ports of a
+layer are numbered from 0: inputs, then outputs. Unknown dimensions of ports are -1; the attribute ``shape`` of a Parameter has
+the bounds of its dimensions.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from dovetail.storage.weights_file import Label, WeightsFile
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = re.compile('[&<>"\t\n\r]')
-# Characters that XML 1.0 excludes, also as references (production 2, Char).
+# Characters that XML 1.0 excludes, even as character references (production 2, Char).
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class IrWriter:
-    """Writes one file: ``layers``, which stores the constants in ``weights``, then ``document``, which returns the XML."""
+    """IrWriter writes one file: ``layers`` stores the constants in ``weights``, then ``document`` returns the XML."""
 
     def __init__(self, file: str, weights: Weights | WeightsFile) -> None:
         self.file = file
@@ -47,12 +48,12 @@ class IrWriter:
         self._types: dict[Type | None, tuple[str, tuple[str, ...]]] = {}
 
     def layers(self, model: ForeignModel) -> None:
-        """Write the layers, and store their constants. Raises all faults of the model."""
+        """Write the layers, and store their constants; faults are collected, and ``document`` raises them."""
         self._lines = ['<?xml version="1.0"?>', f'<net name={self.quote(model.graph.name)} version="11">']
         self._graph(model.graph, 1, 0)
 
     def document(self, model: ForeignModel, digest: str | None) -> bytes:
-        """Return the XML with the ``digest`` of the weights file; without one where None. Raises all faults of the model."""
+        """Return the XML with the ``digest`` of the weights file (None: without a digest). Raises all faults of the model."""
         layers = len(self._lines)
         info = copy.deepcopy([*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())])
         if digest is not None:
@@ -76,7 +77,7 @@ class IrWriter:
     def quote(self, text: str) -> str:
         excluded = _FORBIDDEN.search(text)
         if excluded is not None:
-            self._refuse(UnsupportedError("name.invalid", f"{text!r} contains {excluded[0]!r}, which XML excludes"), text)
+            self._refuse(UnsupportedError("name.invalid", f"{text!r} must not contain {excluded[0]!r}, which XML excludes"), text)
             return '""'
         if _SPECIAL.search(text):
             text = _SPECIAL.sub(lambda match: _ESCAPES[match[0]], text)
@@ -86,7 +87,7 @@ class IrWriter:
         parts = []
         for name, text in pairs:
             if _XML_NAME.fullmatch(name) is None:
-                self._refuse(UnsupportedError("name.invalid", f"{name!r} is not a valid XML attribute name"), node)
+                self._refuse(UnsupportedError("name.invalid", f"{name!r} must be a valid XML attribute name"), node)
                 continue
             parts.append(f" {name}={self.quote(text)}")
         return "".join(parts)
@@ -103,7 +104,9 @@ class IrWriter:
         for item in items:
             tag = item["tag"]
             if _XML_NAME.fullmatch(tag) is None or depth > DEPTH:
-                self._refuse(UnsupportedError("name.invalid", f"rt_info: {tag!r} is not a valid element, or nests too deeply"))
+                self._refuse(
+                    UnsupportedError("name.invalid", f"rt_info: {tag!r} must be a valid element, at most {DEPTH} levels deep")
+                )
                 continue
             head = f"{tabs}<{tag}{self._attributes(item['attributes'].items())}"
             text, children = item.get("text", ""), item["children"]
@@ -120,7 +123,7 @@ class IrWriter:
     # Graphs
 
     def _graph(self, graph: ForeignGraph, indent: int, depth: int) -> tuple[dict[str, str], dict[str, str]]:
-        """Write layers and edges; return how the ``layer`` of each input and output was renumbered."""
+        """Write layers and edges; return the maps from the old to the new ``layer`` of each input, and of each output."""
         tabs = "\t" * indent
         layers = _Layers(self, graph, indent + 1, depth)
         self._lines.append(f"{tabs}<layers>")
@@ -135,11 +138,11 @@ class IrWriter:
         return inputs, outputs
 
     def type_text(self, type: Type | None, node: str | None) -> tuple[str, tuple[str, ...]]:
-        """Return the precision and the dimensions of a port."""
+        """Return the texts of a port's precision and dimensions."""
         texts_of_type = self._types.get(type)
         if texts_of_type is None:
             if type is not None and not isinstance(type, Tensor):
-                self._refuse(UnsupportedError("type.kind", f"OpenVINO IR has no values of type {type}"), node)
+                self._refuse(UnsupportedError("type.kind", f"a value in OpenVINO IR must be a tensor, got {type}"), node)
                 type = None
             dtype = None if type is None else type.dtype
             shape = () if type is None or type.shape is None else type.shape
@@ -152,7 +155,7 @@ class IrWriter:
         if dtype is None:
             return "dynamic"
         if dtype.openvino is None:
-            self._refuse(UnsupportedError("dtype.unknown", f"OpenVINO IR has no element type {dtype}"), node)
+            self._refuse(UnsupportedError("dtype.unknown", f"the element type must be one of OpenVINO IR, got {dtype}"), node)
             return "dynamic"
         return dtype.openvino
 
@@ -161,23 +164,28 @@ class IrWriter:
         return "UNSPECIFIED" if name == "dynamic" else PRECISIONS.get(name, name.upper())
 
     def store(self, tensor: ForeignTensor, name: str) -> tuple[int, int]:
-        """Store the tensor's bytes; return their offset and size."""
+        """Store the bytes of a tensor; return the offset and the size of the stored bytes."""
         data = constants.pack(tensor.data, tensor.dtype)
         if not len(data):
-            # The .bin is never empty because of its trailer: OpenVINO reads an empty file as none, and fails on constants.
+            # The trailer keeps the .bin file from being empty: OpenVINO treats an empty file as missing, and fails on constants.
             return 0, 0
         return self._weights.store(np.frombuffer(data, np.uint8), Label(name, tensor.dtype, tensor.data.shape)), len(data)
 
     def names(self, names: tuple[str, ...], node: str | None) -> str:
-        """Format a list of tensor names; report names that a list cannot contain."""
+        """Return tensor names as a comma-separated list; report names that a list cannot contain."""
         for index, name in enumerate(names):
             if not name or (name.endswith("\\") and index < len(names) - 1):
-                self._refuse(UnsupportedError("name.invalid", f"the tensor name {name!r} cannot be in a list of names"), node)
+                self._refuse(
+                    UnsupportedError(
+                        "name.invalid", f"a tensor name in a list must not be empty or end with a backslash, got {name!r}"
+                    ),
+                    node,
+                )
         return ",".join(name.replace(",", "\\,") for name in names)
 
 
 class _Layers:
-    """Writes the layers of one graph."""
+    """_Layers writes the layers of one graph."""
 
     def __init__(self, writer: IrWriter, graph: ForeignGraph, indent: int, depth: int) -> None:
         self.writer = writer
@@ -204,7 +212,7 @@ class _Layers:
         self._constants([value.key for value in self.graph.outputs])
         self._constants(list(self.graph.constants))
         if not self.graph.outputs:
-            self._refuse(RuleError("graph.outputs", "the graph must have an output"))
+            self._refuse(RuleError("graph.outputs", "the graph must have at least 1 output, got 0"))
         for value in self.graph.outputs:
             outputs[str(value.metadata.get("layer", value.key))] = str(self.count)
             self._result(value)
@@ -227,7 +235,7 @@ class _Layers:
 
     def _define(self, key: str, layer: int, port: int) -> None:
         if key in self.ends:
-            self._refuse(RuleError("graph.repeated", f"two nodes produce the value {key!r}"))
+            self._refuse(RuleError("graph.repeated", f"one node must produce each value, got two for {key!r}"))
         self.ends[key] = layer, port
 
     # Layers
@@ -236,7 +244,7 @@ class _Layers:
         name = _layer_name(value)
         type = value.type
         if type is not None and not isinstance(type, Tensor):
-            self._refuse(UnsupportedError("type.kind", f"OpenVINO IR has no inputs of type {type}"), name)
+            self._refuse(UnsupportedError("type.kind", f"an input in OpenVINO IR must be a tensor, got {type}"), name)
             type = None
         number = self._open(name, "Parameter", "opset1")
         element = self.writer.element_type(None if type is None else type.dtype, name)
@@ -265,7 +273,7 @@ class _Layers:
         element = tensor.dtype.openvino
         self.lines.append(f'{self.tabs}\t<data element_type="{element}" shape="{shape}" offset="{offset}" size="{size}" />')
         self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
-        # The type is that of the data, whatever the declaration.
+        # The type comes from the data, not from the declaration.
         self.values[key] = ForeignValue(key, Tensor(tensor.dtype, tensor.data.shape), value.names, metadata=value.metadata)
         self._outputs([key], number, 0, name)
         self._close()
@@ -332,7 +340,7 @@ class _Layers:
         for index, key in enumerate(keys):
             end = self.ends.get(key)
             if end is None:
-                self._refuse(RuleError("graph.dangling", f"input {index} reads {key!r}, which no layer before it produces"), name)
+                self._refuse(RuleError("graph.dangling", f"input {index} reads {key!r}, which no earlier layer produces"), name)
             else:
                 self.edges.append((*end, number, index))
             source = self.values.get(key)
@@ -342,7 +350,7 @@ class _Layers:
     def _outputs(self, keys: list[str | None] | list[str], number: int, first: int, name: str) -> None:
         self.lines.append(f"{self.tabs}\t<output>")
         for index, key in enumerate(keys, first):
-            # An unread output has a port too.
+            # An absent output needs a port too, because ports are numbered.
             value = ForeignValue("") if key is None else self.values.get(key) or ForeignValue(key)
             if key is not None:
                 self._define(key, number, index)
@@ -402,7 +410,7 @@ class _Layers:
         for entry in entries:
             number = renumbered[entry["port"] == "output"].get(entry["internal_layer_id"])
             if number is None:
-                message = f"{tag}: {entry['internal_layer_id']!r} is not an {entry['port']} of the body"
+                message = f"{tag}: {entry['internal_layer_id']!r} must be an {entry['port']} of the body"
                 self._refuse(RuleError("ir.edge", message), name)
                 continue
             texts = {**entry, "internal_layer_id": number}

@@ -1,4 +1,4 @@
-"""Parsers for the XML attributes of IR: numbers, element types, sizes, lists of names; and the elements of constants."""
+"""Parse XML attributes of IR (numbers, element types, sizes, lists of names), and read the elements of constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ir import symbolic
 from dovetail.ir.dtypes import BY_OPENVINO, DType
 from dovetail.ir.types import INT64_MAX, Size, impossible
 
-# Port precisions that are not the element type's name in capitals.
+# The port precisions that differ from the upper-case name of the element type.
 PRECISIONS = {"boolean": "BOOL", "u1": "BIN", "f16": "FP16", "f32": "FP32", "f64": "FP64"}
 TYPES: dict[str, DType | None] = {name.upper(): item for name, item in BY_OPENVINO.items()}
 TYPES.update({precision: BY_OPENVINO[name] for name, precision in PRECISIONS.items()})
@@ -25,7 +25,7 @@ COMMA = re.compile(r"(?<!\\),")
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Parse a list of tensor names, separated by commas: ``\\`` escapes a comma in a name; empty names are dropped."""
+    """Parse a comma-separated list of tensor names; ``\\`` escapes a comma in a name, and empty names are dropped."""
     if not text:
         return ()
     return tuple(dict.fromkeys(piece.replace("\\,", ",") for piece in COMMA.split(text) if piece))
@@ -50,7 +50,7 @@ def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:
         if stripped == "?":
             stripped = "-1"
         if NUMBER.fullmatch(stripped) is None or not -1 <= int(stripped) <= INT64_MAX:
-            return f"{stripped[:40]!r} is not a dimension"
+            return f"a dimension must be -1 or an integer from 0 to 2**63 - 1, got {stripped[:40]!r}"
         sizes.append(None if stripped == "-1" else int(stripped))
     return impossible(sizes) or tuple(sizes)
 
@@ -63,25 +63,25 @@ def read_elements(
     size: int,
     accept: Callable[[DovetailError], None],
 ) -> constants.Array:
-    """Read the elements of a constant, after checking offset and size.
+    """Read the elements of a constant, after checking ``offset`` and ``size``.
 
-    Offset and size must be within the weights, and fit the shape. OpenVINO ignores bytes beyond that size: ``accept`` receives
-    the deviation.
+    The range must be within the weights, and have at least the bytes of the shape. OpenVINO ignores additional bytes: ``accept``
+    receives that deviation.
     """
     if offset > weights.size or size > weights.size - offset:
-        raise FormatError("ir.constant", f"the range {offset} to {offset + size} exceeds the .bin of {weights.size} bytes")
+        raise FormatError("ir.constant", f"bytes {offset} to {offset + size} must be in the .bin file of {weights.size} bytes")
     count = 1
     for axis_size in shape:
         count *= axis_size
     needed = constants.size_of(dtype, count)
     if not count:
-        # For a constant without elements OpenVINO writes at least one byte.
+        # OpenVINO writes at least one byte for a constant without elements, so that ``size`` is not checked.
         try:
             return constants.unpack(weights[:0], dtype, shape)
         except ValueError:
-            raise FormatError("ir.number", f"the shape {list(shape)} is too large for an array") from None
+            raise FormatError("ir.number", f"the shape must be valid for a numpy array, got {list(shape)}") from None
     if needed is not None and needed != size:
-        fault = FormatError("ir.constant", f"{dtype}{list(shape)} needs {needed} bytes, got {size}")
+        fault = FormatError("ir.constant", f"{dtype}{list(shape)} must have {needed} bytes, got {size}")
         if size < needed:
             raise fault
         accept(fault)
@@ -90,12 +90,12 @@ def read_elements(
 
 
 def format_shape(shape: Iterable[Size]) -> str:
-    """Format a shape for a Parameter's ``shape`` attribute, without brackets."""
+    """Return the text of a Parameter's ``shape`` attribute, without brackets."""
     return ",".join(map(_format_size, shape))
 
 
 def _format_size(size: Size) -> str:
-    """Format a size for a Parameter's ``shape`` attribute: a number, "?", "2..", "..8", "1..8"."""
+    """Return the text of a size in a Parameter's ``shape`` attribute: a number, "?", or bounds "2..", "..8", "1..8"."""
     if isinstance(size, int):
         return str(size)
     low, high = symbolic.bounds(size)

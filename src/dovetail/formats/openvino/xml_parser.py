@@ -1,4 +1,4 @@
-"""The XML parser: no DTD, no entities, no external resources; errors have a position in the file."""
+"""The XML parser refuses DTDs, entities and external resources; its errors have a position in the file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from dovetail.errors import FormatError, UnsupportedError
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-# The element tree takes up to 40 bytes per byte of the file; a layer takes about 300 bytes of the file.
+# The maximum size of a file in bytes. The element tree uses up to 40 bytes of memory per byte of the file; a layer has about
+# 300 bytes in the file.
 LIMIT = 128 * 2**20
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"'>]*)""")
-# Elements without text. Only <rt_info> and the legacy sections have text, and they are preserved.
+# The elements that must not have text. Only <rt_info> and the legacy sections may have text, which is preserved.
 _STRUCTURE = frozenset(
     "net layers layer data input output port edges edge body then_body else_body "
     "port_map then_port_map else_port_map back_edges".split()
@@ -22,7 +23,7 @@ _STRUCTURE = frozenset(
 
 
 def parse(text: bytes, file: str) -> Element:
-    """Parse the file, and return the root element.
+    """Parse the XML of a file, and return the root element.
 
     Raises FormatError [ir.xml] (not well-formed, with line and column), [ir.dtd] (a DTD or entity); UnsupportedError
     [text.encoding] (neither UTF-8 nor ASCII).
@@ -50,15 +51,15 @@ def _tree(text: bytes, file: str) -> Element:
     except DefusedXmlException as error:
         raise FormatError("ir.dtd", f"the file must not have a DTD or entity ({type(error).__name__})", file=file) from None
     except (ValueError, LookupError) as error:
-        raise FormatError("ir.xml", f"not XML: {error}", file=file) from None
+        raise FormatError("ir.xml", f"the file must be XML: {error}", file=file) from None
     return root
 
 
 def stray_texts(root: Element) -> Iterator[FormatError]:
-    """Yield a FormatError [ir.unknown] for each text where the format has none."""
+    """Yield a FormatError [ir.unknown] for each text in a position where IR has no text."""
     for element in root.iter():
         stray = element.tail if element.tail and not element.tail.isspace() else None
         if stray is None and element.tag in _STRUCTURE and element.text and not element.text.isspace():
             stray = element.text
         if stray is not None:
-            yield FormatError("ir.unknown", f"text in or after <{element.tag}>: {stray.strip()[:40]!r}")
+            yield FormatError("ir.unknown", f"there must be no text in or after <{element.tag}>, got {stray.strip()[:40]!r}")

@@ -1,4 +1,4 @@
-"""Converters for ONNX operators that no op mapping covers, one module per family. Importing a module registers its converters."""
+"""Converters for ONNX operators without an op mapping, one module per family; importing a module registers its converters."""
 
 from dovetail.formats.onnx.converters import (
     ai_onnx_ml,

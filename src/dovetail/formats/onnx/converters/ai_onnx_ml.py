@@ -1,4 +1,4 @@
-"""Converters of the domain ai.onnx.ml."""
+"""Converters for operators of the domain ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OTHERS = {
 
 @ONNX.importer("Binarizer", 1, domain=DOMAIN)
 def import_binarizer(ctx: ImportContext) -> Value:
-    """Import Binarizer: x > threshold; integers are compared with the threshold rounded down."""
+    """Import Binarizer: x > threshold, in the type of x; integers are compared with the threshold rounded down."""
     x = ctx.input(0)
     threshold: float = ctx.attribute("threshold", "float", 0.0)
     b = ctx.b
     if x.dtype.is_float:
-        # The comparison is in f32, the type of the attribute.
+        # The threshold is an f32 attribute; it is converted to the type of x for the comparison.
         return b.Cast(b.Greater(x, b.constant(np.array(threshold, x.dtype.numpy), x.dtype)), to=x.dtype)
     if not x.dtype.is_integer:
         raise RuleError("type.class", f"input 'x' must be numbers, got {x.dtype}")
@@ -53,11 +53,11 @@ def import_binarizer(ctx: ImportContext) -> Value:
 
 @ONNX.importer("ArrayFeatureExtractor", 1, domain=DOMAIN)
 def import_array_feature_extractor(ctx: ImportContext) -> Value:
-    """Import ArrayFeatureExtractor: Gather along the last axis by the flat indices; a vector becomes a row."""
+    """Import ArrayFeatureExtractor: Gather along the last axis by the flattened indices; a vector result becomes one row."""
     x, indices = ctx.input(0), ctx.input(1)
     rank = len(x.dims)
     if rank == 0:
-        raise RuleError("shape.rank", "ArrayFeatureExtractor: x must have rank 1 or more, got a scalar")
+        raise RuleError("shape.rank", "ArrayFeatureExtractor: x must have at least rank 1, got a scalar")
     features = ctx.b.Gather(x, ctx.b.Reshape(indices, [-1]), axis=rank - 1, bounds="natural")
     return ctx.b.Unsqueeze(features, [0]) if rank == 1 else features
 
@@ -67,7 +67,7 @@ def import_array_feature_extractor(ctx: ImportContext) -> Value:
 
 @ONNX.importer("LabelEncoder", 1, domain=DOMAIN)
 def import_label_encoder_1(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
-    """Import LabelEncoder-1: strings to their indices, or indices to strings."""
+    """Import LabelEncoder-1, which maps strings to their indices in a list, or indices to strings."""
     from dovetail.ops.ml.label_encoder import LabelEncoder
 
     x = ctx.input(0)
@@ -81,7 +81,7 @@ def import_label_encoder_1(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
 
 @ONNX.importer("CategoryMapper", 1, domain=DOMAIN)
 def import_category_mapper(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
-    """Import CategoryMapper: strings to integers, or integers to strings."""
+    """Import CategoryMapper, which maps strings to integers, or integers to strings."""
     from dovetail.ops.ml.label_encoder import LabelEncoder
 
     x = ctx.input(0)
@@ -127,7 +127,7 @@ def _string_array(items: Any) -> Any:
 
 
 def _table_constant(ctx: ImportContext, side: str) -> Value:
-    """Add the constant for the keys or the values, which one of several attributes holds."""
+    """Add a constant for the keys or the values of a LabelEncoder, from the only attribute that holds them."""
     names = [name for name in (*_LISTS, "tensor") if f"{side}_{name}" in ctx.node.attributes]
     if len(names) != 1:
         raise FormatError(
@@ -167,12 +167,15 @@ def export_label_encoder(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 def _table_attribute(side: str, data: np.ndarray[Any, Any], dtype: DType, version: int | None) -> dict[str, Any]:
     name = next((name for name, dtype_of_form in _LISTS.items() if dtype_of_form is dtype), "tensor")
     if name == "tensor" and (version or 0) < 4:
-        raise UnsupportedError("op.unsayable", f"LabelEncoder-{version} has no {side} of {dtype}")
+        raise UnsupportedError("op.unsayable", f"LabelEncoder-{version} does not support {side} of type {dtype}")
     return {f"{side}_{name}": ForeignTensor(dtype, data) if name == "tensor" else data.tolist()}
 
 
 def _version_1_attributes(items: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return the operator of version 1 for a table of strings and integers, and its attributes."""
+    """Return kind and attributes of the ai.onnx.ml 1 operator that maps between strings and integers.
+
+    It is LabelEncoder if the integers are 0, 1, 2, ..., else CategoryMapper.
+    """
     keys, values, default_value = items
     indices, texts = (values, keys) if names[:2] == ["string", "i64"] else (keys, values)
     if sorted(names[:2]) != ["i64", "string"]:
@@ -191,7 +194,7 @@ def import_dict_vectorizer(ctx: ImportContext) -> Op:
     map_type = map_type_of(ctx.input(0).type)
     dtype = dtype_in(map_type)
     if dtype is None:
-        raise RuleError("type.kind", f"DictVectorizer needs a map of known value type, got {map_type}")
+        raise RuleError("type.kind", f"the input of DictVectorizer must be a map with a known value type, got {map_type}")
     numbers = ctx.attribute("int64_vocabulary", "tuple[int, ...]", ())
     return DictVectorizer(numbers, ctx.attribute("string_vocabulary", "tuple[str, ...]", ()), dtype)
 
@@ -228,16 +231,20 @@ def import_tree_ensemble(ctx: ImportContext) -> Op:
     aggregate = ctx.attribute("aggregate_function", "int", 1)
     transform = ctx.attribute("post_transform", "int", 0)
     if transform in (3, 4):
-        raise UnsupportedError("op.unsupported", "SOFTMAX_ZERO and PROBIT are not specified")
+        raise UnsupportedError(
+            "op.unsupported",
+            "post_transform must be NONE, SOFTMAX or LOGISTIC: TreeEnsemble does not specify SOFTMAX_ZERO and PROBIT",
+        )
     if not 0 <= aggregate < len(_AGGREGATES) or not 0 <= transform < len(_TRANSFORMS):
         raise FormatError(
-            "attribute.value", f"TreeEnsemble: aggregate_function {aggregate} with post_transform {transform} is not supported"
+            "attribute.value",
+            f"TreeEnsemble: aggregate_function must be in [0, 3] and post_transform in [0, 4], got {aggregate} and {transform}",
         )
     targets = ctx.attribute("n_targets", "int", max(columns["leaf_targetids"], default=0) + 1)
     return TreeEnsemble(
         n_targets=targets,
         nodes_modes=modes,
-        # The split value of a membership test has no meaning.
+        # The split value of a membership test is unused: 0 makes equal trees equal.
         nodes_splits=tuple(0.0 if mode == MEMBER else split for split, mode in zip(splits, modes, strict=False)),
         leaf_weights=tuple(_tensor(ctx, "leaf_weights", x.dtype.name)),
         nodes_missing_value_tracks_true=ctx.attribute("nodes_missing_value_tracks_true", "tuple[bool, ...]", ()),

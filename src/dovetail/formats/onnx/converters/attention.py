@@ -1,4 +1,4 @@
-"""ScaledDotProductAttention as ONNX Attention, in which heads are an axis and a row that sees no key is 0."""
+"""Export ScaledDotProductAttention as ONNX Attention, which needs an axis of heads and returns 0 for fully masked rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dovetail.ops.attention.attention import Attention, ScaledDotProductAttentio
 
 @ONNX.legalize("ScaledDotProductAttention")
 def legalize_scaled_dot_product_attention(b: Builder, node: Node) -> Value | list[Value] | None:
-    """Write as Attention where every row is known to see a key.
+    """Legalize ScaledDotProductAttention to Attention if the mask certainly leaves at least one key to every row.
 
-    A target without Attention decomposes it further.
+    A target without Attention decomposes Attention further.
     """
     op = node.op
     assert isinstance(op, ScaledDotProductAttention)
@@ -29,12 +29,12 @@ def legalize_scaled_dot_product_attention(b: Builder, node: Node) -> Value | lis
 
 
 def _adds_nothing(mask: Value | None) -> bool:
-    """Tell whether a mask is the scalar 0, which stands for no mask."""
+    """Return whether a mask is the scalar constant 0, which stands for no mask."""
     return mask is not None and mask.shape == () and mask.constant is not None and not mask.constant.any()
 
 
 def _are_heads(*xs: Value) -> bool:
-    """Tell whether all tensors are [batch, heads, rows, size] with equal batch and heads."""
+    """Return whether all tensors have rank 4, [batch, heads, rows, size], with equal batch and heads."""
     if any(x.shape is None or len(x.shape) != 4 for x in xs):
         return False
     first = xs[0].dims
@@ -42,7 +42,7 @@ def _are_heads(*xs: Value) -> bool:
 
 
 def _sees_keys(mask: Value | None) -> bool:
-    """Tell whether every row is known to see some key, and the mask has an element for each key."""
+    """Return whether the mask certainly leaves at least one key to every row, and has rank 2 to 4."""
     if mask is None:
         return True
     if mask.constant is None or mask.constant.ndim < 2 or mask.constant.ndim > 4:

@@ -1,4 +1,4 @@
-"""Col2Im and DeformConv."""
+"""Converters for Col2Im and DeformConv."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dovetail.ops.nn.deform_conv import with_explicit_pads
 
 @ONNX.legalize("Col2Im")
 def legalize_col2im(b: Builder, node: Node) -> Any:
-    """Write a batch axis, and the sizes as i64."""
+    """Legalize Col2Im: add a batch axis where it is missing, and cast the sizes to i64."""
     x, image, block = (node.input(index) for index in range(3))
     if len(x.dims) == 3 and image.dtype == "i64" and block.dtype == "i64":
         return None
@@ -26,7 +26,7 @@ def legalize_col2im(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("DeformConv")
 def legalize_deform_conv(b: Builder, node: Node) -> Any:
-    """Write explicit padding; the core samples zeros around the tensor, as ONNX does."""
+    """Legalize DeformConv: make the padding explicit, and decompose it unless samples outside the tensor are zeros."""
     op: Any = node.op
     x, w = node.inputs[:2]
     assert x is not None and w is not None

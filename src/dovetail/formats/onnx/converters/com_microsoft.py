@@ -1,4 +1,7 @@
-"""Operators of the domain com.microsoft that onnxruntime's transformer optimizations write, by its documentation."""
+"""Import operators of the domain com.microsoft that onnxruntime's transformer optimizations emit.
+
+Source: onnxruntime, docs/ContribOperators.md.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def _refuse(ctx: ImportContext, name: str, reason: str) -> UnsupportedError:
 def import_fused_matmul(ctx: ImportContext) -> Value:
     """Import FusedMatMul: alpha * A @ B, with A and B transposed by ``transA`` and ``transB``.
 
-    ``transBatchA`` and ``transBatchB`` say that the first axis stands behind those of the batch.
+    With ``transBatchA`` or ``transBatchB`` the first axis of A or B is moved behind the batch axes.
     """
     transpose_a, transpose_b = (ctx.attribute(name, "bool", False) for name in ("transA", "transB"))
     first, second = (_move_batch(ctx, index, name) for index, name in enumerate(("transBatchA", "transBatchB")))
@@ -42,7 +45,7 @@ def import_fused_matmul(ctx: ImportContext) -> Value:
 
 @ONNX.importer("NhwcMaxPool", 1, domain=_DOMAIN)
 def import_nhwc_max_pool(ctx: ImportContext) -> Any:
-    """Import NhwcMaxPool: MaxPool of data whose channels are last."""
+    """Import NhwcMaxPool: MaxPool of a channels-last tensor."""
     rank = len(ctx.input(0).dims)
     x = ctx.b.Transpose(ctx.input(0), [0, rank - 1, *range(1, rank - 1)])
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
@@ -85,7 +88,7 @@ def import_quick_gelu(ctx: ImportContext) -> Any:
 
 @ONNX.importer("SkipLayerNormalization", 1, domain=_DOMAIN)
 def import_skip_layer_normalization(ctx: ImportContext) -> list[Value]:
-    """Import SkipLayerNormalization: LayerNormalization(x + skip + bias); the last output is the sum."""
+    """Import SkipLayerNormalization: LayerNormalization(x + skip + bias); the last output is x + skip + bias."""
     total = _add_skip(ctx, ctx.optional_input(4))
     op = LayerNormalization(-1, ctx.attribute("epsilon", "float", _EPSILON), outputs=3)
     rest = [x for x in (ctx.optional_input(3),) if x is not None]
@@ -94,12 +97,12 @@ def import_skip_layer_normalization(ctx: ImportContext) -> list[Value]:
 
 @ONNX.importer("SkipSimplifiedLayerNormalization", 1, domain=_DOMAIN)
 def import_skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
-    """Import SkipSimplifiedLayerNormalization: RMSNormalization(x + skip + bias); the last output is the sum."""
+    """Import SkipSimplifiedLayerNormalization: RMSNormalization(x + skip + bias); the last output is x + skip + bias."""
     total = _add_skip(ctx, ctx.optional_input(3))
     normalized = _rms_normalize(ctx, total, ctx.input(2), -1, ctx.attribute("epsilon", "float", _EPSILON))
     outputs = [normalized, None, None, total][: len(ctx.node.outputs)]
     if any(x is None and key is not None for x, key in zip(outputs, ctx.node.outputs, strict=True)):
-        raise _refuse(ctx, "its statistics", "onnxruntime leaves them unwritten")
+        raise _refuse(ctx, "an output of statistics", "onnxruntime does not write the statistics")
     return [total if x is None else x for x in outputs]
 
 
@@ -107,9 +110,9 @@ def import_skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value
 def import_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
     """Import SimplifiedLayerNormalization: RMSNormalization, which onnxruntime registers in the default domain."""
     if len(ctx.node.outputs) > 1:
-        raise _refuse(ctx, "2 outputs", "its statistics are for training")
+        raise _refuse(ctx, "the second output", "statistics are for training")
     if ctx.attribute("stash_type", "int", 1) != 1:
-        raise _refuse(ctx, "stash_type", "onnxruntime ignores it and computes in f32")
+        raise _refuse(ctx, "stash_type other than 1", "onnxruntime ignores stash_type and computes in f32")
     axis, epsilon = ctx.attribute("axis", "int", -1), ctx.attribute("epsilon", "float", _ONNX_EPSILON)
     return [_rms_normalize(ctx, ctx.input(0), ctx.input(1), axis, epsilon)]
 
@@ -127,7 +130,7 @@ def _rms_normalize(ctx: ImportContext, x: Value, scale: Value, axis: int, epsilo
 def import_embed_layer_normalization(ctx: ImportContext) -> list[Value]:
     """Import EmbedLayerNormalization: LayerNormalization of the sum of word, position and segment embeddings.
 
-    The second output is the number of ones in each row of the mask; the third is the sum.
+    The second output is the number of ones in each row of the mask; the third is the sum of the embeddings.
     """
     b = ctx.b
     ids, segments, words, position_table = ctx.input(0), ctx.optional_input(1), ctx.input(2), ctx.input(3)
@@ -162,7 +165,7 @@ def import_rotary_embedding(ctx: ImportContext) -> Any:
     if len(x.dims) == 3 and not heads:
         columns = ctx.input(2).dims[1]
         if rotary_dim or not isinstance(columns, int) or not isinstance(x.dims[2], int):
-            raise _refuse(ctx, "num_heads", "it is absent and does not follow from static sizes")
+            raise _refuse(ctx, "absent num_heads", "num_heads cannot be computed from static sizes")
         heads = x.dims[2] // (2 * columns)
     if len(positions.dims) == 1:
         rows = x.dims[-2]
@@ -196,7 +199,7 @@ def _shape_vector(b: Builder, parts: list[Any]) -> Any:
 
 @ONNX.importer("Attention", 1, domain=_DOMAIN)
 def import_attention(ctx: ImportContext) -> list[Value]:
-    """Import Attention: query, key and value are one product; past and present hold keys and values in one tensor."""
+    """Import Attention: one matrix product yields query, key and value; past and present stack keys and values in one tensor."""
     b, x, weights, bias, past = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2), ctx.optional_input(4)
     heads = ctx.attribute("num_heads", "int")
     sizes = ctx.attribute("qkv_hidden_sizes", "tuple[int, ...]", None)
@@ -204,7 +207,7 @@ def import_attention(ctx: ImportContext) -> list[Value]:
         if ctx.attribute(name, "int", 0):
             raise _refuse(ctx, name, "only the default is supported")
     if ctx.optional_input(6) is not None:
-        raise _refuse(ctx, "past_sequence_length", "a past in a shared buffer")
+        raise _refuse(ctx, "past_sequence_length", "past and present in one shared buffer")
     product = b.MatMul(x, weights)
     product = product if bias is None else b.Add(product, bias)
     q, k, v = b.Split(product, *([list(sizes)] if sizes else []), axis=-1, outputs=3)
@@ -221,7 +224,7 @@ def import_attention(ctx: ImportContext) -> list[Value]:
 
 
 def _scale(ctx: ImportContext) -> float | None:
-    """Read the scale; 0 stands for the default."""
+    """Return the attribute ``scale``; None for the default, which 0 stands for."""
     scale: float | None = ctx.attribute("scale", "float", None)
     return scale or None
 
@@ -229,10 +232,10 @@ def _scale(ctx: ImportContext) -> float | None:
 def _attention_bias(
     ctx: ImportContext, mask: Value | None, bias: Value | None, mask_filter_value: float, keys: list[tuple[Value, int]]
 ) -> Value | None:
-    """Return the attention bias, plus ``mask_filter_value`` for each key that the mask excludes.
+    """Return the attention bias plus ``mask_filter_value`` for each key that the mask excludes; None for neither.
 
-    A mask [batch, keys] or [batch, rows, keys] excludes keys where it is not positive; a vector is a mask of lengths. The
-    lengths of ``keys``, each a value and an axis, add up to the number of keys.
+    A mask [batch, keys] or [batch, rows, keys] excludes the keys at elements below 1; a vector mask has lengths. ``keys`` are
+    pairs of a value and an axis; the sum of these axis sizes is the number of keys.
     """
     if mask is None:
         return bias
@@ -243,7 +246,7 @@ def _attention_bias(
     elif len(mask.dims) in (2, 3):
         out = b.Less(mask, b.constant(1, mask.dtype))
     else:
-        raise _refuse(ctx, "a mask", f"{mask.type}: onnxruntime's CPU kernels take [batch, keys] and [batch, rows, keys]")
+        raise _refuse(ctx, "a mask", f"{mask.type}: onnxruntime's CPU kernels support [batch, keys] and [batch, rows, keys]")
     less = b.Where(out, b.constant(np.float32(mask_filter_value), kind), b.constant(0, kind))
     added: Value = b.Unsqueeze(less, [1] if len(mask.dims) == 3 else [1, 2])
     if bias is not None:
@@ -252,10 +255,11 @@ def _attention_bias(
 
 
 def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int]]) -> Value:
-    """Tell which keys [batch, keys] are outside of the lengths in a mask vector.
+    """Return a boolean tensor [batch, keys] of the keys outside the ranges that a mask vector defines.
 
-    The vector has one end per batch item; for Attention also 2 * batch numbers, ends and then starts; or 3 * batch + 2 numbers,
-    of which the ends are first and the rest is for kernels with packed rows. Gather refuses another length at run time.
+    The vector has one end index per batch item. For Attention it may have 2 * batch numbers: ends, then starts. It may also have
+    3 * batch + 2 numbers: the ends come first, and the others are for kernels with packed rows. For a vector of any other length,
+    Gather raises an error at run time.
     """
     b, x = ctx.b, ctx.input(0)
     batch, length = axis_size_of(b, x, 0), axis_size_of(b, mask, 0)
@@ -264,7 +268,7 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
     allowed_lengths = [batch_size, batch_size * 3 + 2, *([batch_size * 2] if has_starts else [])]
     answers = [symbolic.equal(mask_length, allowed) for allowed in allowed_lengths]
     if not any(answer is not False for answer in answers):
-        raise _refuse(ctx, "a mask", f"{mask.type} does not fit a batch of {batch_size}")
+        raise _refuse(ctx, "a mask", f"a mask vector must have one of the lengths {allowed_lengths}, got {mask.type}")
     wide = b.Cast(mask, to=dtypes.i64)
     rows = b.Range(b.constant(0), batch, b.constant(1))
     if True not in answers:
@@ -276,7 +280,7 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
     key_index = b.Range(b.constant(0), total, b.constant(1))
     out: Value = b.GreaterEqual(key_index, b.Unsqueeze(b.Gather(wide, rows), [1]))
     if has_starts and answers[2] is not False:
-        # For a vector without starts the last number is gathered instead, and not used.
+        # A vector without starts is shorter: its last number is gathered instead, and not used.
         behind = b.Minimum(b.Add(b.Range(b.constant(0), batch, b.constant(1)), batch), b.Subtract(length, b.constant(1)))
         starts = b.Gather(wide, behind)
         if answers[2] is not True:
@@ -289,22 +293,26 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
 def import_multi_head_attention(ctx: ImportContext) -> list[Value]:
     """Import MultiHeadAttention.
 
-    Query, key and value are [batch, rows, heads * size] each; or packed in one tensor [batch, rows, heads, 3, size]; or key and
-    value are packed in [batch, keys, heads, 2, size]; or they are split by heads, [batch, heads, keys, size].
+    The inputs have one of four forms:
+
+    - query, key and value are [batch, rows, heads * size] each;
+    - query, key and value are packed in one tensor [batch, rows, heads, 3, size];
+    - key and value are packed in one tensor [batch, keys, heads, 2, size];
+    - key and value are split by heads, [batch, heads, keys, size].
     """
     b, heads = ctx.b, ctx.attribute("num_heads", "int")
     q, k, v, bias = _unpack_inputs(ctx, heads)
     if any(ctx.optional_input(index) is not None for index in (8, 9)):
-        raise _refuse(ctx, "past_sequence_length", "a past in a shared buffer")
+        raise _refuse(ctx, "past_sequence_length", "past and present in one shared buffer")
     in_heads = len(k.dims) == 4
     if bias is not None:
         sizes = [q.dims[2]] * 2 if in_heads else [x.dims[2] for x in (q, k)]
         if not all(isinstance(size, int) for size in sizes):
-            raise _refuse(ctx, "bias", "it needs static sizes")
+            raise _refuse(ctx, "bias", "a bias needs static sizes")
         first, second, third = (slice(sizes[0]), slice(sizes[0], sum(sizes)), slice(sum(sizes), None))
         q = b.Add(q, b.index(bias, first))
         if not in_heads:
-            # The producer of keys and values that are split by heads has added their bias.
+            # Keys and values that are split by heads already include their bias.
             k, v = b.Add(k, b.index(bias, second)), b.Add(v, b.index(bias, third))
     if in_heads:
         q = split_heads(b, q, heads)
@@ -317,14 +325,16 @@ def import_multi_head_attention(ctx: ImportContext) -> list[Value]:
     count = max(len(ctx.node.outputs), 1)
     causal = ctx.attribute("unidirectional", "bool", False)
     if causal and symbolic.equal(q.dims[-2], k.dims[-2]) is False:
-        raise _refuse(ctx, "unidirectional", f"onnxruntime lets the last of {q.dims[-2]} rows see all {k.dims[-2]} keys")
+        raise _refuse(
+            ctx, "unidirectional", f"onnxruntime aligns the causal mask of {q.dims[-2]} rows to the last of {k.dims[-2]} keys"
+        )
     op = Attention(causal, _scale(ctx), qk_matmul_output_mode="masked", outputs=count, **counts)
     y, *rest = b.add(op, q, k, v, added, past, ctx.optional_input(7))
     return [b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1]) if in_heads else y, *rest]
 
 
 def _unpack_inputs(ctx: ImportContext, heads: int) -> tuple[Value, Value, Value, Value | None]:
-    """Return query, key and value unpacked, and the bias."""
+    """Return the unpacked query, key and value, and the bias."""
     b = ctx.b
     q, k, v, bias = ctx.input(0), ctx.optional_input(1), ctx.optional_input(2), ctx.optional_input(3)
     if k is None and v is None and len(q.dims) == 5:
@@ -332,7 +342,7 @@ def _unpack_inputs(ctx: ImportContext, heads: int) -> tuple[Value, Value, Value,
     elif k is not None and v is None and len(q.dims) == 3 and len(k.dims) == 5 and bias is None:
         k, v = (b.Reshape(b.Squeeze(x, [3]), [0, 0, -1]) for x in b.Split(k, axis=3, outputs=2))
     if k is None or v is None or len(q.dims) != 3 or (len(k.dims), len(v.dims)) not in ((3, 3), (4, 4)):
-        raise _refuse(ctx, "its inputs", "the form is not documented by onnxruntime")
+        raise _refuse(ctx, "this form of inputs", "onnxruntime does not document it")
     if len(k.dims) == 4 and ctx.optional_input(6) is not None:
-        raise _refuse(ctx, "past_key", "keys that are split by heads have no past")
+        raise _refuse(ctx, "past_key", "keys that are split by heads must not have a past")
     return q, k, v, bias

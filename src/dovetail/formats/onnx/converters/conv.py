@@ -1,4 +1,4 @@
-"""Conv with padding of at least 0, and ConvTranspose by padding alone."""
+"""Legalize Conv to non-negative padding, and ConvTranspose to explicit padding without an output shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node
 
 @ONNX.legalize("ConvTranspose")
 def legalize_conv_transpose(b: Builder, node: Node) -> Any:
-    """Write explicit padding for an output shape that keeps the padding at the beginning (OpenVINO's explicit, valid)."""
+    """Decompose ConvTranspose with an output shape into one with explicit padding, for OpenVINO's auto_pad explicit and valid."""
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
     if target is None or op.auto_pad.startswith("same"):
@@ -21,7 +21,7 @@ def legalize_conv_transpose(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("Conv")
 def legalize_conv(b: Builder, node: Node) -> Any:
-    """Crop the input for negative padding, which OpenVINO has."""
+    """Legalize Conv with negative padding, which OpenVINO allows: crop the input instead."""
     op: Any = node.op
     x, parameters = node.input(0), node.inputs[1:]
     pads = op.pads or ()

@@ -1,4 +1,4 @@
-"""NonMaxSuppression."""
+"""Converters for NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from dovetail.ir.graph import Node
 
 @ONNX.legalize("NonMaxSuppression")
 def legalize_non_max_suppression(b: Builder, node: Node) -> Any:
-    """Write one output, boxes suppressed within each class, and f32 inputs."""
+    """Decompose NonMaxSuppression to ONNX's form: one output, suppression within each class, f32 inputs."""
     op: Any = node.op
     return op.decompose(b, *node.inputs)

@@ -1,4 +1,4 @@
-"""DFT over one axis, which is counted with the axis of real and imaginary parts; STFT of signals without that axis."""
+"""Converters for DFT, which in ONNX has one axis and counts the axis of real and imaginary parts, and for STFT."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def import_dft(ctx: ImportContext) -> list[Value]:
     elif (axis := ctx.optional_input(2)) is None or axis.constant is not None:
         axes = _add_axis(b, x, ctx.constant_input(2, "int", -2))
     else:
-        # ONNX counts the axis of the parts, so that negative axes differ by one.
+        # ONNX counts the axis of real and imaginary parts, which the core does not: negative axes differ by one.
         axes = b.Reshape(b.Where(b.Less(axis, 0), b.Add(axis, 1), axis), [1])
     op = DFT(ctx.attribute("inverse", "bool", False), ctx.attribute("onesided", "bool", False))
     lengths = () if length is None else (length,)
@@ -48,7 +48,7 @@ class _AxisDFT(
     sig="x: F, length?!: I1, axis!: I -> y: F",
     onnx="DFT-20(x, length?, axis; inverse=0, onesided=0)",
 ):
-    """DFT of ONNX: over one axis; negative axes count the axis of the parts."""
+    """_AxisDFT is the DFT of ONNX over one axis; negative axes count the axis of real and imaginary parts."""
 
     inverse: bool = False
     onesided: bool = False
@@ -59,9 +59,9 @@ class _AxisDFT(
 
 
 def _one_axis(b: Builder, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
-    """Write DFT over one axis that is computed at run time."""
+    """Lower DFT over one axis, which is computed at run time, to _AxisDFT."""
     if axes.shape != (1,) or (lengths is not None and lengths.shape != ()):
-        raise UnsupportedError("constant.needed", "DFT: several axes must be constant")
+        raise UnsupportedError("constant.needed", "DFT: axes must be constant if there are several")
     axis = _read_axis(axes)
     if axis is None:
         zero = b.constant(np.zeros(1, axes.dtype.numpy))
@@ -70,7 +70,7 @@ def _one_axis(b: Builder, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
 
 
 def _read_axis(axes: Value) -> Value | None:
-    """Return the scalar from which :func:`import_dft` built ``axes``; None where it did not."""
+    """Return the scalar axis from which :func:`import_dft` computed ``axes``; None if ``axes`` has another origin."""
     scalar = axes.node.inputs[0] if axes.node is not None and type(axes.node.op).__name__ == "Reshape" else None
     if scalar is None or scalar.node is None or type(scalar.node.op).__name__ != "Where":
         return None
@@ -82,7 +82,7 @@ def _read_axis(axes: Value) -> Value | None:
 
 @ONNX.legalize("DFT")
 def legalize_dft(b: Builder, node: Node) -> Any:
-    """Write DFT over several axes as one DFT per axis."""
+    """Legalize DFT over several axes to one DFT per axis."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
     known_axes = integers_of(axes)
@@ -94,12 +94,12 @@ def legalize_dft(b: Builder, node: Node) -> Any:
 
 
 def _lengths(b: Builder, lengths: Value | None, count: int) -> list[Any]:
-    """Return each length as a scalar; None for an absent one."""
+    """Return the length of each axis as a scalar; None for an absent length."""
     if lengths is None:
         return [None] * count
     known = elements_of(lengths)
     if known is None:
-        raise UnsupportedError("constant.needed", "DFT: signal lengths of several axes must be constant")
+        raise UnsupportedError("constant.needed", "DFT: signal lengths must be constant if there are several axes")
     if lengths.shape == ():
         return [None if known[0] == -1 else lengths]
     scalar = np.zeros((), np.int64)
@@ -107,7 +107,7 @@ def _lengths(b: Builder, lengths: Value | None, count: int) -> list[Any]:
 
 
 def _slice_half_spectrum(b: Builder, op: Any, x: Any, signal_axis: int, lengths: Any) -> Any:
-    """Slice the half spectrum to the elements that the length needs: onnxruntime does not ignore the others."""
+    """Slice a half spectrum to the length // 2 + 1 elements that the inverse DFT needs; onnxruntime does not ignore others."""
     length = next(iter(integers_of(lengths) or ()), None)
     axis = axis_in(signal_axis, len(x.dims) - 1)
     size = x.dims[axis]
@@ -128,7 +128,7 @@ def _split_axes(b: Builder, op: Any, x: Any, axes: list[int], lengths: list[Any]
 
 @ONNX.fallback("DFT")
 def replace_dft(b: Builder, node: Node) -> Any:
-    """Decompose DFT before version 17, where sizes are static."""
+    """Decompose DFT before opset 17; the decomposition needs static sizes."""
     return node.op.decompose(b, *node.inputs)
 
 
@@ -152,7 +152,7 @@ def export_dft(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 @ONNX.importer("STFT", 17)
 def import_stft(ctx: ImportContext) -> Any:
-    """Import STFT of a signal without an axis for parts, which torch's exporter writes: a deviation."""
+    """Import STFT of a rank-2 signal without an axis of parts, a deviation that torch's exporter writes."""
     x = ctx.input(0)
     if x.shape is None or len(x.shape) != 2:
         return None
@@ -162,6 +162,6 @@ def import_stft(ctx: ImportContext) -> Any:
 
 @ONNX.legalize("STFT")
 def legalize_stft(b: Builder, node: Node) -> Any:
-    """Write STFT of a signal with an axis for its one part."""
+    """Legalize STFT of a rank-2 signal: add an axis for its single (real) part."""
     x = node.input(0)
     return b.add(node.op, b.Unsqueeze(x, [2]), *node.inputs[1:]) if x.shape is not None and len(x.shape) == 2 else None

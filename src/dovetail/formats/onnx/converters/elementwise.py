@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, reductions and casts that differ by more than an op mapping can express."""
+"""Converters for arithmetic, comparisons, reductions and casts that no op mapping can express."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dovetail.ops.elementwise.cast import FNUZ, Cast, rounding_difference
 @ONNX.importer("Or", 1)
 @ONNX.importer("Xor", 1)
 def import_legacy_broadcast(ctx: ImportContext) -> Value | None:
-    """Import a binary operator before version 7: with ``broadcast`` the second input is aligned with ``axis``."""
+    """Import a binary operator before version 7; with ``broadcast`` the second input is aligned with ``axis`` of the first."""
     if not ctx.attribute("broadcast", "bool", False):
         return None
     x, y = ctx.input(0), ctx.input(1)
@@ -46,15 +46,15 @@ def import_legacy_broadcast(ctx: ImportContext) -> Value | None:
 
 @ONNX.importer("Mod", 10, 13)
 def import_mod(ctx: ImportContext) -> None:
-    """Import Mod before version 28: for floats it is C's fmod only."""
+    """Import Mod before version 28, which for floats must have fmod=1."""
     dtype = getattr(ctx.input(0).type, "dtype", None)
     if dtype is not None and dtype.is_float and not ctx.attribute("fmod", "bool", False):
-        raise FormatError("attribute.value", f"Mod-{ctx.node.version}: floats need fmod=1")
+        raise FormatError("attribute.value", f"Mod-{ctx.node.version}: fmod must be 1 for floats, got 0")
 
 
 @ONNX.legalize("Mod")
 def legalize_mod(b: Builder, node: Node) -> Value | None:
-    """Write the floored remainder of floats, which ONNX has since version 28, by the truncated one."""
+    """Legalize the floored remainder of floats, which ONNX has only since version 28, to the truncated remainder (fmod=1)."""
     op: Any = node.op
     x, y = node.input(0), node.input(1)
     if op.fmod or not x.dtype.is_float:
@@ -69,7 +69,7 @@ def legalize_mod(b: Builder, node: Node) -> Value | None:
 
 @ONNX.legalize("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
 def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
-    """Write bitwise operators of booleans as logical operators: ONNX's are for integers."""
+    """Legalize bitwise operators of booleans to logical operators; the bitwise operators of ONNX support only integers."""
     assert node.inputs[0] is not None
     if node.inputs[0].dtype.kind != "bool":
         return None
@@ -81,7 +81,7 @@ def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
 
 @ONNX.legalize("Where")
 def legalize_where(b: Builder, node: Node) -> Value | None:
-    """Write Where of booleans by logical operators: onnxruntime has no kernel for it."""
+    """Legalize Where of booleans to logical operators, because onnxruntime has no kernel for Where of booleans."""
     condition, x, y = (node.input(index) for index in range(3))
     if x.dtype.kind != "bool":
         return None
@@ -97,7 +97,7 @@ def legalize_where(b: Builder, node: Node) -> Value | None:
 
 @ONNX.importer("Clip", 11, 12, 13)
 def import_clip(ctx: ImportContext) -> Reading | None:
-    """Import Clip; bounds of one element are scalars for every runtime."""
+    """Import Clip; every runtime accepts bounds that are vectors of one element, a deviation."""
     xs = ctx.as_scalars(1, 2)
     return None if xs is None else ctx.apply_mapping(*xs)
 
@@ -105,14 +105,14 @@ def import_clip(ctx: ImportContext) -> Reading | None:
 @ONNX.importer("CumSum", 11, 14)
 @ONNX.importer("CumProd", 26)
 def import_cumulative(ctx: ImportContext) -> Reading | None:
-    """Import CumSum and CumProd; an axis of one element is a scalar for every runtime."""
+    """Import CumSum and CumProd; every runtime accepts an axis that is a vector of one element, a deviation."""
     xs = ctx.as_scalars(1)
     return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
 
 
 @ONNX.legalize("Reduction")
 def legalize_reduction(b: Builder, node: Node) -> Value | None:
-    """Write the axes as an i64 vector, and reset the meaning of an empty list where the axes are not empty."""
+    """Legalize a reduction: axes become an i64 vector, and noop_with_empty_axes is reset if the axes are not empty."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is None or not op.onnx:
@@ -134,7 +134,7 @@ def _as_vector(b: Builder, axes: Value) -> Value:
 
 @ONNX.importer("Cast", 19, 21, 23, 24, 25, 28)
 def import_cast(ctx: ImportContext) -> Op | None:
-    """Import Cast; before version 24 infinities became NaN in types without infinity."""
+    """Import Cast; before version 24 a cast to a type without infinity converts infinities to NaN."""
     to, saturate = ctx.attribute("to", "DType"), ctx.attribute("saturate", "bool", True)
     ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
     if ctx.node.version >= 24:
@@ -161,13 +161,13 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     version = ctx.version_of("", "Cast") or 0
     if not _means_infinity(op, version):
-        raise UnsupportedError("op.unsayable", f"Cast-{version} has no saturate_infinity={op.saturate_infinity}")
+        raise UnsupportedError("op.unsayable", f"Cast-{version} implies saturate_infinity={not op.saturate_infinity}")
     return [ctx.export_by_mapping(node)]
 
 
 @ONNX.legalize("CastLike")
 def legalize_cast_like(b: Builder, node: Node) -> Value | None:
-    """Write CastLike as Cast where versions convert infinities to the type differently."""
+    """Legalize CastLike to Cast for types without infinity, to which operator versions convert infinities differently."""
     x, like = node.input(0), node.input(1)
     result: Value | None = node.op.decompose(b, x, like) if like.dtype in FNUZ else None
     return result

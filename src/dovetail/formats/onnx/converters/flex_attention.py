@@ -1,4 +1,4 @@
-"""FlexAttention: attention whose subgraphs modify scores and weights; they become part of the graph."""
+"""Import FlexAttention, attention with subgraphs that modify scores and weights; the subgraphs are inlined."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ops.casts import as_type, wide_type
 
 @ONNX.importer("FlexAttention", 1, domain="ai.onnx.preview")
 def import_flex_attention(ctx: ImportContext) -> Value:
-    """Import FlexAttention: score_mod modifies the scores, prob_mod their softmax."""
+    """Import FlexAttention: the subgraph score_mod modifies the scores, prob_mod the softmax of the scores."""
     b, (q, k, v) = ctx.b, (ctx.input(index) for index in range(3))
     if {len(x.dims) for x in (q, k, v)} != {4}:
         raise FormatError("shape.rank", f"FlexAttention: q, k and v must have rank 4, got {q.type}, {k.type}, {v.type}")
@@ -34,7 +34,7 @@ def import_flex_attention(ctx: ImportContext) -> Value:
 
 
 def _apply_subgraph(ctx: ImportContext, name: str, x: Value) -> Value:
-    """Inline the subgraph of an attribute for ``x``; return ``x`` where there is none."""
+    """Inline the subgraph of attribute ``name`` with input ``x``, and return its output; return ``x`` without the attribute."""
     if name not in ctx.node.attributes:
         return x
     foreign = ctx.attribute(name, "Graph")

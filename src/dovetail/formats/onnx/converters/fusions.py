@@ -1,4 +1,4 @@
-"""FusedConv and FusedGemm of the domain com.microsoft, which onnxruntime's optimizer writes: an operator and its activation."""
+"""Import FusedConv and FusedGemm of com.microsoft, with which onnxruntime's optimizer fuses an operator and an activation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _GEMM_ATTRIBUTES = ("alpha", "beta", "transA", "transB")
 
 @ONNX.importer("FusedConv", 1, domain=_DOMAIN)
 def import_fused_conv(ctx: ImportContext) -> Value:
-    """Import FusedConv: the activation of a convolution plus ``Z``."""
+    """Import FusedConv: activation(Conv(x, w, b) + z)."""
     inputs = [ctx.input(0), ctx.input(1), ctx.optional_input(2)]
     return convolve(ctx, inputs, ctx.optional_input(3))
 
 
 def convolve(ctx: ImportContext, inputs: list[Value | None], addend: Value | None) -> Value:
-    """Add the Conv of the node's attributes, the addend and the activation."""
+    """Add a Conv with the attributes of the node, an Add of ``addend``, and the node's activation; return the result."""
     y = ctx.add_operator("Conv", 11, inputs, ctx.select_attributes(*_CONV_ATTRIBUTES))
     y = y if addend is None else ctx.b.Add(y, addend)
     params = ctx.attribute("activation_params", "tuple[float, ...]", ())
@@ -39,7 +39,7 @@ def convolve(ctx: ImportContext, inputs: list[Value | None], addend: Value | Non
 
 @ONNX.importer("FusedGemm", 1, domain=_DOMAIN)
 def import_fused_gemm(ctx: ImportContext) -> Value:
-    """Import FusedGemm: the activation of a Gemm; its parameters have the prefix ``activation_``."""
+    """Import FusedGemm: activation(Gemm(a, b, c)); parameters of the activation have the prefix ``activation_``."""
     inputs = [ctx.input(0), ctx.input(1), ctx.optional_input(2)]
     y = ctx.add_operator("Gemm", 11, inputs, ctx.select_attributes(*_GEMM_ATTRIBUTES))
     kind = ctx.attribute("activation", "str", "")
@@ -49,16 +49,16 @@ def import_fused_gemm(ctx: ImportContext) -> Value:
 
 
 def _names_of(ctx: ImportContext, kind: str) -> tuple[str, ...]:
-    """Return the names of the activation's parameters. Raises UnsupportedError [attribute.value] for an unknown activation."""
+    """Return the parameter names of activation ``kind``. Raises UnsupportedError [attribute.value] for an unknown activation."""
     op: type[Op] | None = REGISTRY.get(kind)
     if kind and not (op is not None and issubclass(op, Elementwise) and op.is_activation):
-        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: there is no activation {kind!r} that dovetail knows")
+        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: activation must be known to dovetail, got {kind!r}")
     return () if op is None else (*op.fields_by_name, *(port.name for port in op.signature.inputs if port.optional))
 
 
 def _activate(ctx: ImportContext, kind: str, x: Value, attributes: dict[str, Any]) -> Value:
     if not kind:
         return x
-    # Opset 6 lacks some activations; later ones have no Clip with attributes.
+    # The first opset from 6 on that has the activation: only opset 6 has Clip with attributes, and it lacks some activations.
     versions = (since_version("", kind, opset) for opset in count(6))
     return ctx.add_operator(kind, next(filter(None, versions)), [x], attributes)

@@ -1,4 +1,4 @@
-"""Gather and scatter operators for opsets 9 and 10, by flat indices of elements and slices."""
+"""Lower gather and scatter operators for opsets 9 and 10 to Gather and ScatterElements with flat indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.ops.elementwise.broadcast import scalar_like
 
 @ONNX.fallback("Gather")
 def replace_gather(b: Builder, node: Node) -> Any:
-    """Make negative indices positive before version 11."""
+    """Lower Gather before opset 11: convert negative indices to non-negative indices."""
     op: Any = node.op
     x, indices = node.inputs
     if op.bounds != "error" or op.batch_dims or x is None or indices is None or x.shape is None:
@@ -28,7 +28,7 @@ def replace_gather(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("GatherElements")
 def replace_gather_elements(b: Builder, node: Node) -> Any:
-    """Write GatherElements as Gather of the flat tensor."""
+    """Lower GatherElements to Gather from the flattened tensor."""
     op: Any = node.op
     x, indices = node.inputs
     shape, table = _sizes(x), _sizes(indices)
@@ -40,7 +40,7 @@ def replace_gather_elements(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("ScatterND")
 def replace_scatter_nd(b: Builder, node: Node) -> Any:
-    """Write ScatterND as ScatterElements of the flattened slices."""
+    """Lower ScatterND to ScatterElements along the flattened index axes."""
     op: Any = node.op
     x, indices, updates = (node.input(index) for index in range(3))
     shape, table = _sizes(x), _sizes(indices)
@@ -57,7 +57,7 @@ def replace_scatter_nd(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("GatherND")
 def replace_gather_nd(b: Builder, node: Node) -> Any:
-    """Write GatherND as Gather of flat slices, also with batch axes."""
+    """Lower GatherND, also with batch axes, to Gather along the flattened index axes."""
     op: Any = node.op
     x, indices = node.inputs
     if x is None or indices is None or x.shape is None or indices.shape is None or not isinstance(indices.shape[-1], int):
@@ -79,7 +79,7 @@ def replace_gather_nd(b: Builder, node: Node) -> Any:
 
 
 def _sizes(x: Value | None) -> list[int] | None:
-    """Return the sizes where all are static, and the rank is not 0."""
+    """Return the shape of ``x`` as a list if it is static and the rank is at least 1, else None."""
     if x is None or not x.shape or not all(isinstance(size, int) for size in x.shape):
         return None
     return [int(size) for size in x.dims]
@@ -99,14 +99,14 @@ def _strides(shape: list[int]) -> list[int]:
 
 
 def _slice_numbers(b: Builder, indices: Value, shape: list[int]) -> Any:
-    """Return the flat index of the slice of ``shape`` that each row of coordinates selects."""
+    """Return for each row of coordinates in ``indices`` the flat index into the axes of ``shape``."""
     sizes, strides = (b.constant(np.asarray(numbers), indices.dtype) for numbers in (shape, _strides(shape)))
     scaled = b.Multiply(_make_positive(b, indices, sizes), strides)
     return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
 def _element_numbers(b: Builder, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
-    """Return flat indices in ``shape``: ``indices`` along ``axis``, and the element's own coordinates along the others."""
+    """Return flat indices into ``shape``: ``indices`` give the coordinate along ``axis``, their positions all others."""
     strides = _strides(shape)
     offsets = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
     others = [size for index, size in enumerate(table) if index != axis]
@@ -122,9 +122,9 @@ def _element_numbers(b: Builder, indices: Value, shape: list[int], table: list[i
 
 @ONNX.fallback("CumSum", "CumProd")
 def replace_cumulative(b: Builder, node: Node) -> Any:
-    """Write a cumulative operator by doubling: combine each element with those 1, 2, 4, ... positions before.
+    """Lower CumSum and CumProd to a scan by doubling: step k combines each element with the one 2**k positions before.
 
-    Needs log2(length) steps.
+    The scan needs ceil(log2(length)) steps.
     """
     op: Any = node.op
     x, axis = node.input(0), node.input(1)
@@ -142,7 +142,7 @@ def replace_cumulative(b: Builder, node: Node) -> Any:
     length = x.dims[axis_index]
 
     def shift(y: Value, count: int) -> Any:
-        """Shift ``y`` by ``count`` positions, and fill with the neutral element."""
+        """Shift ``y`` by ``count`` positions, and fill the gap with the neutral element."""
         bounds = (count, length) if op.reverse else (0, length - count)
         edge = b.apply("ConstantOfShape", b.Shape(b.Slice(y, [0], [count], [axis_index])), np.full(1, start, kind.numpy))
         parts = [edge, b.Slice(y, [bounds[0]], [bounds[1]], [axis_index])]

@@ -1,4 +1,4 @@
-"""The operator Gradient of ai.onnx.preview.training."""
+"""Import the operator Gradient of ai.onnx.preview.training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.ir.types import Tensor
 
 @ONNX.importer("Gradient", 1, domain="ai.onnx.preview.training")
 def import_gradient(ctx: ImportContext) -> list[Value]:
-    """Import Gradient by writing the gradients; the values must be those of the graph, and y a scalar."""
+    """Import Gradient by adding the nodes of the gradients; xs and zs must be values of the graph, and y a scalar."""
     from dovetail.laws.gradients import adjoints
 
     named = ctx.attribute("xs", "tuple[str, ...]"), ctx.attribute("zs", "tuple[str, ...]", ())
@@ -23,7 +23,7 @@ def import_gradient(ctx: ImportContext) -> list[Value]:
     if len(values) != len(inputs):
         raise FormatError("node.inputs", f"Gradient must have one input per name ({len(values)}), got {len(inputs)}")
     if any(x is not y for x, y in zip(values, inputs, strict=True)):
-        raise UnsupportedError("attribute.value", "Gradient: xs must be the values of the graph itself")
+        raise UnsupportedError("attribute.value", "Gradient: each input must be the value that xs or zs names")
     sources = values[: len(named[0])]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
@@ -37,5 +37,5 @@ def import_gradient(ctx: ImportContext) -> list[Value]:
 def _value_of(ctx: ImportContext, name: str) -> Value:
     value = ctx.scope.values.get(name)
     if value is None:
-        raise FormatError("attribute.value", f"Gradient: no node before it produces {name!r}")
+        raise FormatError("attribute.value", f"Gradient: an earlier node must produce {name!r}")
     return value

@@ -1,4 +1,4 @@
-"""If, and constants that are outputs of a subgraph."""
+"""Converters for If, and for constants that are outputs of a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
 @ONNX.importer("If", *IF_VERSIONS)
 def import_if(ctx: ImportContext) -> Value | list[Value]:
-    """Import If: the outer values that the branches read become inputs of both branches."""
+    """Import If; the outer values that either branch reads become inputs of both branches."""
     captures: list[Value] = []
     taken_branch = known_branch(ctx.input(0))
     branches: list[Graph] = []
@@ -27,7 +27,7 @@ def import_if(ctx: ImportContext) -> Value | list[Value]:
         before = ctx.error_count
         branches.append(ctx.import_subgraph(_branch(ctx, name), captures))
         if taken_branch == 1 - index and (branches[index].fault is not None or ctx.error_count > before):
-            # The condition is constant, and the branch that never runs is faulty: the other one replaces the node.
+            # The condition is constant, and the branch that never runs is faulty: the other branch replaces the node.
             ctx.discard_errors(before)
             remaining = ctx.import_subgraph(_branch(ctx, "else_branch"), captures) if taken_branch else branches[0]
             return ctx.inline_subgraph(remaining, captures[: len(remaining.inputs)], faults)
@@ -61,9 +61,9 @@ def export_if(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 @ONNX.exporter("Constant")
 def export_constant(ctx: ExportContext, node: Node) -> list[ForeignNode]:
-    """Export a constant that is an output of a graph: an initializer may not be an output of a branch.
+    """Export a constant that is an output of a graph as a Constant node; an initializer must not be an output of a branch.
 
-    Constant-1 produces floats only; there an initializer is followed by an Identity.
+    Constant-1 supports only floats; for other types an initializer followed by an Identity is exported.
     """
     op: Any = node.op
     tensor = ForeignTensor(op.dtype, op.data, "")

@@ -1,4 +1,4 @@
-"""Loop and Scan. The core slices and concatenates along an axis that stays; ONNX removes and inserts the axis."""
+"""Converters for Loop and Scan. A core Loop keeps the axis of slices and parts; ONNX removes and inserts that axis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUMBER, BOOLEAN = Tensor(dtypes.i64, ()), Tensor(dtypes.boolean, ())
 
 @ONNX.importer("Loop", *LOOP_VERSIONS)
 def import_loop(ctx: ImportContext) -> list[Value]:
-    """Import Loop: the condition input of the body is true, as the body does not run otherwise."""
+    """Import Loop; the condition input of the body becomes the constant true, because the body runs only if it is true."""
     foreign: ForeignGraph = ctx.attribute("body", "Graph")
     trips, condition = ctx.optional_input(0), ctx.optional_input(1)
     states = [ctx.input(index) for index in range(2, len(ctx.inputs))]
@@ -47,7 +47,8 @@ def import_loop(ctx: ImportContext) -> list[Value]:
     if condition is None and not is_endless(body):
         raise UnsupportedError(
             "op.unsupported",
-            "Loop without a condition input: the specification ignores the condition of the body, and runtimes do not",
+            "Loop without a condition input must have a constant true condition in its body: "
+            "the specification ignores that condition, but runtimes do not",
         )
     stacked = len(body.outputs) - 1 - carried
     for position in range(1 + carried, len(body.outputs)):
@@ -57,11 +58,11 @@ def import_loop(ctx: ImportContext) -> list[Value]:
 
 
 def _check_condition(ctx: ImportContext, condition: Value | None, going: ForeignValue) -> None:
-    """Warn where the body declares another rank of the condition than the loop has: onnxruntime refuses such a file."""
+    """Warn if the ranks of the body's condition input and the loop's condition differ; onnxruntime refuses such files."""
     declared, actual = going.type, None if condition is None else condition.shape
     if actual is None or not isinstance(declared, Tensor) or declared.shape is None or len(declared.shape) == len(actual):
         return
-    message = f"{going.name} is declared {declared}, and the condition of the loop is {condition.type}"  # type: ignore[union-attr]
+    message = f"the declared type of {going.name} is {declared}, the condition of the loop is {condition.type}"  # type: ignore[union-attr]
     warning = Diagnostic("type.declared", message, ctx.node.label, ctx.scope.file, severity="warning")
     ctx.scope.report_declaration(warning)
 
@@ -81,9 +82,9 @@ def import_scan(ctx: ImportContext) -> list[Value]:
 
 @ONNX.importer("Scan", 8)
 def import_scan_8(ctx: ImportContext) -> list[Value]:
-    """Import Scan-8: each batch item is scanned separately.
+    """Import Scan-8, which scans each batch item separately.
 
-    With sequence_lens an item is scanned up to its length, and zeros follow.
+    With sequence_lens each item is scanned up to its length, and its scan outputs are padded with zeros.
     """
     lengths = ctx.optional_input(0)
     count: int = ctx.attribute("num_scan_inputs", "int")
@@ -122,7 +123,7 @@ def import_scan_8(ctx: ImportContext) -> list[Value]:
 
 
 def _pad_to_length(b: Builder, y: Value, cut: Value) -> Value:
-    """Pad ``y`` with zeros to the length of ``cut``."""
+    """Pad the first axis of ``y`` with zeros to the size of the first axis of ``cut``."""
     end, size = (b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), [0], axis=0) for x in (cut, y))
     pads = b.apply("Concat", [0], b.apply("Subtract", end, size), axis=0)
     return b.apply("Pad", y, pads, None, [0], mode="constant")  # type: ignore[no-any-return]
@@ -135,7 +136,7 @@ def _state_count(inputs: int, cut: int) -> int:
 
 
 def _scan_body(ctx: ImportContext, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
-    """Import the body of a Scan over inputs of these types, of which the last are scanned."""
+    """Import the body of a Scan over inputs of ``types``; the last len(cut) inputs are scanned, the others are states."""
     foreign: ForeignGraph = ctx.attribute("body", "Graph")
     carried = len(types) - len(cut)
     _check_body(foreign, len(types), carried)
@@ -165,7 +166,7 @@ def _check_body(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
 
 
 def _state_type(type: Type, item: ForeignValue) -> Type:
-    """Return the type of a state inside the body: element type and rank of the initial value, with sizes that may change."""
+    """Return the type of a state in the body: element type and rank of the initial value, and a new symbol for each size."""
     if isinstance(type, Sequence):
         return Sequence(Tensor(getattr(type.element, "dtype", None), None))
     if isinstance(type, Optional):
@@ -202,7 +203,8 @@ def _scan_entries(ctx: ImportContext, side: str, count: int, ranks: Several[int 
     directions: Several[int] = ctx.attribute(f"scan_{side}_directions", "tuple[int, ...]", (0,) * count)
     if len(axes) != count or len(directions) != count or any(direction not in (0, 1) for direction in directions):
         raise FormatError(
-            "attribute.value", f"Scan: {count} {side}s need as many axes and directions, got {list(axes)}, {list(directions)}"
+            "attribute.value",
+            f"Scan: {count} {side}s need {count} axes and {count} directions of 0 or 1, got {list(axes)} and {list(directions)}",
         )
     for axis, rank in zip(axes, ranks, strict=True):
         if rank is None and axis < 0:
@@ -213,7 +215,7 @@ def _scan_entries(ctx: ImportContext, side: str, count: int, ranks: Several[int 
 
 
 def _take_whole(body: Graph, index: int, axis: int, type: Type) -> None:
-    """Let the body take a part with its axis, and remove the axis itself."""
+    """Replace body input ``index`` by a part with the scan axis of size 1, and squeeze the axis in the body."""
     old = body.inputs[index]
     part = Value(body.claim(f"{old.name}_part"), _set_axis_to_one(type, axis))
     nodes, body.nodes = body.nodes, []
@@ -221,7 +223,7 @@ def _take_whole(body: Graph, index: int, axis: int, type: Type) -> None:
     body.nodes += nodes
     replace_uses(body, old, new)
     body.inputs[index] = part
-    # The export names the part without its axis again.
+    # An export gives this name to the input without the scan axis again.
     body.release(old.name)
 
 
@@ -230,9 +232,9 @@ def _take_whole(body: Graph, index: int, axis: int, type: Type) -> None:
 
 @ONNX.legalize("Loop")
 def legalize_loop(b: Builder, node: Node) -> Any:
-    """Write a Loop that neither ONNX operator can express.
+    """Legalize a Loop that neither Loop nor Scan of ONNX can express.
 
-    Slices are taken in the body; parts are stacked along a new first axis, and moved after the loop.
+    The body slices full inputs. Parts of scan outputs are stacked along a new first axis, and transposed after the loop.
     """
     op: Any = node.op
     if _is_scan(node):
@@ -280,7 +282,7 @@ def _is_vector(x: Value | None) -> bool:
 
 
 def _as_scalar(b: Builder, x: Any) -> Any:
-    """Return a value of one element as a scalar: the body's inputs and condition are scalars, and must have the loop's ranks."""
+    """Reshape a one-element vector to a scalar, because trip count and condition of body and loop must have equal ranks."""
     return b.apply("Reshape", x, []) if _is_vector(x) else x
 
 
@@ -297,7 +299,9 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     if _is_scan(node) or op.scan_inputs:
         version = ctx.version("Scan")
         if version < SCAN_VERSIONS[0]:
-            raise UnsupportedError("op.unsayable", f"Scan-{version} scans a batch, which the core Loop does not")
+            raise UnsupportedError(
+                "op.unsayable", f"Scan-{version} cannot express a Loop, because it scans each batch item separately"
+            )
         for index, (axis, _, _) in enumerate(op.scan_inputs, 1 + op.carried):
             _take_part(body, index, axis)
         del body.inputs[0], body.outputs[0]
@@ -312,7 +316,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
         attributes = {"body": _body(ctx, body, outer, own), **non_default}
         return [ctx.add_node(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
     for y, body_output in zip(node.outputs, body.outputs[1:], strict=True):
-        # The type of an output is that of a body output, also for a loop that may make no trips.
+        # In ONNX a loop output has the type of the body output, even if the loop may run no trips.
         if isinstance(y.type, Optional) and not isinstance(body_output.type, Optional):
             y.type = y.type.element
     body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
@@ -329,7 +333,7 @@ def _body(ctx: ExportContext, body: Graph, outer: Several[Value | None], own: in
 
 
 def _remove_stack_axis(b: Builder, value: Value, axis: int) -> Value:
-    """Return a part without the axis along which parts are stacked."""
+    """Return the value of a part without the axis along which the loop concatenates parts."""
     node = value.node
     if node is not None and type(node.op).__name__ == "Unsqueeze" and node.inputs[0] is not None:
         axes = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
@@ -339,7 +343,7 @@ def _remove_stack_axis(b: Builder, value: Value, axis: int) -> Value:
 
 
 def _take_part(body: Graph, part_index: int, axis: int) -> None:
-    """Let the body take a part without the axis along which it is sliced."""
+    """Replace a body input by the slice without the axis along which the loop slices the input."""
     old = body.inputs[part_index]
     type = _remove_axis(old.type, axis)
     new = Value(body.claim(old.name.removesuffix("_part")), type)

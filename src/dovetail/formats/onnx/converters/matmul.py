@@ -1,4 +1,4 @@
-"""Einsum."""
+"""Converters for Einsum."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dovetail.ops.linalg.einsum import Einsum
 
 @ONNX.legalize("Einsum")
 def legalize_einsum(b: Builder, node: Node) -> Any:
-    """Write the output subscripts explicitly where there are capital letters: onnxruntime requires it.
+    """Legalize Einsum: with capital letters, make the output subscripts explicit, as onnxruntime requires.
 
-    Ellipses for unequal numbers of axes, which onnxruntime refuses, are decomposed.
+    Einsum with ellipses for unequal numbers of axes, which onnxruntime refuses, is decomposed.
     """
     op = node.op
     assert isinstance(op, Einsum)

@@ -1,7 +1,7 @@
-"""Operators of the domain com.microsoft.nchwc: convolutions and pools over channels in blocks of 8 or 16.
+"""Import operators of the domain com.microsoft.nchwc: convolutions and pools over channels in blocks of 8 or 16.
 
-onnxruntime's optimizer writes them at its highest level. A tensor in blocks, whose channels are filled up to a multiple of the
-block, is imported as an ordinary tensor with these channels; only the order of the weights depends on the block.
+onnxruntime's optimizer emits them at its highest level. A blocked tensor, whose channels are padded to a multiple of the block
+size, is imported as a row-major tensor with the padded channels. Only the layout of the weights depends on the block size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"
 
 @ONNX.importer("ReorderInput", 1, domain=_DOMAIN)
 def import_reorder_input(ctx: ImportContext) -> Value:
-    """Import ReorderInput: fill the channels up with zeros to a multiple of the block."""
+    """Import ReorderInput: pad the channels with zeros to a multiple of the block size."""
     x = ctx.input_of_rank(0, 4)
     if ctx.attribute("channels_last", "bool", False):
         x = ctx.b.Transpose(x, [0, 3, 1, 2])
@@ -48,7 +48,7 @@ def import_reorder_output(ctx: ImportContext) -> Value:
 
 @ONNX.importer("Conv", 1, domain=_DOMAIN)
 def import_conv(ctx: ImportContext) -> Value:
-    """Import Conv, whose weights are in blocks: [O / b, I / b, *kernel, b of I, b of O], or [O / b, I, *kernel, b of O]."""
+    """Import Conv with blocked weights: [O / b, I / b, *kernel, b of I, b of O], or [O / b, I, *kernel, b of O]."""
     weights = ctx.input_of_rank(1, 4)
     data = constant_of(weights, "Conv: the weights")
     ctx.scope.constants.mark_folded_constant(weights)
@@ -66,7 +66,7 @@ def import_conv(ctx: ImportContext) -> Value:
 
 
 def _has_plain_inputs(inputs: int, group: int, block: int) -> bool:
-    """Tell whether the input channels of the weights are not in blocks: depthwise, or fewer than a block."""
+    """Return whether the input channels of the weights are not blocked: depthwise, or fewer than the block size."""
     return inputs == 1 if group > 1 else inputs < block
 
 
@@ -100,10 +100,10 @@ def import_upsample(ctx: ImportContext) -> list[Value]:
 
 
 def block_of(ctx: ImportContext) -> int:
-    """Return the number of channels in a block, which the file does not say.
+    """Return the block size, the number of channels in a block, which the file does not state.
 
-    It follows from the sizes of weights and from the channels that are left of them. Where both numbers fit, it is that of the
-    processor, as in onnxruntime, with the warning ``nchwc.block``.
+    The block size is inferred from the shapes of weights and from the channel counts at each ReorderOutput. If 8 and 16 are both
+    possible, the block size of this processor is used, as in onnxruntime, with the warning ``nchwc.block``.
     """
     scope = ctx.scope
     while scope.outer is not None:
@@ -112,13 +112,16 @@ def block_of(ctx: ImportContext) -> int:
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        raise FormatError("shape.multiple", f"{ctx.node.kind}: the weights fit no block of {' or '.join(map(str, _BLOCKS))}")
+        raise FormatError(
+            "shape.multiple",
+            f"{ctx.node.kind}: the channels of all weights must be multiples of one block size, {' or '.join(map(str, _BLOCKS))}",
+        )
     instructions = native_core.instruction_set()
     if instructions == "python":
-        raise UnsupportedError("nchwc.block", "the file does not say how many channels a block has, 8 or 16")
+        raise UnsupportedError("nchwc.block", "the file must determine the block size, but 8 and 16 are both possible")
     block = 16 if instructions in ("avx512", "amx") else 8
     if not any(item.code == "nchwc.block" for item in ctx.scope.warnings):
-        ctx.warn("nchwc.block", f"the file does not say how many channels a block has; {block} is taken, as of this processor")
+        ctx.warn("nchwc.block", f"the file does not determine the block size; the block size of this processor, {block}, is used")
     return block
 
 
@@ -131,7 +134,7 @@ def _fits(block: int, kind: str, *numbers: int) -> bool:
 
 
 def _evidence(graph: ForeignGraph) -> Iterator[tuple[Any, ...]]:
-    """Yield the sizes of weights, and for each ReorderOutput the number of channels before and after it."""
+    """Yield the sizes of each Conv's weights, and the numbers of channels before and after each ReorderOutput."""
     channels: dict[str | None, int] = {}
     for node in graph.nodes:
         first = channels.get(node.inputs[0]) if node.inputs else None

@@ -1,4 +1,4 @@
-"""Fallbacks for opsets in which an operator, a type or an input does not exist yet; each is exact."""
+"""Fallbacks for older opsets, which lack an operator, a type or an input; each fallback is exact."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HALF_PRECISION = ("f16", "bf16")
 
 @ONNX.fallback("Range")
 def replace_range(b: Builder, node: Node) -> Any:
-    """Write Range before version 11 by NonZero of ones.
+    """Lower Range before version 11 to NonZero of ones.
 
-    Before version 27 half precision is cast to f32, in which Range is computed.
+    Before version 27, half precision is cast to f32, and Range is computed in f32.
     """
     op: Any = node.op
     xs = [node.input(index) for index in range(3)]
@@ -41,7 +41,7 @@ def replace_range(b: Builder, node: Node) -> Any:
     first, last, item = (b.Reshape(x, []) for x in xs)
     zero = b.constant(0, dtypes.i64)
     if kind.is_integer:
-        # ceil((last - first) / step) for integer division that rounds toward zero.
+        # This is ceil((last - first) / step), where integer division rounds toward zero.
         count = b.Divide(b.Subtract(b.Add(b.Subtract(last, first), item), b.Sign(item)), item)
     else:
         length, size = b.Cast(b.Subtract(last, first), to=dtypes.f64), b.Cast(item, to=dtypes.f64)
@@ -54,7 +54,7 @@ def replace_range(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Equal")
 def replace_equal(b: Builder, node: Node) -> Any:
-    """Write Equal by Less and Greater: version 7 compares i32, i64 and booleans only."""
+    """Lower Equal to Less and Greater, because Equal-7 supports only i32, i64 and booleans."""
     x, y = node.input(0), node.input(1)
     kind = x.dtype
     if not (kind.is_integer or kind in ("f16", "f32", "f64")):
@@ -68,7 +68,7 @@ def replace_equal(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Maximum", "Minimum")
 def replace_maximum_minimum(b: Builder, node: Node) -> Any:
-    """Write Maximum and Minimum of integers by Where before version 12."""
+    """Lower Maximum and Minimum of integers before version 12 to Where."""
     first, *rest = (node.input(index) for index in range(len(node.inputs)))
     if not first.dtype.is_integer:
         return None
@@ -78,9 +78,9 @@ def replace_maximum_minimum(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Clip")
 def replace_clip(b: Builder, node: Node) -> Any:
-    """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats.
+    """Lower Clip to Maximum and Minimum: Clip before version 11 has constant bounds, before version 12 only float inputs.
 
-    A bound left out is a finite one, so that infinities are clipped.
+    An absent bound of floats becomes the largest or lowest finite number, so that infinities are clipped.
     """
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
@@ -93,9 +93,9 @@ def replace_clip(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Round")
 def replace_round(b: Builder, node: Node) -> Any:
-    """Write Round before version 11 by Floor.
+    """Lower Round before version 11 to Floor.
 
-    The fraction of the magnitude is exact, and a zero keeps its sign.
+    The fractional part of the absolute value is exact, and a zero result has the sign of the input.
     """
     x = node.inputs[0]
     if x is None or x.dtype not in ("f16", "f32", "f64") or node.op.mode != "half_to_even":  # type: ignore[attr-defined]
@@ -111,7 +111,7 @@ def replace_round(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("IsInf")
 def replace_is_inf(b: Builder, node: Node) -> Any:
-    """Write IsInf by comparisons before version 10, and before version 20 for types other than f32 and f64."""
+    """Lower IsInf to comparisons before version 10, and before version 20 for types other than f32 and f64."""
     op: Any = node.op
     x = node.input(0)
     if x.dtype == "bf16":
@@ -126,7 +126,7 @@ def replace_is_inf(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Mod")
 def replace_mod(b: Builder, node: Node) -> Any:
-    """Write Mod of integers by Divide before version 10."""
+    """Lower Mod of integers before version 10 to Divide, Multiply and Subtract."""
     op: Any = node.op
     x, y = node.input(0), node.input(1)
     kind = x.dtype
@@ -143,7 +143,10 @@ def replace_mod(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("BitShift")
 def replace_bit_shift(b: Builder, node: Node) -> Any:
-    """Write BitShift of signed integers by unsigned ones before version 28; -1 - x for negative x."""
+    """Lower BitShift of signed integers before version 28 to BitShift of unsigned integers.
+
+    A right shift of a negative x is -1 - ((-1 - x) >> amount).
+    """
     op: Any = node.op
     x, amount = node.input(0), node.input(1)
     kind = x.dtype
@@ -163,14 +166,14 @@ def replace_bit_shift(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("BitwiseNot")
 def replace_bitwise_not(b: Builder, node: Node) -> Any:
-    """Write BitwiseNot before version 18: -1 - x, or max - x for unsigned x."""
+    """Lower BitwiseNot before version 18 to -1 - x, or to max - x for unsigned x."""
     x = node.input(0)
     return b.Subtract(scalar_like(b, -1 if x.dtype.kind == "int" else x.dtype.range()[1], x), x) if x.dtype.is_integer else None
 
 
 @ONNX.fallback("Cast")
 def replace_cast(b: Builder, node: Node) -> Any:
-    """Replace infinities before a cast to a type without infinity, where the target's cast treats them differently."""
+    """Replace infinities before a cast to a type without infinity, if the target version converts infinities differently."""
     op: Any = node.op
     x = node.input(0)
     if op.to not in FNUZ or not op.saturate or not x.dtype.is_float:
@@ -183,7 +186,7 @@ def replace_cast(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Dropout")
 def replace_dropout(b: Builder, node: Node) -> Any:
-    """Write Dropout in inference without a seed; the mask is all true."""
+    """Lower Dropout in inference mode: remove the seed, or replace Dropout by Identity with an all-true mask."""
     op: Any = node.op
     x, (_, _, training) = node.input(0), (*node.inputs, None, None)[:3]
     if not is_inference(training):
@@ -196,12 +199,16 @@ def replace_dropout(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Reshape")
 def replace_reshape(b: Builder, node: Node) -> Any:
-    """Write Reshape with sizes that may be 0 before version 14, where a 0 copies the input's size at that axis.
+    """Lower Reshape with sizes that may be 0 before version 14, where a 0 copies the input's size at that axis.
 
-    Sizes equal to the input's stay. One other size that may be 0 stays if no other size may: a non-empty tensor then refuses 0,
-    and an empty one has a 0 at that axis. Beside others it is written as -1, which an empty tensor refuses. Several stay where
-    each divides the input's size at its axis, which is 0 with it, or has no such axis: 0 is then refused. A constant 0, and a
-    target computed at run time, cannot be expressed.
+    Sizes equal to the input's size at the same axis stay. For the other sizes that may be 0:
+
+    - A single such size stays if no other size may be 0. A non-empty tensor then refuses 0, and an empty tensor has the result 0.
+    - A single such size becomes -1 if other sizes may be 0; an empty tensor then refuses -1.
+    - Several such sizes stay if each divides the input's size at its axis, which is 0 whenever the size is 0. They also stay at
+    axes that the input lacks, where 0 is refused.
+
+    A constant 0 and a target computed at run time cannot be expressed.
     """
     op: Any = node.op
     x, target = node.input(0), node.input(1)
@@ -233,9 +240,9 @@ def _at(shape: tuple[Any, ...], axis: int) -> Any:
 
 @ONNX.fallback("MaxPool", "AveragePool")
 def replace_ceil_pool(b: Builder, node: Node) -> Any:
-    """Write pooling that rounds up before version 10: pad for the last windows, where padding does not count.
+    """Lower pooling with ceil rounding before version 10 to padding for the last windows, if padding is not averaged.
 
-    Before version 12 i8 and u8 are cast to f32.
+    MaxPool before version 12: i8 and u8 are cast to f32.
     """
     op: Any = node.op
     x = node.inputs[0]
@@ -250,15 +257,16 @@ def replace_ceil_pool(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Bernoulli")
 def replace_bernoulli(b: Builder, node: Node) -> Any:
-    """Write Bernoulli before version 15: a uniform random number is less than the probability."""
+    """Decompose Bernoulli before version 15: compare a uniform random number with the probability."""
     return node.op.decompose(b, *node.inputs)
 
 
 @ONNX.fallback("TopK")
 def replace_top_k(b: Builder, node: Node) -> Any:
-    """Write TopK of the smallest elements before version 11: TopK of the negated tensor.
+    """Lower TopK of the smallest elements before version 11 to TopK of the negated tensor.
 
-    ONNX leaves open where NaN is. Other attributes are decomposed first: version 11 needs no negation.
+    ONNX does not specify the position of NaN. TopK with other attributes is decomposed first, for which version 11 needs no
+    negation.
     """
     op: Any = node.op
     x, k = node.inputs
@@ -270,7 +278,7 @@ def replace_top_k(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("ReverseSequence", "_OneHot")
 def replace_by_float_operator(b: Builder, node: Node) -> Any:
-    """Cast bf16 to f32 before version 28."""
+    """Lower ReverseSequence and OneHot of bf16 before version 28: compute in f32."""
     data_index = 2 if type(node.op).__name__ == "_OneHot" else 0
     x = node.inputs[data_index]
     if x is None or x.dtype != "bf16":
@@ -281,7 +289,7 @@ def replace_by_float_operator(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Slice")
 def replace_slice(b: Builder, node: Node) -> Any:
-    """Write Slice with steps before version 10 as Gather."""
+    """Lower Slice with constant steps before version 10 to Gather."""
     x, *bounds = (*node.inputs, None, None)[:5]
     assert x is not None
     lists = [None if item is None else elements_of(item) for item in bounds]
@@ -303,7 +311,7 @@ def replace_slice(b: Builder, node: Node) -> Any:
 
 @ONNX.fallback("Split")
 def replace_split(b: Builder, node: Node) -> Any:
-    """Write Split with lengths computed at run time before version 13 as Slices."""
+    """Lower Split before version 13 to Slices, if its lengths are computed at run time or depend on an unknown size."""
     op: Any = node.op
     x, sizes = (*node.inputs, None)[:2]
     if op.wildcard or x is None or x.shape is None or (sizes is None and (not op.ragged or isinstance(x.shape[op.axis], int))):

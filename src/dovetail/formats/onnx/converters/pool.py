@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Converters for MaxPool and AveragePool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.ir.graph import Node, Value
 
 @ONNX.legalize("MaxPool")
 def legalize_max_pool(b: Builder, node: Node) -> Any:
-    """Drop unread indices; other indices count from the first axis and are i64."""
+    """Legalize MaxPool: drop unread indices; decompose indices that do not start at axis 0 or are not i64."""
     op: Any = node.op
     x = node.inputs[0]
     if op.outputs == 2 and not node.outputs[1].uses and not any(node.outputs[1] is value for value in b.graph.outputs):
@@ -25,7 +25,7 @@ def legalize_max_pool(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("AveragePool")
 def legalize_average_pool(b: Builder, node: Node) -> Any:
-    """Write an average that divides by the whole window as one over the padded input, with explicit padding."""
+    """Legalize AveragePool with the window's size as divisor to an average over the explicitly padded input."""
     op: Any = node.op
     x = node.inputs[0]
     if op.divisor == "window":
@@ -41,7 +41,7 @@ def legalize_average_pool(b: Builder, node: Node) -> Any:
 
 
 def _trim_padding(b: Builder, op: Any, x: Value) -> Any:
-    """Reduce the padding so that no last window begins in it: ONNX versions differ for such a window."""
+    """Reduce the end padding so that no last window begins in the padding; ONNX versions differ for such a window."""
     simple = op.with_floor_rounding(x)
     if simple is None or op.auto_pad != "explicit":
         return None
@@ -51,14 +51,14 @@ def _trim_padding(b: Builder, op: Any, x: Value) -> Any:
         return None
     if outs["floor"] == outs["ceil_torch"]:
         return b.add(op.with_(rounding_type="floor"), x)
-    # Padding that is counted in the average may only be reduced.
+    # If the average counts padding, padding must not grow.
     ends = zip(simple.pads[count:], op.explicit_pads(count)[1], strict=True)
     counts = getattr(op, "divisor", "inside") != "inside"
     return b.add(simple, x) if not counts or all(new <= old for new, old in ends) else None
 
 
 def _legalize_rounding(b: Builder, op: Any, x: Any) -> Any:
-    """Write the rounding as padding: ``ceil`` may produce a window of padding alone, and ``valid`` has no rounding up."""
+    """Replace ceil rounding by padding if needed: ``ceil`` may yield windows of padding only, ``valid`` always rounds down."""
     canonical = op.canonical(x)
     if op.rounding_type == "ceil_torch" and op.auto_pad != "valid":
         return _trim_padding(b, op, x)

@@ -1,4 +1,4 @@
-"""QuantizeLinear, where versions differ by more than an op mapping can express."""
+"""Converters for QuantizeLinear, whose versions differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NARROW = ("f16", "bf16")
 
 @ONNX.importer("QuantizeLinear", 23, 24, 25, 28)
 def import_quantize_linear(ctx: ImportContext) -> Any:
-    """Import QuantizeLinear: from version 23 the quotient has the type of the scale unless ``precision`` is given."""
+    """Import QuantizeLinear since version 23: without ``precision`` the quotient is computed in the type of the scale."""
     kind = ctx.input(1).dtype
     if ctx.node.attributes.get("precision", 0) or kind.name not in NARROW:
         return None
@@ -24,7 +24,7 @@ def import_quantize_linear(ctx: ImportContext) -> Any:
 
 @ONNX.legalize("QuantizeLinear")
 def legalize_quantize_linear(b: Builder, node: Node) -> Any:
-    """Write ``precision`` for a quotient in f32 by a narrower scale, which versions from 23 require."""
+    """Legalize QuantizeLinear that divides in f32 by a half-precision scale: since version 23 it needs ``precision``."""
     op: Any = node.op
     scale = node.inputs[1]
     if op.precision is not None or scale is None or scale.dtype.name not in NARROW:

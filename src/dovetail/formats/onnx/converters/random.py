@@ -1,4 +1,4 @@
-"""Random operators: bounds are attributes, and there is one seed of type f32."""
+"""Converters for random operators, which in ONNX have bounds as attributes and one f32 seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mea
 
 
 def _seed(ctx: ImportContext) -> float:
-    """Return the seed of the file, or one that no other node of the graph has, so that nodes draw different numbers."""
+    """Return the seed in the file, or else the index of the new node, so that nodes draw different numbers."""
     seed = ctx.attribute("seed", "float", None)
     return float(len(ctx.b.graph.nodes)) if seed is None else float(seed)
 
@@ -41,13 +41,13 @@ def import_random_like(ctx: ImportContext) -> list[Value]:
     name = ctx.node.kind.removesuffix("Like")
     kind = ctx.attribute("dtype", "DType", None) or ctx.input(0).dtype
     if not kind.is_float:
-        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the type must be a float type, got {kind}")
+        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: dtype must be a float type, got {kind}")
     return ctx.b.add(REGISTRY[ctx.node.kind](seed=_seed(ctx)), ctx.input(0), *_bounds(ctx, name, kind))
 
 
 def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
     if not kind.is_float:
-        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the type must be a float type, got {kind}")
+        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: dtype must be a float type, got {kind}")
     values = [ctx.attribute(word, "float", default) for word, default in _WORDS[name]]
     return [ctx.b.constant(np.array(value, kind.numpy), kind) for value in values]
 
@@ -65,7 +65,11 @@ def import_multinomial(ctx: ImportContext) -> list[Value]:
 
 @ONNX.legalize("RandomUniform", "RandomNormal")
 def legalize_random(b: Builder, node: Node) -> Any:
-    """Scale numbers from 0 to 1 for bounds computed at run time; a shape computed at run time becomes that of a zero tensor."""
+    """Legalize random operators whose bounds or shape are computed at run time.
+
+    Bounds computed at run time scale random numbers with default bounds. For a shape computed at run time the Like operator of a
+    zero tensor is used.
+    """
     op: Any = node.op
     shape, first, last = (node.input(index) for index in range(3))
     scaled = op.decompose(b, shape, first, last) if isinstance(op, RandomUniform) else _scale_normal(b, op, shape, first, last)
@@ -86,7 +90,7 @@ def _scale_normal(b: Builder, op: RandomNormal, shape: Value, mean: Value, devia
 
 @ONNX.legalize("RandomUniformLike", "RandomNormalLike")
 def legalize_random_like(b: Builder, node: Node) -> Any:
-    """Write RandomUniform or RandomNormal of a shape where bounds are computed at run time, or are integers."""
+    """Decompose a Like operator into RandomUniform or RandomNormal if bounds are computed at run time or are integers."""
     op: Any = node.op
     bounds = node.inputs[1:]
     has_constant_bounds = all(x is not None and x.constant is not None and x.dtype.is_float for x in bounds)
@@ -94,7 +98,7 @@ def legalize_random_like(b: Builder, node: Node) -> Any:
 
 
 def _seed_attribute(op: Any) -> dict[str, float]:
-    """Combine two seeds into one."""
+    """Return the attribute ``seed``, which combines the two seeds of a core operator."""
     return {"seed": float(np.float32(op.seed + op.op_seed % 2**20 * 1021 if op.op_seed else op.seed))}
 
 

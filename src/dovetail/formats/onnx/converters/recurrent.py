@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: activation names in any case on import, ONNX's form on export."""
+"""Converters for LSTM, GRU and RNN: imports accept activation names in any case, exports legalize to ONNX's form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def import_recurrent(ctx: ImportContext) -> Any:
     if "direction" in attributes:
         attributes["direction"] = ctx.attribute("direction", "str").lower()
     if ctx.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
-        # The default in the schema lists the activations of two directions.
+        # The schema's default lists activations for two directions, also for a node with one direction.
         attributes["activations"] = attributes["activations"][:1]
     limit = ctx.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
@@ -44,9 +44,9 @@ def import_recurrent(ctx: ImportContext) -> Any:
 
 @ONNX.legalize("RNN", "GRU", "LSTM")
 def legalize_recurrent(b: Builder, node: Node) -> Any:
-    """Write separate biases, gates in ONNX's order, and lengths in i32 or absent for full rows.
+    """Legalize RNN, GRU and LSTM to separate biases, gates in ONNX's order, and i32 lengths, absent if all rows are full.
 
-    The hidden size is written: it is optional, and onnxruntime does not run without it.
+    The optional attribute hidden_size is set, because onnxruntime requires it.
     """
     op: Any = node.op.canonical(*node.inputs)
     xs = pad_inputs(op, node.inputs)
@@ -68,7 +68,7 @@ def legalize_recurrent(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("DynamicQuantizeLSTM")
 def legalize_dynamic_quantize_lstm(b: Builder, node: Node) -> Any:
-    """Write the hidden size, without which onnxruntime does not run."""
+    """Legalize DynamicQuantizeLSTM: set the optional attribute hidden_size, because onnxruntime requires it."""
     op: Any = node.op
     size = op.sizes_of(*node.inputs)["h"]
     return b.add(op.with_(hidden_size=size), *node.inputs) if isinstance(size, int) and op.hidden_size is None else None

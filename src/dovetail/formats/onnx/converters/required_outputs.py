@@ -1,4 +1,4 @@
-"""Operators of which ONNX requires every output, also those that nothing reads."""
+"""Legalize operators of which ONNX requires every output, even unread outputs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dovetail.ir.graph import Node
 
 @ONNX.legalize("CausalConvWithState", "LinearAttention")
 def legalize_with_state(b: Builder, node: Node) -> Any:
-    """Write the last state of a piece."""
+    """Add the state output, which ONNX requires."""
     return _with_outputs(b, node, 2)
 
 
 @ONNX.legalize("BatchNormalization")
 def legalize_batch_normalization(b: Builder, node: Node) -> Any:
-    """Write mean and variance of BatchNormalization in training."""
+    """Add the mean and variance outputs of BatchNormalization in training mode, which ONNX requires."""
     op: Any = node.op
     return _with_outputs(b, node, 3) if op.training_mode else None
 

@@ -1,4 +1,4 @@
-"""Resize and Upsample: empty inputs are absent on import, and written where an older version requires them."""
+"""Converters for Resize and Upsample; imports treat empty inputs as absent, exports add inputs that older versions require."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def import_resize_by_scales(ctx: ImportContext) -> list[Value]:
 def _add_legacy_resize(ctx: ImportContext, scales: Value) -> list[Value]:
     """Add a Resize of opset 10 or older.
 
-    The specification is silent; onnxruntime takes floor(i / scale) for a scale of at least 1, and ceil(i / scale) below.
+    The specification does not define the nearest element. onnxruntime uses floor(i / scale) for scale >= 1, and ceil(i / scale)
+    for scale < 1.
     """
     return ctx.b.add(Resize(ctx.attribute("mode", "str", "nearest"), "asymmetric", "simple"), ctx.input(0), None, scales)
 
@@ -80,15 +81,15 @@ def _since_18(ctx: ImportContext) -> dict[str, Any]:
 
 
 def _non_empty(x: Value | None) -> Value | None:
-    """Return an input; None where it is absent or empty."""
+    """Return ``x``, or None if ``x`` is absent or empty."""
     return None if x is None or x.shape == (0,) else x
 
 
 @ONNX.legalize("Resize")
 def legalize_resize(b: Builder, node: Node) -> Any:
-    """Write Resize in the form that most versions have: i64 sizes, and no ``simple`` nearest mode.
+    """Legalize Resize to the form of most versions: i64 sizes, and no ``simple`` nearest mode.
 
-    align_corners of fractional lengths is decomposed, or has sizes that are computed from the shape.
+    align_corners with fractional output lengths is decomposed, or gets sizes that are computed from the shape.
     """
     op: Any = node.op
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]

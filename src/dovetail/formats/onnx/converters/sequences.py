@@ -1,4 +1,4 @@
-"""Optional, and SequenceMap, which is a Loop over sequences."""
+"""Converters for Optional, and for SequenceMap, which becomes a Loop over sequences."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ONNX.unsupported_reasons.update(
 
 @ONNX.importer("Optional", 15, 28)
 def import_optional(ctx: ImportContext) -> Op:
-    """Import Optional: the type is required without a value; beside a value it must agree."""
+    """Import Optional: the attribute ``type`` is required without an input, and must agree with the type of an input."""
     x = ctx.optional_input(0)
     element = ctx.attribute("type", "Type", None)
     if element is not None and not isinstance(element, Type):
         raise FormatError("attribute.value", f"Optional: type must be a type, got {element!r}")
     if x is None and element is None:
-        raise FormatError("attribute.missing", "Optional needs an input or the attribute 'type'")
+        raise FormatError("attribute.missing", "Optional must have an input or the attribute 'type'")
     if x is not None and element is not None:
         try:
             common_type(x.type, element)
@@ -52,7 +52,7 @@ def export_optional(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 @ONNX.importer("SequenceMap", 17)
 def import_sequence_map(ctx: ImportContext) -> list[Value]:
-    """Import SequenceMap by its function body in the onnx package: a Loop that reads and appends one element of each sequence."""
+    """Import SequenceMap as a Loop that reads and appends one element per trip, as its function body in the onnx package does."""
     foreign: ForeignGraph = ctx.attribute("body", "Graph")
     xs = [ctx.input(index) for index in range(len(ctx.inputs))]
     if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(ctx.node.outputs):
@@ -92,7 +92,7 @@ def import_sequence_map(ctx: ImportContext) -> list[Value]:
 
 
 def _element_type(type: Type, name: str) -> Type:
-    """Return the type of one element, with a new symbol for each size that differs between elements."""
+    """Return the type of a sequence element, with a new symbol for each size that differs between elements."""
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     sizes = (symbolic.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(type.shape))

@@ -1,4 +1,4 @@
-"""Softmax before opset 13 with a negative axis, and Dropout before its training flag became an input."""
+"""Converters for Softmax before opset 13 with a negative axis, and for Dropout before its training mode became an input."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dovetail.ops.nn.dropout import Dropout, is_inference
 @ONNX.importer("LogSoftmax", 1)
 @ONNX.importer("Hardmax", 1)
 def import_softmax_before_13(ctx: ImportContext) -> tuple[Op, list[Value | None]] | None:
-    """Import Softmax, LogSoftmax and Hardmax before version 13 with a negative axis, counted from the end.
+    """Import Softmax, LogSoftmax and Hardmax before version 13 with a negative axis, which counts from the last axis.
 
-    Version 1 does not specify -1; the test of LogSoftmax in the onnx package counts from the end, and so do runtimes. Exports
-    use non-negative axes.
+    Version 1 does not specify negative axes. The test of LogSoftmax in the onnx package and runtimes count from the last axis.
+    Exports use non-negative axes.
     """
     axis = ctx.attribute("axis", "int", 1)
     if axis >= 0:
@@ -43,7 +43,7 @@ def import_dropout(ctx: ImportContext) -> list[Value]:
 
 @ONNX.legalize("Dropout")
 def legalize_dropout(b: Builder, node: Node) -> Any:
-    """Write Dropout in inference: versions differ only in the type of the mask, and the inputs have no effect."""
+    """Legalize Dropout: a mask in the type of x becomes a cast of a boolean mask; in inference mode unused inputs are removed."""
     op: Any = node.op
     x, ratio, training = (*node.inputs, None, None)[:3]
     if op.mask_like and op.outputs == 2:

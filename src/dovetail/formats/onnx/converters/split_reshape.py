@@ -1,4 +1,4 @@
-"""Split and Reshape, where versions differ by more than an op mapping can express."""
+"""Converters for Split and Reshape, whose versions differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from dovetail.ops.tensor.concat_split import Split
 
 @ONNX.importer("Split", 1)
 def import_split_1(ctx: ImportContext) -> list[Value] | None:
-    """Import Split-1: the lengths may also be the second input, in the type of the data."""
+    """Import Split-1, whose lengths may be a second input with the element type of the data."""
     lengths = ctx.optional_input(1)
     if lengths is None:
         return None
     if "split" in ctx.node.attributes:
-        raise FormatError("split.sizes", "Split: the lengths must be an attribute or an input, got both")
+        raise FormatError("split.sizes", "Split: lengths must be an attribute or an input, got both")
     axis = ctx.attribute("axis", "int", 0)
     if axis < 0:
         raise FormatError("attribute.value", f"Split: axis must be a non-negative 64-bit integer, got {axis}")
     if lengths.dtype is not ctx.input(0).dtype:
-        raise RuleError("type.disagree", f"element types must be equal, got {ctx.input(0).dtype}, {lengths.dtype}")
+        raise RuleError(
+            "type.disagree", f"Split-1: data and lengths must have one element type, got {ctx.input(0).dtype} and {lengths.dtype}"
+        )
     data = constant_of(lengths, "Split: the lengths").astype(np.float64)
     if not np.array_equal(data, np.trunc(data)) or np.abs(data).max(initial=0) > 2**53:
         raise FormatError("split.sizes", f"Split: lengths must be integers, got {data.tolist()}")
@@ -41,10 +43,10 @@ def import_split_1(ctx: ImportContext) -> list[Value] | None:
 
 @ONNX.importer("Split", 18)
 def import_split_18(ctx: ImportContext) -> Op | None:
-    """Import Split-18: exactly one of the lengths and num_outputs is given."""
+    """Import Split-18, which must have either lengths or num_outputs."""
     if (ctx.optional_input(1) is None) == ("num_outputs" not in ctx.node.attributes):
         actual = "neither" if ctx.optional_input(1) is None else "both"
-        raise FormatError("split.sizes", f"Split needs exactly one of the lengths and num_outputs, got {actual}")
+        raise FormatError("split.sizes", f"Split must have either lengths or num_outputs, got {actual}")
     if ctx.optional_input(1) is not None:
         return None
     return Split(ctx.attribute("axis", "int", 0), ctx.attribute("num_outputs", "int"), ragged=True)
@@ -52,10 +54,10 @@ def import_split_18(ctx: ImportContext) -> Op | None:
 
 @ONNX.legalize("Reshape")
 def legalize_reshape(b: Builder, node: Node) -> Any:
-    """Write Reshape, which in ONNX refuses -1 beside a size of 0 at run time, where OpenVINO has an answer.
+    """Legalize a Reshape of OpenVINO that combines -1 with sizes of 0; ONNX refuses that combination at run time.
 
-    The exact result for an empty batch would cost twenty nodes at every Reshape with open sizes; it is written only where a
-    size is known to be 0 (by ``decompose``).
+    The exact result for empty tensors would need twenty nodes for every Reshape with unknown sizes. It is exported (by
+    ``decompose``) only if a size is known to be 0.
     """
     with_i64 = legalize_split(b, node)
     op: Any = node.op
@@ -63,16 +65,16 @@ def legalize_reshape(b: Builder, node: Node) -> Any:
     if with_i64 is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
         return with_i64
     if not op.special_zero:
-        # Without copied sizes no 0 can occur.
+        # Without copied sizes (special_zero) the target has no 0 at run time.
         return b.Reshape(x, node.input(1), special_zero=False)
     target = constant_target(x, node.inputs[1], node.outputs[0])
     return b.Reshape(x, node.input(1) if target is None else target)
 
 
 def constant_target(x: Value, target: Value | None, y: Value) -> list[int] | None:
-    """Return the target as a constant: numbers, computed sizes that are known, and 0 for a size that equals that of ``x``.
+    """Return the target of a Reshape as constants; None if an element is not known.
 
-    None where an element is none of these.
+    The result has 0 for an element that equals the size of ``x`` at its axis, and a known size of ``y`` for -1.
     """
     elements = None if target is None else elements_of(target)
     if elements is None or x.shape is None or y.shape is None:
@@ -90,7 +92,7 @@ def constant_target(x: Value, target: Value | None, y: Value) -> list[int] | Non
 
 @ONNX.legalize("Split")
 def legalize_split(b: Builder, node: Node) -> Any:
-    """Cast targets and lengths to i64."""
+    """Legalize Split and Reshape: cast lengths or target to i64."""
     vector = node.inputs[1] if len(node.inputs) > 1 else None
     if vector is None or vector.dtype == "i64":
         return None

@@ -1,4 +1,4 @@
-"""Tensor operators that differ by more than an op mapping can express."""
+"""Converters for tensor operators that no op mapping can express."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 _INDICES = frozenset(("i32", "i64"))
-"""The element types of the inputs that hold indices, sizes or axes; ONNX allows one of them or both."""
+"""The element types of inputs with indices, sizes or axes; an ONNX operator allows one of the two types, or both."""
 
 
 def cast_integer_inputs(b: Builder, node: Node) -> Value | None:
-    """Cast indices, sizes and axes to i64 where ONNX does not allow the type of one, or their types differ; None: all stay."""
+    """Cast indices, sizes and axes to i64 if ONNX does not allow one of their types, or if their types differ.
+
+    Returns None if no cast is needed.
+    """
     constraints = constraints_of("", type(node.op).__name__, newest_opset("", 1) or 1)
     assert constraints is not None
     allowed = constraints.inputs
@@ -66,7 +69,7 @@ def legalize_integer_inputs(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("Gather")
 def legalize_gather(b: Builder, node: Node) -> Any:
-    """Let an index out of range be refused: OpenVINO returns zeros, and ONNX refuses it at run time."""
+    """Legalize Gather of OpenVINO, which returns zeros for indices out of range; ONNX refuses such indices at run time."""
     op: Any = node.op
     x, indices = node.inputs
     return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else cast_integer_inputs(b, node)
@@ -74,16 +77,16 @@ def legalize_gather(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("Expand")
 def legalize_expand(b: Builder, node: Node) -> Any:
-    """Write Expand, which broadcasts both ways in ONNX."""
+    """Legalize Expand without bidirectional broadcasting to the Expand of ONNX, which broadcasts in both directions."""
     op: Any = node.op
     return cast_integer_inputs(b, node) if op.bidirectional else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.legalize("Squeeze")
 def legalize_squeeze(b: Builder, node: Node) -> Any:
-    """Drop axes that are known not to have size 1; others are refused at run time unless their size is 1.
+    """Legalize Squeeze: drop axes that certainly do not have size 1; ONNX refuses other axes at run time unless their size is 1.
 
-    Axes ascend: onnx's inference of Squeeze-1 reads no others.
+    Axes are sorted in ascending order, which onnx's inference of Squeeze-1 requires.
     """
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
@@ -113,7 +116,7 @@ def legalize_unsqueeze(b: Builder, node: Node) -> Any:
 
 
 def _as_axes_vector(b: Builder, node: Node) -> Any:
-    """Reshape scalar axes to a vector, and cast them to i64."""
+    """Reshape scalar axes to a vector, or cast axes to i64; None if neither is needed."""
     x, axes = node.inputs[:2]
     assert axes is not None
     if axes.shape == ():
@@ -125,21 +128,21 @@ def _as_axes_vector(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("Transpose")
 def legalize_transpose(b: Builder, node: Node) -> Any:
-    """Drop an empty order."""
+    """Legalize Transpose with an empty order, which reverses all axes: omit the order."""
     order = (*node.inputs, None)[1]
     return b.Transpose(node.input(0)) if order is not None and order.shape == (0,) else None
 
 
 @ONNX.legalize("DepthToSpace", "SpaceToDepth")
 def legalize_depth_to_space(b: Builder, node: Node) -> Any:
-    """Decompose DepthToSpace and SpaceToDepth of other than two spatial axes."""
+    """Decompose DepthToSpace and SpaceToDepth unless the input has two spatial axes."""
     x, op = node.inputs[0], node.op
     assert x is not None and isinstance(op, _Blocks)
     return None if x.shape is None or len(x.shape) == 4 else op.decompose(b, x)
 
 
 def _as_integers(data: np.ndarray[Any, Any], label: str) -> Any:
-    """Convert floats that are integers. Raises FormatError [constant.value]."""
+    """Convert an array of integral floats to i64. Raises FormatError [constant.value] for other numbers."""
     wide = np.asarray(data, dtype=np.float64)
     if not np.all(np.isfinite(wide)) or np.any(wide != np.trunc(wide)) or np.any(np.abs(wide) >= 2**63):
         raise FormatError("constant.value", f"{label} must be integers")
@@ -148,7 +151,7 @@ def _as_integers(data: np.ndarray[Any, Any], label: str) -> Any:
 
 @ONNX.importer("Tile", 1)
 def import_tile(ctx: ImportContext) -> Any:
-    """Import Tile-1: ``tiles`` copies along one ``axis``; both are scalars of the type of the data."""
+    """Import Tile-1: ``tiles`` copies along one ``axis``; both inputs are scalars with the element type of the data."""
     x = ctx.input(0)
     tiles_and_axis = [
         _as_integers(constant_of(ctx.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))
@@ -157,7 +160,7 @@ def import_tile(ctx: ImportContext) -> Any:
         raise FormatError("constant.value", "Tile-1: tiles and axis must be scalars")
     count, axis = (int(data.reshape(())) for data in tiles_and_axis)
     if x.shape is None:
-        raise UnsupportedError("type.unknown", "Tile-1 needs a tensor of known rank")
+        raise UnsupportedError("type.unknown", "the input of Tile-1 must have a known rank")
     if not 0 <= axis < len(x.shape):
         raise RuleError("axis.range", f"Tile-1: axis must be in [0, {len(x.shape) - 1}], got {axis}")
     return ctx.b.Tile(x, [count if other_axis == axis else 1 for other_axis in range(len(x.shape))])
@@ -171,7 +174,7 @@ _RANGES = ("f32", "f64", "i16", "i32", "i64")
 
 @ONNX.legalize("Range")
 def legalize_range(b: Builder, node: Node) -> Any:
-    """Reshape vectors of size 1 to scalars, and cast types that Range lacks."""
+    """Legalize Range: reshape vectors of size 1 to scalars, and cast integer types that Range does not support."""
     op: Any = node.op
     xs = [x for x in node.inputs if x is not None]
     if any(x.shape is not None and x.shape != () for x in xs):
@@ -199,7 +202,7 @@ _CONSTANT_FORMS: dict[str, tuple[str, DType]] = {
 
 @ONNX.importer("Constant", *_CONSTANT_VERSIONS)
 def import_constant(ctx: ImportContext) -> Value:
-    """Import Constant: one attribute holds the value, a tensor (also sparse), or since version 12 a number, string or list."""
+    """Import Constant: one attribute is the value, a tensor or sparse tensor; since version 12 also a number, string or list."""
     allowed = ["value"]
     if ctx.node.version >= 11:
         allowed.append("sparse_value")
@@ -208,7 +211,7 @@ def import_constant(ctx: ImportContext) -> Value:
     names = [name for name in allowed if name in ctx.node.attributes]
     if len(names) != 1:
         names_text = " and ".join(names) if names else "none"
-        raise FormatError("attribute.conflict", f"Constant needs exactly one of {', '.join(allowed)}, got {names_text}")
+        raise FormatError("attribute.conflict", f"Constant must have exactly one of {', '.join(allowed)}, got {names_text}")
     name = names[0]
     if name in _CONSTANT_FORMS:
         annotation, dtype = _CONSTANT_FORMS[name]
@@ -232,7 +235,7 @@ _OF_SHAPE = (9, 20, 21, 23, 24, 25)
 
 @ONNX.importer("ConstantOfShape", *_OF_SHAPE)
 def import_constant_of_shape(ctx: ImportContext) -> Any:
-    """Import ConstantOfShape: the value is a tensor of one element, by default 0 of f32."""
+    """Import ConstantOfShape: the value is a tensor of one element, by default 0 of type f32."""
     tensor = ctx.attribute("value", "tensor", None)
     if tensor is None:
         value = ctx.add_constant(np.zeros(1), dtypes.f32)
@@ -245,7 +248,7 @@ def import_constant_of_shape(ctx: ImportContext) -> Any:
 
 @ONNX.legalize("ConstantOfShape")
 def legalize_constant_of_shape(b: Builder, node: Node) -> Any:
-    """Write Expand for a value that is computed at run time."""
+    """Legalize ConstantOfShape: decompose it into Expand if the value is computed at run time."""
     shape, value = node.inputs
     assert value is not None
     if constant_or_none(value) is None:
@@ -259,7 +262,7 @@ def export_constant_of_shape(ctx: ExportContext, node: Node) -> list[ForeignNode
     assert value is not None
     version = ctx.version_of("", "ConstantOfShape")
     if version not in _OF_SHAPE:
-        raise UnsupportedError("op.unsayable", "onnx cannot express ConstantOfShape before opset 9")
+        raise UnsupportedError("op.unsayable", "ONNX cannot express ConstantOfShape before opset 9")
     data = constant_or_none(value)
     assert data is not None
     tensor = ForeignTensor(value.dtype, data.reshape(1))
@@ -277,7 +280,7 @@ class _OneHot(
         "OneHot-11,28(indices, depth, values; axis=-1 | negative=true)",
     ),
 ):
-    """OneHot of ONNX: ``values`` is [off, on]."""
+    """_OneHot is the OneHot of ONNX, whose ``values`` are a vector [off, on]."""
 
     axis: int = -1
     negative: bool = True
@@ -286,7 +289,7 @@ class _OneHot(
         return OneHot(self.axis, self.negative).shape(indices, depth, values, values)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """Decompose for the other meaning of negative indices: make them positive, or move them out of range."""
+        """Decompose into an _OneHot with the opposite ``negative``: make negative indices positive, or move them out of range."""
         indices, depth, values = xs
         size = b.Cast(b.Reshape(depth, []), to=indices.dtype)
         shifted = b.Add(indices, size) if self.negative else size
@@ -297,7 +300,7 @@ class _OneHot(
 
 @ONNX.importer("Gather", 1)
 def import_gather(ctx: ImportContext) -> Op | None:
-    """Import Gather-1 with known negative indices, which all runtimes read as in version 11."""
+    """Import Gather-1 with constant negative indices, a deviation that all runtimes interpret as version 11 does."""
     x, known_indices = ctx.input(0), integers_of(ctx.optional_input(1))
     if not known_indices or min(known_indices) >= 0 or x.shape is None:
         return None
@@ -308,7 +311,7 @@ def import_gather(ctx: ImportContext) -> Op | None:
 
 @ONNX.importer("OneHot", 9, 11, 28)
 def import_one_hot(ctx: ImportContext) -> Any:
-    """Import OneHot: the two values are one vector."""
+    """Import OneHot: split the vector [off, on] into two scalars."""
     values = ctx.input(2)
     if values.shape is not None and values.shape not in ((2,),) and all(isinstance(size, int) for size in values.shape):
         raise RuleError("shape.disagree", f"OneHot: values must have shape [2], got {list(values.shape)}")
@@ -332,7 +335,7 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
 
 
 def _pair_of(first: Value, second: Value) -> Value | None:
-    """Return the vector of which two values are the elements 0 and 1; None where there is none."""
+    """Return the vector of shape [2] whose elements are ``first`` and ``second``; None if there is no such vector."""
     nodes = (first.node, second.node)
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):
         return None
@@ -343,7 +346,7 @@ def _pair_of(first: Value, second: Value) -> Value | None:
 
 @ONNX.legalize("ReverseSequence")
 def legalize_reverse_sequence(b: Builder, node: Node) -> Any:
-    """Transpose batch and time to the first two axes, where ONNX requires them."""
+    """Legalize ReverseSequence: transpose batch and time to the first two axes, as ONNX requires."""
     x, lengths = node.input(0), node.input(1)
     if x.shape is None:
         return cast_integer_inputs(b, node)
@@ -357,7 +360,7 @@ def legalize_reverse_sequence(b: Builder, node: Node) -> Any:
 
 @ONNX.importer("CenterCropPad", 18)
 def import_center_crop_pad(ctx: ImportContext) -> Value:
-    """Import CenterCropPad: crop to the center, then pad zeros; of an odd rest the larger half is on the right."""
+    """Import CenterCropPad: crop to the center, then pad with zeros; the larger half of an odd difference is at the end."""
     b, x, target = ctx.b, ctx.input(0), ctx.input(1)
     rank = len(x.dims)
     axes = ctx.attribute("axes", "tuple[int, ...]", None)

@@ -1,4 +1,4 @@
-"""TopK."""
+"""Converters for TopK."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def import_top_k(ctx: ImportContext) -> list[Value]:
 
 @ONNX.legalize("TopK")
 def legalize_top_k(b: Builder, node: Node) -> list[Value] | None:
-    """Reshape k to a vector of one i64."""
+    """Legalize TopK: reshape k to a vector, and cast k to i64."""
     x, k = node.input(0), node.input(1)
     if k.dtype is dtypes.i64 and k.shape is not None and len(k.shape) == 1:
         return None

@@ -1,4 +1,4 @@
-"""TreeEnsembleRegressor and TreeEnsembleClassifier: columns of nodes as lists of floats, or as tensors of the inputs' type."""
+"""Converters for TreeEnsembleRegressor and TreeEnsembleClassifier, whose numbers are float lists or tensors."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def _node_columns(ctx: ImportContext) -> dict[str, Any]:
 
 
 def _numbers(ctx: ImportContext, name: str) -> tuple[float, ...]:
-    """Read numbers from a list of floats, or from a tensor of the type (f64 or f32) in which the trees compare."""
+    """Return numbers from a list of floats, or from a tensor of the type (f64 or f32) in which the trees compare."""
     names = [candidate for candidate in (name, f"{name}_as_tensor") if candidate in ctx.node.attributes]
     if len(names) > 1:
-        raise FormatError("attribute.value", f"{ctx.node.kind} must have one of {names[0]} and {names[1]}, got both")
+        raise FormatError("attribute.value", f"{ctx.node.kind} must have either {names[0]} or {names[1]}, got both")
     if names != [f"{name}_as_tensor"]:
         result: tuple[float, ...] = ctx.attribute(name, "tuple[float, ...]", ())
         return result
@@ -71,14 +71,14 @@ def _numbers(ctx: ImportContext, name: str) -> tuple[float, ...]:
     expected = "f64" if ctx.input(0).dtype is dtypes.f64 else "f32"
     if not isinstance(tensor, ForeignTensor) or tensor.dtype.name != expected:
         raise FormatError(
-            "attribute.value", f"{ctx.node.kind}: {names[0]} must be a tensor of {expected}, in which the trees compare"
+            "attribute.value", f"{ctx.node.kind}: {names[0]} must be a tensor of {expected}, the type in which the trees compare"
         )
     values: tuple[float, ...] = coerce("tuple[float, ...]", tensor.data.reshape(-1).astype(np.float64).tolist())
     return values
 
 
 def _is_expressible(op: Op, version: int) -> bool:
-    """Tell whether a version has the operator, not deprecated, with numbers as precise as these."""
+    """Return whether ``version`` of the operator is not deprecated, and can represent the numbers of ``op`` exactly."""
     return version < _DEPRECATED and (version >= 3 or _are_f32(op))
 
 

@@ -1,4 +1,4 @@
-"""HannWindow, HammingWindow and BlackmanWindow: sums of cosines."""
+"""Import HannWindow, HammingWindow and BlackmanWindow as sums of cosines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0
 @ONNX.importer("HammingWindow", 17)
 @ONNX.importer("BlackmanWindow", 17)
 def import_window(ctx: ImportContext) -> Value:
-    """Import a window: a - b * cos(t) + c * cos(2 * t) at n points t of a period.
+    """Import a window function: a - b * cos(t) + c * cos(2 * t) at n points t of one period.
 
-    With ``periodic=0`` the last point is the end of the period.
+    The points are 2 * pi * i / n; with ``periodic=0`` they are 2 * pi * i / (n - 1).
     """
     b, size = ctx.b, ctx.input(0)
     kind = ctx.attribute("output_datatype", "DType", dtypes.f32)
@@ -40,6 +40,6 @@ def import_window(ctx: ImportContext) -> Value:
 
 
 def _number(b: Builder, size: Value) -> Value:
-    """Reshape the size to a scalar of i64."""
+    """Return ``size`` as an i64 scalar."""
     wide = size if size.dtype is dtypes.i64 else b.Cast(size, to=dtypes.i64)
     return wide if wide.shape == () else b.Reshape(wide, [])

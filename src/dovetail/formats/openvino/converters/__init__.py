@@ -1,4 +1,4 @@
-"""Converters for OpenVINO operators that no op mapping covers, one module per family.
+"""Converters for OpenVINO operators without an op mapping, one module per family.
 
 Importing a module registers its converters.
 """

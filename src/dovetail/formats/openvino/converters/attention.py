@@ -1,4 +1,4 @@
-"""Attention in OpenVINO: ScaledDotProductAttention, in which a row that sees no key is NaN, where ONNX has 0."""
+"""Export Attention as OpenVINO's ScaledDotProductAttention, which returns NaN for fully masked rows; ONNX returns 0."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dovetail.ops.attention.heads import axis_size_of, default_scale, make_windo
 
 @OPENVINO.legalize("Attention")
 def legalize_attention(b: Builder, node: Node) -> Any:
-    """Rewrite Attention as ScaledDotProductAttention.
+    """Legalize Attention to ScaledDotProductAttention.
 
-    Only where every row is known to see a key, and each query head has a key head of its own.
+    The mask must certainly leave at least one key to every row, and the numbers of query heads and key heads must be equal.
     """
     op = node.op
     assert isinstance(op, Attention)
     q, k, v, mask, past_key, past_value, lengths = (*node.inputs, *[None] * 4)[:7]
     assert q is not None and k is not None and v is not None
-    # Attention multiplies half precision in f32; an OpenVINO device may choose another type.
+    # Attention computes half-precision products in f32; an OpenVINO device may choose another type.
     if op.softcap or op.outputs > 3 or op.softmax_precision not in (None, q.dtype) or q.dtype.name not in ("f32", "f64"):
         return None
     if (
@@ -55,7 +55,7 @@ def legalize_attention(b: Builder, node: Node) -> Any:
 
 
 def _sees_keys(mask: Value | None, causal: bool) -> bool:
-    """Tell whether every row is known to see some key."""
+    """Return whether the mask certainly leaves at least one key to every row."""
     if mask is None:
         return True
     data = mask.constant
@@ -71,7 +71,7 @@ def _lacks_keys(mask: Value, k: Value, past_key: Value | None) -> bool:
 
 @OPENVINO.legalize("ScaledDotProductAttention")
 def legalize_scaled_dot_product_attention(b: Builder, node: Node) -> Any:
-    """Pass 0 for an absent mask before a present input: only the last inputs may be absent."""
+    """Legalize ScaledDotProductAttention: replace absent inputs by defaults, because only trailing inputs may be absent."""
     op: Any = node.op
     q, k, v, mask, scale, sink = (*node.inputs, None, None, None)[:6]
     assert q is not None

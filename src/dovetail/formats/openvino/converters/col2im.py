@@ -1,4 +1,4 @@
-"""Col2Im over two spatial axes, and DeformableConvolution without bias."""
+"""Converters for Col2Im, which in OpenVINO has two spatial axes, and for DeformableConvolution, which has no bias."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.ops.shape_values import length_of_vector
 
 @OPENVINO.legalize("Col2Im")
 def legalize_col2im(b: Builder, node: Node) -> Any:
-    """Write all attributes of Col2Im: OpenVINO reads an absent stride as no value."""
+    """Legalize Col2Im: set all attributes, because OpenVINO has no default for an absent stride."""
     op: Any = node.op
     x, image, block = node.inputs
     assert image is not None
@@ -25,7 +25,7 @@ def legalize_col2im(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("DeformConv")
 def legalize_deform_conv(b: Builder, node: Node) -> Any:
-    """Add the bias of DeformConv after the convolution."""
+    """Legalize DeformConv: add the bias after the convolution; decompose it unless there are two spatial axes."""
     op: Any = node.op
     x, w, offset, bias, mask = (*node.inputs, None, None)[:5]
     assert w is not None

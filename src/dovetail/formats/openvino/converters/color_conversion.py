@@ -1,4 +1,4 @@
-"""Color conversion from NV12 and I420 (YUV 4:2:0) to RGB and BGR."""
+"""Import color conversions from NV12 and I420 (YUV 4:2:0) to RGB and BGR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.shape_values import join_sizes
 
-# Weights of the chroma planes U and V in each of red, green and blue (BT.601).
+# The weights of the chroma planes U and V in red, green and blue (BT.601).
 _RED, _GREEN, _BLUE = {"v": 1.596}, {"u": -0.391, "v": -0.813}, {"u": 2.018}
 _BRIGHTNESS = 1.164
 
@@ -22,7 +22,7 @@ _BRIGHTNESS = 1.164
 @OPENVINO.importer("NV12toRGB", 8)
 @OPENVINO.importer("NV12toBGR", 8)
 def import_nv12(ctx: ImportContext) -> Value:
-    """Import NV12toRGB and NV12toBGR: a plane Y, then a plane of interleaved U and V at half resolution."""
+    """Import NV12toRGB and NV12toBGR from a plane Y and a plane of interleaved U and V at half resolution."""
     b, y = ctx.b, ctx.input_of_rank(0, 4)
     if len(ctx.inputs) == 1:
         y, below = _split_planes(b, y, [4, 2])
@@ -35,7 +35,7 @@ def import_nv12(ctx: ImportContext) -> Value:
 @OPENVINO.importer("I420toRGB", 8)
 @OPENVINO.importer("I420toBGR", 8)
 def import_i420(ctx: ImportContext) -> Value:
-    """Import I420toRGB and I420toBGR: a plane Y, then the planes U and V at half resolution."""
+    """Import I420toRGB and I420toBGR from a plane Y and the planes U and V at half resolution."""
     b, y = ctx.b, ctx.input_of_rank(0, 4)
     if len(ctx.inputs) == 1:
         y, first, second = _split_planes(b, y, [4, 1, 1])
@@ -47,7 +47,7 @@ def import_i420(ctx: ImportContext) -> Value:
 def _split_planes(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
     """Split an image in one tensor into its planes, which are stacked along the height.
 
-    ``sixths`` are the shares of the planes in the height, in sixths.
+    ``sixths`` are the heights of the planes in sixths of the total height.
     """
     size = x.dims[1]
     if not isinstance(size, int):
@@ -63,7 +63,7 @@ def _split_planes(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
 
 
 def _halve_sizes(b: Builder, y: Value) -> Any:
-    """Halve the height and the width."""
+    """Return half of the height and half of the width of ``y``."""
     sizes = shape_value(b, y, [1, 2])
     return [size // 2 for size in sizes] if isinstance(sizes, list) else b.Divide(sizes, 2)
 
@@ -72,7 +72,7 @@ def _to_rgb(ctx: ImportContext, y: Value, u: Value, v: Value) -> Value:
     b = ctx.b
     dtype = y.dtype
     if not dtype.is_number or dtype.kind == "complex":
-        raise RuleError("type.class", f"{ctx.node.kind} of {dtype}")
+        raise RuleError("type.class", f"the input of {ctx.node.kind} must be real numbers, got {dtype}")
     wide = dtypes.f32 if dtype.is_integer else dtype
     planes = {"u": _upsample(b, _subtract_offset(b, u, wide, 128)), "v": _upsample(b, _subtract_offset(b, v, wide, 128))}
     bright = b.Multiply(_subtract_offset(b, y, wide, 16), _number(b, _BRIGHTNESS, wide))

@@ -1,4 +1,4 @@
-"""Convolutions: OpenVINO's have no bias, and grouped ones are operators of their own."""
+"""Converters for convolutions, which in OpenVINO have no bias; grouped convolutions are separate operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.types import is_static
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, merge_weight_groups, split_weight_groups
 
-# The transposed convolution puts the odd element of automatic padding on the other side than Conv.
+# For a transposed convolution, same_upper and same_lower place the odd element of padding opposite to Conv.
 _OPPOSITE_PADDING = {"same_upper": "same_lower", "same_lower": "same_upper"}
 
 
@@ -30,7 +30,7 @@ def import_group_convolution_backprop_data(ctx: ImportContext) -> list[Value]:
     attributes = _windows(ctx)
     auto_pad = attributes["auto_pad"]
     if auto_pad != "explicit":
-        # Automatic padding needs an output shape.
+        # Automatic padding needs an output shape; without one the padding is 0.
         attributes["auto_pad"] = "valid" if target is None else _OPPOSITE_PADDING.get(auto_pad, auto_pad)
     extra = ctx.attribute("output_padding", "tuple[int, ...]", None)
     op = ConvTranspose(**attributes, group=_groups(w), output_padding=extra)

@@ -1,4 +1,4 @@
-"""Greedy CTC decoders."""
+"""Import greedy CTC decoders."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 
 def _decode(b: Builder, best: Value, counts: Value, blank: Value, merge: bool) -> tuple[Any, Any]:
-    """Return the decoded classes [batch, time], followed by -1, and their number.
+    """Return the decoded classes [batch, time], padded with -1, and the number of decoded classes of each sequence.
 
-    ``counts`` is true for the time steps to decode; ``best`` is the index of the greatest class at each time step.
+    ``counts`` is true for the time steps to decode; ``best`` is the class of the greatest score at each time step.
     """
     keep = b.And(b.Not(b.Equal(best, blank)), counts)
     if merge:
@@ -37,9 +37,9 @@ def _decode(b: Builder, best: Value, counts: Value, blank: Value, merge: bool) -
 
 @OPENVINO.importer("CTCGreedyDecoder", 1)
 def import_ctc_greedy_decoder(ctx: ImportContext) -> Value:
-    """Import CTCGreedyDecoder: the blank is the last class, and a mask gives the length of each sequence.
+    """Import CTCGreedyDecoder: the blank is the last class, and each sequence ends at the first 0 of its mask.
 
-    The result is [batch, time, 1, 1], in the type of the scores.
+    The result [batch, time, 1, 1] has the element type of the scores.
     """
     b, scores, mask = ctx.b, ctx.input(0), ctx.input(1)
     merge = ctx.attribute("ctc_merge_repeated", "bool", True)
@@ -56,7 +56,7 @@ def import_ctc_greedy_decoder(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("CTCGreedyDecoderSeqLen", 6)
 def import_ctc_greedy_decoder_seq_len(ctx: ImportContext) -> list[Value]:
-    """Import CTCGreedyDecoderSeqLen: the blank is an input, by default the last class; lengths are an input."""
+    """Import CTCGreedyDecoderSeqLen: the blank is an optional input, by default the last class; lengths are an input."""
     b, scores, lengths, blank = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
     merge = ctx.attribute("merge_repeated", "bool", True)
     kinds = [ctx.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]

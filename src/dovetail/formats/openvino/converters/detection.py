@@ -1,4 +1,4 @@
-"""NonMaxSuppression and RegionYolo."""
+"""Converters for NonMaxSuppression and RegionYolo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _suppression(ctx: ImportContext, outputs: int, dtype: dtypes.DType) -> list[
     sigma = ctx.optional_input(5)
     falls = is_soft(sigma)
     limits = [ctx.optional_input(2), ctx.optional_input(3), ctx.optional_input(4)]
-    # Without a score threshold, boxes with a score of 0 or less are dropped.
+    # In OpenVINO an absent score threshold is 0: boxes with a score of at most 0 are dropped.
     limits[2] = ctx.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
     op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs, falls and ctx.node.version == 5)
     return ctx.b.add(op, ctx.input(0), ctx.input(1), *limits, *([sigma] if falls else []))
@@ -40,7 +40,7 @@ def import_non_max_suppression(ctx: ImportContext) -> list[Value]:
 
 @OPENVINO.importer("NonMaxSuppression", 1, 3, 4)
 def import_non_max_suppression_before_5(ctx: ImportContext) -> list[Value]:
-    """Import NonMaxSuppression-1, -3 and -4: the output has the greatest possible number of rows, padded with -1."""
+    """Import NonMaxSuppression-1, -3 and -4, whose output is padded with -1 to the maximum possible number of rows."""
     dtype = dtypes.i64 if ctx.node.version == 1 else ctx.attribute("output_type", "DType", dtypes.i64)
     (rows,) = _suppression(ctx, 1, dtype)
     b, scores, max_boxes = ctx.b, ctx.input(1), ctx.optional_input(2)
@@ -49,7 +49,7 @@ def import_non_max_suppression_before_5(ctx: ImportContext) -> list[Value]:
     if ctx.node.version == 4:
         count = b.Multiply(b.Multiply(b.Minimum(limit, boxes), classes), _vector(b, scores, 0))
     else:
-        # NonMaxSuppression-1 and -3 have at most as many rows as there are boxes, over all classes.
+        # The outputs of NonMaxSuppression-1 and -3 have at most one row per box, over all classes.
         count = b.Minimum(b.Multiply(limit, classes), boxes)
         rows = b.Slice(rows, [0], count, [0])
     missing = b.Subtract(count, b.Gather(b.Shape(rows), [0], axis=0))
@@ -68,7 +68,7 @@ def _long(b: Builder, x: Value) -> Value:
 
 @OPENVINO.legalize("NonMaxSuppression")
 def legalize_non_max_suppression(b: Builder, node: Node) -> Any:
-    """Write three outputs and all limits, and let a box be suppressed at an overlap equal to the threshold."""
+    """Legalize NonMaxSuppression to three outputs, explicit limits, and suppression of boxes at IoU >= threshold."""
     op: Any = node.op
     boxes, scores, max_boxes, iou_threshold, score_threshold, sigma = (*node.inputs, None, None, None, None)[:6]
     assert boxes is not None and scores is not None
@@ -93,9 +93,9 @@ def legalize_non_max_suppression(b: Builder, node: Node) -> Any:
 
 @OPENVINO.importer("RegionYolo", 1)
 def import_region_yolo(ctx: ImportContext) -> Value:
-    """Import RegionYolo: sigmoid of box centers and objectness; sigmoid, or softmax with ``do_softmax``, of the classes.
+    """Import RegionYolo: apply sigmoid to box centers and objectness, and sigmoid or softmax to the class scores.
 
-    Box sizes stay as they are.
+    ``do_softmax`` selects softmax. Box sizes are unchanged.
     """
     b, x = ctx.b, ctx.input(0)
     coords, classes, number = (ctx.attribute(name, "int") for name in ("coords", "classes", "num"))
@@ -106,7 +106,7 @@ def import_region_yolo(ctx: ImportContext) -> Value:
     entries = coords + classes + 1
     if len(x.dims) != 4 or coords < 2 or symbolic.equal(x.dims[1], count * entries) is False:
         raise UnsupportedError(
-            "shape.disagree", f"RegionYolo: {count} boxes of {entries} numbers do not fit the channels of {x.type}"
+            "shape.disagree", f"RegionYolo: the input must have rank 4 and {count} * {entries} channels, got {x.type}"
         )
     outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
     cells = b.Reshape(x, join_sizes(b, [outer[0], [count, entries], outer[1]]), special_zero=False)

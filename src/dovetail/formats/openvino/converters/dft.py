@@ -1,4 +1,4 @@
-"""Fourier transforms: OpenVINO represents a real tensor without an axis for real and imaginary parts."""
+"""Legalize Fourier transforms for OpenVINO, where a real tensor has no axis of real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def legalize_dft(b: Builder, node: Node) -> Any:
     if symbolic.equal(parts, 2) is True:
         return None
     if symbolic.equal(parts, 1) is not True:
-        raise UnsupportedError("shape.disagree", f"the last axis must have 1 or 2 parts, got {parts}")
+        raise UnsupportedError("shape.disagree", f"the size of the last axis must be 1 (real) or 2 (complex), got {parts}")
     zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
     return b.add(op, b.Concat(x, b.Expand(zero, shape_value(b, x)), axis=-1), *rest)[0]
 
 
 @OPENVINO.legalize("RDFT")
 def legalize_rdft(b: Builder, node: Node) -> Any:
-    """Pad the signal first: OpenVINO's CPU plugin does not pad it with zeros."""
+    """Legalize RDFT: pad the signal with zeros to its length, because OpenVINO's CPU plugin does not."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
     assert x is not None

@@ -1,4 +1,4 @@
-"""Arithmetic, activations, reductions and casts that differ by more than an op mapping can express."""
+"""Converters for arithmetic, activations, reductions and casts that no op mapping can express."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _paddle(ctx: ImportContext) -> Value | None:
     """Import a binary operator with PaddlePaddle broadcasting: the second input is aligned with an axis of the first."""
     attributes = dict(ctx.node.attributes)
     if len(ctx.inputs) != 2:
-        raise FormatError("node.inputs", f"{ctx.node.kind} takes 2 inputs, got {len(ctx.inputs)}")
+        raise FormatError("node.inputs", f"{ctx.node.kind} must have 2 inputs, got {len(ctx.inputs)}")
     if attributes.get("auto_broadcast") != "pdpd":
         return None
     x, y = ctx.input(0), ctx.input(1)
     axis = ctx.attribute(_AXIS, "int", None)
     if axis is None and (x.shape is None or y.shape is None or len(x.shape) != len(y.shape)):
-        # Without an axis the specification means -1, and the implementation 0.
+        # The default axis is -1 in the specification, but 0 in the implementation.
         raise UnsupportedError("attribute.missing", f"{ctx.node.kind} with auto_broadcast=pdpd needs the attribute 'axis'")
     attributes.pop("auto_broadcast")
     attributes.pop(_AXIS, None)
@@ -66,14 +66,14 @@ def import_select(ctx: ImportContext) -> None:
 
 @OPENVINO.legalize("Maximum", "Minimum")
 def legalize_maximum_minimum(b: Builder, node: Node) -> Value | None:
-    """Write Maximum and Minimum of many inputs as operators of two inputs."""
+    """Legalize Maximum and Minimum of more or fewer than two inputs to operators with two inputs."""
     result: Value | None = None if len(node.inputs) == 2 else node.op.lower(b, *node.inputs)  # type: ignore[attr-defined]
     return result
 
 
 @OPENVINO.legalize("Power")
 def legalize_power(b: Builder, node: Node) -> Value | None:
-    """Cast base and exponent to one type: that of the base where it represents the exponent exactly, otherwise f64."""
+    """Legalize Power: cast base and exponent to the type of the base if it represents the exponent exactly, else to f64."""
     op: Any = node.op
     x, y = node.input(0), node.input(1)
     if x.dtype is y.dtype:
@@ -101,7 +101,7 @@ def _holds(dtype: DType, y: Value) -> bool:
 
 @OPENVINO.importer("Clamp", 1)
 def import_clamp(ctx: ImportContext) -> Value:
-    """Import Clamp: the bounds become constants of the type of ``x``, for integers rounded inwards."""
+    """Import Clamp: the bounds become constants of the type of ``x``; for integers, fractional bounds are rounded inwards."""
     x = ctx.input(0)
     low, high = ctx.attribute("min", "float"), ctx.attribute("max", "float")
     if not low <= high:
@@ -120,7 +120,7 @@ def _bound_constant(b: Builder, x: Value, value: float, is_low: bool) -> Value:
 
 @OPENVINO.legalize("Clip")
 def legalize_clip(b: Builder, node: Node) -> Value | None:
-    """Write Clip as Clamp where both bounds are constant, ordered and exact as floats; otherwise as Maximum and Minimum."""
+    """Legalize Clip to Clamp if both bounds are constant, ordered and exact as floats; otherwise to Maximum and Minimum."""
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
     lowest, highest = finite_range(x.dtype)
@@ -154,7 +154,7 @@ def _like(b: Builder, value: Any, x: Value) -> Value:
 
 @OPENVINO.legalize("PRelu")
 def legalize_prelu(b: Builder, node: Node) -> Value | None:
-    """Unsqueeze a slope of rank 1 that OpenVINO would align with axis 1."""
+    """Legalize PRelu: unsqueeze a slope of rank 1 that OpenVINO would align with axis 1 instead of the last axis."""
     op: Any = node.op
     x, slope = node.input(0), node.input(1)
     if op.channels or slope.shape is None:
@@ -166,7 +166,7 @@ def legalize_prelu(b: Builder, node: Node) -> Value | None:
 
 
 def _has_runtime_attribute(ctx: ImportContext) -> bool:
-    """Tell whether an input that is a core attribute is computed at run time."""
+    """Return whether an input that corresponds to a core attribute is computed at run time."""
     return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
@@ -204,7 +204,7 @@ def import_swish(ctx: ImportContext) -> Value | None:
 
 @OPENVINO.legalize("Reduction")
 def legalize_reduction(b: Builder, node: Node) -> Value | None:
-    """Write the axes as an input. Max and Min of booleans become logical reductions."""
+    """Legalize a reduction: make the axes an explicit input; Max and Min of booleans become logical reductions."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if not op.openvino:
@@ -225,17 +225,17 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
         return b.add(op.with_(noop_with_empty_axes=True), x, axes)[0]
     none = axes is None or (axes.shape is not None and axes.shape == (0,))
     if not none or (x.shape is None and not op.noop_with_empty_axes):
-        raise UnsupportedError("constant.needed", f"the axes to reduce of {x.type} must be constant")
+        raise UnsupportedError("constant.needed", f"the axes of a reduction of {x.type} must be constant")
     listed = [] if op.noop_with_empty_axes else list(range(len(x.dims)))
     if not listed:
-        # OpenVINO refuses empty constants: a new axis of size 1 is reduced instead of none.
+        # OpenVINO refuses an empty constant of axes: a new axis of size 1 is reduced instead.
         return b.add(op.with_(noop_with_empty_axes=True, keepdims=False), b.Unsqueeze(x, [-1]), [-1])[0]
     return b.add(op.with_(noop_with_empty_axes=True), x, listed)[0]
 
 
 @OPENVINO.importer("CumSum", 3)
 def import_cum_sum(ctx: ImportContext) -> Reading | None:
-    """Import CumSum; an axis of one element is a scalar for OpenVINO."""
+    """Import CumSum; OpenVINO accepts an axis that is a vector of one element, a deviation."""
     xs = ctx.as_scalars(1)
     return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
 
@@ -245,9 +245,9 @@ def import_cum_sum(ctx: ImportContext) -> Reading | None:
 
 @OPENVINO.importer("Convert", 1)
 def import_convert(ctx: ImportContext) -> Op | None:
-    """Import Convert: OpenVINO converts numbers beyond the range of f8 to infinity or NaN, and rounds to f8e8m0 within its range.
+    """Import Convert. OpenVINO converts numbers beyond the range of f8 to infinity or NaN, and rounds f8e8m0 to even.
 
-    A cast from nf4 names the source type.
+    A Cast from nf4 has the attribute ``source``.
     """
     to, x = ctx.attribute("destination_type", "DType"), ctx.input(0)
     ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
@@ -273,7 +273,7 @@ def import_convert_like(ctx: ImportContext) -> Value | None:
 
 @OPENVINO.legalize("CastLike")
 def legalize_cast_like(b: Builder, node: Node) -> Value | None:
-    """Write CastLike as Cast where the two formats convert to the type differently."""
+    """Legalize CastLike to Cast for f8 types, to which ONNX and OpenVINO convert differently."""
     x, like = node.input(0), node.input(1)
     result: Value | None = node.op.decompose(b, x, like) if like.dtype.name.startswith("f8") else None
     return result
@@ -281,7 +281,7 @@ def legalize_cast_like(b: Builder, node: Node) -> Value | None:
 
 @OPENVINO.legalize("Cast")
 def legalize_cast(b: Builder, node: Node) -> Value | None:
-    """Clamp before a saturating cast to f8."""
+    """Legalize a saturating Cast to f8: clip to the range of the type first, because Convert does not saturate."""
     op: Any = node.op
     x = node.input(0)
     if not op.saturate or op.to not in ("f8e4m3", "f8e5m2") or op.source is not None:
@@ -290,7 +290,7 @@ def legalize_cast(b: Builder, node: Node) -> Value | None:
     if x.dtype.is_integer or x.dtype.kind == "bool":
         x = b.Cast(x, to=dtypes.f32)
     limited = b.Clip(x, _like(b, lowest, x), _like(b, highest, x))
-    # The result of Clamp for NaN is not specified.
+    # Clamp does not specify its result for NaN, so that NaN bypasses the clip.
     result: Value = b.Cast(b.Where(b.IsNaN(x), x, limited), to=op.to, saturate=False)
     return result
 
@@ -300,7 +300,7 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.input(0)
     if op.to == "f8e8m0" and (not op.saturate or op.round_mode != "even"):
-        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range; {op} does not")
+        raise UnsupportedError("op.unsayable", f"a cast to f8e8m0 must round to even and saturate, as Convert does, got {op}")
     if "string" in (x.dtype.name, op.to.name):
         raise UnsupportedError("op.unsayable", f"Convert does not support {x.dtype} to {op.to}")
     return [ctx.export_by_mapping(node)]

@@ -1,4 +1,4 @@
-"""Embedding bags: sums and means of rows of a table."""
+"""Import embedding bags, which are sums or means of rows of a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _reduction(ctx: ImportContext) -> str:
 
 
 def _rows(b: Builder, table: Value, indices: Value, weights: Value | None) -> Value:
-    """Gather the rows of ``table`` at ``indices``, each times its weight."""
+    """Gather the rows of ``table`` at ``indices``, and multiply each row by its weight."""
     rows: Value = b.Gather(table, indices, axis=0)
     if weights is None:
         return rows
@@ -39,7 +39,7 @@ def _append_axes(b: Builder, x: Value, count: int) -> Value:
 @OPENVINO.importer("EmbeddingBagPackedSum", 3)
 @OPENVINO.importer("EmbeddingBagPacked", 15)
 def import_packed_embedding_bag(ctx: ImportContext) -> Value:
-    """Import EmbeddingBagPacked(Sum): each row of ``indices`` is one bag."""
+    """Import EmbeddingBagPacked and EmbeddingBagPackedSum: each row of ``indices`` is one bag."""
     b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
     rows = _rows(b, ctx.input(0), ctx.input(1), ctx.optional_input(2))
     result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keepdims=False)
@@ -49,7 +49,7 @@ def import_packed_embedding_bag(ctx: ImportContext) -> Value:
 @OPENVINO.importer("EmbeddingBagOffsetsSum", 3)
 @OPENVINO.importer("EmbeddingBagOffsets", 15)
 def import_embedding_bag_offsets(ctx: ImportContext) -> Value:
-    """Import EmbeddingBagOffsets(Sum): ``offsets`` are the first indices of the bags."""
+    """Import EmbeddingBagOffsets and EmbeddingBagOffsetsSum: ``offsets`` are the positions of each bag's first index."""
     b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
     table, indices, offsets = (ctx.input(index) for index in range(3))
     _check_vectors(ctx, indices, offsets)
@@ -62,7 +62,7 @@ def import_embedding_bag_offsets(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("EmbeddingSegmentsSum", 3)
 def import_embedding_segments_sum(ctx: ImportContext) -> Value:
-    """Import EmbeddingSegmentsSum: ``ids`` gives the bag of each index."""
+    """Import EmbeddingSegmentsSum: ``ids`` has the number of the bag of each index."""
     b = ctx.b
     table, indices, ids = (ctx.input(index) for index in range(3))
     _check_vectors(ctx, indices, ids)
@@ -83,9 +83,9 @@ def _check_vectors(ctx: ImportContext, *xs: Value) -> None:
 
 
 def _segments(b: Builder, table: Value, rows: Value, ids: Value, count: Operand, default: Value | None, mean: bool) -> Value:
-    """Sum, or average, the rows of each bag.
+    """Return the sum, or with ``mean`` the mean, of the rows of each bag.
 
-    An empty bag is the row ``default`` of the table; 0 where that is -1 or absent.
+    The result of an empty bag is row ``default`` of the table, or 0 if ``default`` is negative or absent.
     """
     inner = shape_value(b, table, range(1, len(table.dims)))
     zero = b.constant(np.zeros((), table.dtype.numpy), table.dtype)

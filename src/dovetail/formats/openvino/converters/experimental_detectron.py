@@ -1,4 +1,4 @@
-"""ExperimentalDetectron operators and GenerateProposals, decomposed into general operators."""
+"""Import ExperimentalDetectron operators and GenerateProposals as compositions of general operators."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from dovetail.ops.detection.roi_align import RoiAlign
 from dovetail.ops.shape_values import join_sizes
 
 _END = 2**31
-# Upper limit of the logarithm of a box's growth, log(1000 / 16), in f32.
+# The maximum logarithm of a box's growth, log(1000 / 16), in f32.
 _MAX_LOG_GROWTH = float(np.float32(np.log(1000 / 16)))
-# A region of this size in pixels belongs to the pyramid level of this number.
+# A region of size _CANONICAL_SIZE (the square root of its area, in pixels) is on pyramid level _CANONICAL_LEVEL.
 _CANONICAL_SIZE, _CANONICAL_LEVEL = 224.0, 2
 
 
 @OPENVINO.importer("ExperimentalDetectronPriorGridGenerator", 6)
 def import_prior_grid_generator(ctx: ImportContext) -> Value:
-    """Import ExperimentalDetectronPriorGridGenerator: the prior boxes around the center of each cell of a feature map."""
+    """Import ExperimentalDetectronPriorGridGenerator: shift the prior boxes to the center of each cell of a feature map."""
     b, priors, cells, picture = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 4), ctx.input_of_rank(2, 4)
     centers = []
     for axis, count, stride in ((2, "h", "stride_y"), (3, "w", "stride_x")):
         cell_count, step = ctx.attribute(count, "int", 0), ctx.attribute(stride, "float", 0.0)
         if cell_count and symbolic.equal(cells.dims[axis], cell_count) is not True:
             raise UnsupportedError(
-                "op.unsupported", f"a grid of {cell_count} of the {cells.dims[axis]} cells along an axis leaves the rest open"
+                "op.unsupported", f"the grid must cover all cells along axis {axis} ({cells.dims[axis]}), got {cell_count}"
             )
         size = _number(b, cells, axis)
         apart = (
@@ -57,9 +57,9 @@ def _number(b: Builder, x: Value, axis: int) -> Any:
 
 @OPENVINO.importer("ExperimentalDetectronTopKROIs", 6)
 def import_top_k_rois(ctx: ImportContext) -> Value:
-    """Import ExperimentalDetectronTopKROIs: the regions of the greatest scores.
+    """Import ExperimentalDetectronTopKROIs: return the ``max_rois`` regions of the greatest scores.
 
-    Rows of 0 follow where there are fewer regions; the specification leaves them open.
+    With fewer regions the result is padded with rows of 0, which the specification does not define.
     """
     b, regions, chances = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 1)
     max_rois = ctx.attribute("max_rois", "int", 0)
@@ -75,9 +75,9 @@ def import_top_k_rois(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("ExperimentalDetectronROIFeatureExtractor", 6)
 def import_roi_feature_extractor(ctx: ImportContext) -> list[Value]:
-    """Import ExperimentalDetectronROIFeatureExtractor: RoiAlign of each region on the pyramid level of its size.
+    """Import ExperimentalDetectronROIFeatureExtractor: RoiAlign of each region on the pyramid level for its size.
 
-    A region without an area has features of 0.
+    The features of a region without an area are 0.
     """
     b, regions = ctx.b, ctx.input_of_rank(0, 2)
     levels = [ctx.input_of_rank(index, 4) for index in range(1, len(ctx.inputs))]
@@ -99,9 +99,9 @@ def import_roi_feature_extractor(ctx: ImportContext) -> list[Value]:
 
 
 def _level(b: Builder, area: Value, count: int) -> Any:
-    """Return the pyramid level of each region: floor(2 + log2(size / 224)), clamped to 0 ...
+    """Return the pyramid level of each region: floor(2 + log2(sqrt(area) / 224)), clamped to [0, ``count`` - 1].
 
-    ``count`` - 1; ``count`` without an area.
+    A region without an area gets level ``count``.
     """
     size = b.Add(b.Multiply(b.Sqrt(b.Maximum(area, 0.0)), 1 / _CANONICAL_SIZE), 1e-6)
     level = b.constant(0)
@@ -121,7 +121,7 @@ def import_generate_proposals(ctx: ImportContext) -> list[Value]:
     sizes = as_type(b, picture, dtypes.f32)
     low, high, chances = _refine(b, b.Slice(sizes, [0], [2], [1]), anchors, deltas, scores, last)
     low, high, chances = _select_best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
-    # One scale for both axes, or one for each. The image size is (height, width); boxes are (x, y).
+    # An image has one scale for both axes, or one per axis. Image sizes are (height, width); boxes are (x, y).
     scales = b.Concat(b.Slice(sizes, [-1], [_END], [1]), b.Slice(sizes, [2], [3], [1]), axis=1)
     is_alive = _are_large(b, low, high, b.Multiply(scales, ctx.attribute("min_size", "float")), last)
     dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), last)
@@ -139,8 +139,8 @@ def import_generate_proposals(ctx: ImportContext) -> list[Value]:
 def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     """Import ExperimentalDetectronGenerateProposalsSingleImage.
 
-    Boxes include their last pixel until the overlap is computed. Boxes that are too small get the score 0; rows of 0 follow
-    where there are fewer boxes.
+    Boxes include their last pixel in all steps except the overlap. Boxes below ``min_size`` get the score 0. With fewer than
+    ``post_nms_count`` boxes, the results are padded with rows of 0.
     """
     b, picture, anchors = ctx.b, ctx.input_of_rank(0, 1), ctx.input_of_rank(1, 2)
     deltas, scores = (b.Unsqueeze(ctx.input_of_rank(index, 3), [0]) for index in (2, 3))
@@ -164,7 +164,7 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
 def _refine(b: Builder, size: Value, anchors: Value, deltas: Value, scores: Value, last: float) -> tuple[Any, Any, Any]:
     """Return both corners [images, boxes, 2] and the scores [images, boxes] of the shifted boxes.
 
-    ``size`` [images, (height, width)] is the size that the boxes are clipped to.
+    ``size`` [images, (height, width)] is the image size to which the boxes are clipped.
     """
     cells = join_sizes(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
     moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, special_zero=False), [0, 3, 4, 1, 2])
@@ -174,28 +174,29 @@ def _refine(b: Builder, size: Value, anchors: Value, deltas: Value, scores: Valu
 
 
 def _select_best(b: Builder, low: Value, high: Value, chances: Value, count: int) -> tuple[Any, Any, Any]:
-    """Select the ``count`` boxes of the greatest scores of each image, by falling scores."""
+    """Select the ``count`` boxes with the greatest scores of each image, in descending order of scores."""
     chances, order = b.TopK(chances, _clamp_count(b, chances, count), axis=1)
     low, high = (b.GatherND(x, b.Unsqueeze(order, [2]), batch_dims=1) for x in (low, high))
     return low, high, chances
 
 
 def _are_large(b: Builder, low: Value, high: Value, min_size: Value, last: float) -> Any:
-    """Tell which boxes are at least as wide and as high as ``min_size`` [images, (width, height)]."""
+    """Return a boolean tensor of the boxes that have at least the width and height ``min_size`` [images, (width, height)]."""
     is_large = b.GreaterEqual(b.Add(b.Subtract(high, low), last), b.Unsqueeze(min_size, [1]))
     return b.And(*(b.Squeeze(b.Slice(is_large, [axis], [axis + 1], [2]), [2]) for axis in (0, 1)))
 
 
 def _clamp_count(b: Builder, x: Value, count: int) -> Any:
-    """Return ``count``, or the size of the second axis where that is smaller."""
+    """Return the minimum of ``count`` and the size of axis 1."""
     size = shape_value(b, x, [1])
     return [min(count, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([count]))
 
 
 def _shift_boxes(b: Builder, anchors: Value, moves: Value, limit: Value, last: float) -> tuple[Any, Any]:
-    """Shift boxes, and return both corners [images, boxes, 2], clipped to 0 ... ``limit`` [images, 1, (width, height)].
+    """Shift boxes, and return both corners [images, boxes, 2], clipped to [0, ``limit``], limit [images, 1, (width, height)].
 
-    Centers shift by fractions of the size; sizes grow by powers of e. A box ends ``last`` before its end.
+    Centers are shifted by fractions of the size, and sizes are multiplied by powers of e. ``last`` is 1 if a box includes its
+    last pixel, else 0.
     """
     first, end = b.Slice(anchors, [0], [2], [-1]), b.Slice(anchors, [2], [4], [-1])
     size = b.Add(b.Subtract(end, first), last)
@@ -209,7 +210,7 @@ def _shift_boxes(b: Builder, anchors: Value, moves: Value, limit: Value, last: f
 
 
 def _find_overlaps(b: Builder, low: Value, high: Value, max_overlap: float, last: float) -> Any:
-    """Tell which two boxes have an intersection over union greater than ``max_overlap``: [images, boxes, boxes]."""
+    """Return a boolean tensor [images, boxes, boxes] of the pairs of boxes whose IoU exceeds ``max_overlap``."""
     areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))

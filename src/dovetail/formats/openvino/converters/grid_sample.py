@@ -1,4 +1,4 @@
-"""GridSample over two spatial axes."""
+"""Converters for GridSample, which in OpenVINO has two spatial axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node
 
 @OPENVINO.legalize("GridSample")
 def legalize_grid_sample(b: Builder, node: Node) -> Any:
-    """Decompose GridSample over other than two spatial axes, which OpenVINO lacks."""
+    """Decompose GridSample unless the input has two spatial axes, as OpenVINO requires."""
     op: Any = node.op
     x, grid = node.inputs
     assert x is not None

@@ -1,4 +1,4 @@
-"""If: its branches and their port maps."""
+"""Converters for If, its branches and their port maps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dovetail.laws.sequences import eliminate_in_subgraphs
 
 @OPENVINO.importer("If", 8)
 def import_if(ctx: ImportContext) -> Value | list[Value]:
-    """Import If: each branch maps inputs of the node to its own inputs.
+    """Import If, of which each branch maps inputs of the node to inputs of the branch.
 
-    The core If takes the inputs of the first branch, then those of the second.
+    The inputs of the core If are those of the first branch, then those of the second.
     """
     parts = [_branch(ctx, name) for name in ("then", "else")]
     captures = [value for _, inputs in parts for value in inputs]
     then, else_ = (graph for graph, _ in parts)
-    # Each branch has unread inputs for the captures of the other one.
+    # Each branch gets unread inputs for the captures of the other branch.
     mine = len(then.inputs)
     then.inputs += [Value(then.claim(value.name), value.type) for value in captures[mine:]]
     else_.inputs = [Value(else_.claim(value.name), value.type) for value in captures[:mine]] + else_.inputs
@@ -44,19 +44,19 @@ def _branch(ctx: ImportContext, name: str) -> tuple[Graph, list[Value]]:
     inputs = []
     for layer in layers:
         if layer not in sources:
-            raise FormatError("subgraph.ports", f"the Parameter {layer} of the {name} branch has no entry in the port map")
+            raise FormatError("subgraph.ports", f"the Parameter {layer} of the {name} branch must have an entry in the port map")
         inputs.append(ctx.input(sources[layer]))
     results = {str(item.metadata["layer"]): value for item, value in zip(foreign.outputs, graph.outputs, strict=True)}
     outputs = [targets.get(index) for index in range(len(ctx.node.outputs))]
     if any(layer not in results for layer in outputs):
-        raise FormatError("subgraph.ports", f"the {name} branch does not produce every output of If")
+        raise FormatError("subgraph.ports", f"the {name} branch must produce every output of If")
     graph.outputs = [results[str(layer)] for layer in outputs]
     return graph, inputs
 
 
 @OPENVINO.legalize("If")
 def legalize_if(b: Builder, node: Node) -> Any:
-    """Eliminate sequences from the branches."""
+    """Legalize If: eliminate sequences from its branches."""
     return eliminate_in_subgraphs(b, node)
 
 

@@ -1,4 +1,4 @@
-"""Gather and scatter operators that differ by more than an op mapping can express."""
+"""Converters for gather and scatter operators that no op mapping can express."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def import_gather_nd(ctx: ImportContext) -> Any:
         return None
     rows = ctx.b.apply("GatherND", ctx.input(0), ctx.input(1), batch_dims=batch)
     if rows.shape is None:
-        raise UnsupportedError("type.unknown", "GatherND-5 with several batch axes needs inputs of known rank")
+        raise UnsupportedError("type.unknown", "the inputs of GatherND-5 with several batch axes must have known ranks")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
         return ctx.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], special_zero=False)
     raise UnsupportedError("type.unknown", "GatherND-5 with several batch axes needs static batch sizes")
@@ -39,9 +39,9 @@ def _rest(rows: Value, batch: int) -> list[int]:
 
 @OPENVINO.legalize("GatherElements")
 def legalize_gather_elements(b: Builder, node: Node) -> Any:
-    """Cut the data to the size of the indices along all other axes, as OpenVINO requires.
+    """Legalize GatherElements: reduce the data to the sizes of the indices along all axes but ``axis``, as OpenVINO requires.
 
-    The cut is a Gather, because OpenVINO optimizes a Slice away.
+    The data is reduced by Gather, because OpenVINO optimizes a Slice away.
     """
     op: Any = node.op
     x, indices = node.input(0), node.input(1)
@@ -62,7 +62,7 @@ def legalize_gather_elements(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("ScatterUpdate")
 def legalize_scatter_update(b: Builder, node: Node) -> Any:
-    """Write a scalar index as a vector of size 1: OpenVINO's CPU plugin takes no scalar."""
+    """Legalize ScatterUpdate: reshape a scalar index to a vector of size 1, because OpenVINO's CPU plugin refuses scalars."""
     op: Any = node.op
     x, indices, updates = (node.input(index) for index in range(3))
     if indices.shape != () or x.shape is None:
@@ -73,7 +73,7 @@ def legalize_scatter_update(b: Builder, node: Node) -> Any:
 
 @OPENVINO.importer("ScatterNDUpdate", 15)
 def import_scatter_nd_update(ctx: ImportContext) -> Any:
-    """Import ScatterNDUpdate-15: the reduction "sub" adds the negated updates."""
+    """Import ScatterNDUpdate-15 with the reduction "sub", which becomes the addition of negated updates."""
     if ctx.node.attributes.get("reduction") != "sub":
         return None
     ctx.attribute("reduction", "str")
@@ -86,7 +86,7 @@ def import_scatter_nd_update(ctx: ImportContext) -> Any:
 
 @OPENVINO.legalize("OneHot")
 def legalize_one_hot(b: Builder, node: Node) -> Any:
-    """Cast indices to integers, and reshape depth and values to scalars."""
+    """Legalize OneHot: cast indices and depth to integers, and reshape depth and values to scalars."""
     indices, depth, on, off = (node.input(index) for index in range(4))
     integers = indices if indices.dtype.is_integer else b.Cast(indices, to=dtypes.i64)
     count = depth if depth.dtype.is_integer else b.Cast(depth, to=dtypes.i64)
@@ -99,7 +99,7 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
 
 @OPENVINO.importer("SparseFillEmptyRows", 16)
 def import_sparse_fill_empty_rows(ctx: ImportContext) -> list[Value]:
-    """Import SparseFillEmptyRows: add one element in the first column of each empty row, and sort by rows and columns."""
+    """Import SparseFillEmptyRows: add an element in column 0 of each empty row, and sort elements by row and column."""
     b = ctx.b
     values, shape, positions, default = (ctx.input_of_rank(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
     kind = positions.dtype
