@@ -111,7 +111,7 @@ def relative_difference(first: Any, second: Any) -> float:
 
 
 def same_bits(x: Array, y: Array) -> Array:
-    """Return where two arrays of one element type and shape have the same bits."""
+    """Return, element by element, whether two arrays of one element type and shape have the same bits."""
     if x.dtype.kind in "OSUb":
         return np.asarray(x == y)
     if x.dtype.kind == "c":
@@ -189,7 +189,7 @@ def _ulp_distance(x: Array, y: Array) -> float:
 
 
 def _order(x: Array) -> Array:
-    """Return the positions of floats among all of their type, as f64 (exact up to 2**53)."""
+    """Return the ordinal numbers of floats among all numbers of their type, as f64 (exact up to 2**53)."""
     bits = x.view(f"i{x.dtype.itemsize}").astype(np.int64)
     lowest = -(1 << (8 * x.dtype.itemsize - 1))
     # A negative float's integer grows with its magnitude.
@@ -197,7 +197,7 @@ def _order(x: Array) -> Array:
 
 
 def _blocks(first: Array, second: Array) -> Any:
-    """Yield both arrays in blocks; none for arrays without elements."""
+    """Yield both arrays in blocks; arrays without elements have no blocks."""
     x, y = np.ascontiguousarray(first).reshape(-1), np.ascontiguousarray(second).reshape(-1)
     for start in range(0, x.size, BLOCK):
         yield x[start : start + BLOCK], y[start : start + BLOCK]

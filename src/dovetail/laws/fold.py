@@ -11,7 +11,7 @@ from dovetail.ops.runtime_attributes import as_attributes
 
 
 def fold(graph: Graph) -> int:
-    """Replace nodes with constant inputs by their outputs, and known attribute inputs by attributes.
+    """Replace nodes with constant inputs by constants, and attribute inputs of known value by attributes.
 
     Returns the number of nodes that changed. Random operators, operators without rules, and results larger than
     ``evaluate.FOLD_LIMIT`` stay.

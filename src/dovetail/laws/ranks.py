@@ -29,7 +29,7 @@ Step = Node | list[tuple[Value, Value]]
 def has_open_rank(graph: Graph) -> bool:
     """Test whether some If in ``graph`` or its subgraphs has branches of different rank or a result of unknown rank.
 
-    A branch that cannot run counts too.
+    The result is also True for a branch that cannot run.
     """
     return graph.fault is not None or any(
         _is_open(node) or any(has_open_rank(body) for _, body in bodies(node.op)) for node in graph.nodes
@@ -40,7 +40,7 @@ def specialize_ranks(graph: Graph) -> Graph:
     """Return an equivalent graph in which no If has branches of different rank, nor a constant condition.
 
     Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
-    its rank is known; then a condition on that rank is constant, and the branch that it selects replaces its If. A branch that
+    the rank of ``y`` is known. A condition on this rank is then constant, and the selected branch replaces its If. A branch that
     violates a rule at all sizes becomes a branch that raises an error when it runs. Raises UnsupportedError [op.unsayable] if an
     output of ``graph`` has two ranks, or if the number of nodes grows by more than GROWTH.
     """
@@ -144,7 +144,9 @@ class _Specializer:
         self.nodes_left -= 1
         if self.nodes_left < 0:
             raise UnsupportedError(
-                "op.unsayable", f"branches of different ranks must multiply the nodes at most {GROWTH} times", node=node.label
+                "op.unsayable",
+                f"branches of different ranks must not increase the number of nodes more than {GROWTH} times",
+                node=node.label,
             )
         if not node.inputs and (data := node.outputs[0].constant) is not None:
             results = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
@@ -173,7 +175,7 @@ class _Specializer:
         return after
 
     def _sink(self, b: Builder, node: Node, after: list[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
-        """Emit an If whose branches continue with the steps ``after``, and which returns the values of them in ``outputs``."""
+        """Emit an If whose branches continue with the steps ``after``, and whose results are the needed values of ``outputs``."""
         produced = {id(y) for step in [node, *after] for y in _reads_and_writes(step)[1]}
         wanted = list({id(value): value for value in outputs if id(value) in produced}.values())
         read = {id(x): x for step in [node, *after] for x in _reads_and_writes(step)[0] if id(x) in env and id(x) not in produced}

@@ -101,7 +101,7 @@ def _value_inside(b: Builder, x: Value | None) -> Value | None:
 
 
 def _split_if_output(b: Builder, op: If, node: Node) -> list[Value] | None:
-    """Replace a sequence that both branches return with equally many known elements by its elements."""
+    """Replace a sequence by its elements if both branches return the same number of known elements."""
     for index, y in enumerate(node.outputs):
         pair = [elements_of_sequence(branch.outputs[index]) for branch in (op.then_branch, op.else_branch)]
         if not isinstance(y.type, Sequence) or pair[0] is None or pair[1] is None or len(pair[0]) != len(pair[1]):
@@ -158,7 +158,7 @@ def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | No
 
 
 def _only_appends(body: Graph, old: Value, new: Value) -> bool:
-    """Test whether ``new`` is ``old`` with an element appended, and nothing else reads either."""
+    """Test whether ``new`` is ``old`` with an element appended, and whether nothing else reads ``old`` or ``new``."""
     node = new.node
     if node is None or not isinstance(node.op, SequenceInsert) or node.inputs[0] is not old or len(node.inputs) > 2:
         return False

@@ -14,7 +14,7 @@ from dovetail.ir.suggestions import check_keywords
 
 
 def validate(graph: Graph) -> list[Diagnostic]:
-    """Return the faults in the structure of ``graph``: order, uses, names, and the producers of values."""
+    """Return the structural faults of ``graph``: of node order, uses and names of values, and outputs without a producer."""
     faults: list[Diagnostic] = []
 
     def fault(code: str, message: str, node: str | None = None) -> None:

@@ -237,7 +237,7 @@ def _insert_cast(graph: Graph, value: Value, dtype: DType) -> None:
 
 
 def set_metadata(model: Model, entries: Mapping[str, str]) -> Model:
-    """Return ``model`` with metadata: ``metadata_props`` of an ONNX model, ``rt_info`` of an IR model.
+    """Return ``model`` with ``entries`` set in its metadata: ``metadata_props`` of an ONNX model, ``rt_info`` of an IR model.
 
     In ``rt_info`` the key "a/b" is the entry b of the entry a. Raises RuleError [argument.type] for keys and texts that are no
     strings, [name.taken] for keys that dovetail itself writes.
@@ -266,7 +266,7 @@ def set_metadata(model: Model, entries: Mapping[str, str]) -> Model:
 
 
 def _copy_items(items: list[Any]) -> list[Any]:
-    """Copy the items of rt_info, which ``copy_model`` shares."""
+    """Copy the items of rt_info, which ``copy_model`` does not copy."""
     return [{**item, "attributes": dict(item["attributes"]), "children": _copy_items(item["children"])} for item in items]
 
 

@@ -28,7 +28,7 @@ MAX_ROUNDS = 64
 
 @dataclass(slots=True)
 class PassReport:
-    """PassReport holds the changes of one pass in all rounds; ``reverted`` is the difference for which it was reverted."""
+    """PassReport holds the changes of one pass in all rounds; ``reverted`` is the reason if it was reverted."""
 
     name: str
     changes: list[Change] = field(default_factory=list)

@@ -88,7 +88,7 @@ def _is_unknown(type: Type) -> bool:
 
 
 def _within_bounds(symbol: Size, size: Size) -> Size | None:
-    """Return ``size``, a symbol with the intersection of its bounds and those of ``symbol``; None if that is empty."""
+    """Return ``size``, a symbol with bounds narrowed to those of ``symbol``; None if no number is within both bounds."""
     low, high = symbolic.merge_bounds(symbolic.bounds(symbol), symbolic.bounds(size))
     if low is not None and high is not None and low > high:
         return None

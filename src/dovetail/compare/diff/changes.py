@@ -63,7 +63,7 @@ class NodeChange:
 
     @property
     def details(self) -> list[str]:
-        """Each change as one line of text."""
+        """The changes, each as one line of text."""
         lines = []
         if self.kind == "changed" and self.first_operators != self.second_operators:
             lines.append(f"operator: {self.first_operators[0]} became {self.second_operators[0]}")

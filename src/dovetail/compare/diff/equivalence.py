@@ -1,7 +1,10 @@
 """One form for constants of matched nodes that two models store in different but equivalent ways.
 
-Equivalent are: leading axes of size 1 of a broadcast operand, a transposed matrix of a MatMul with a transpose attribute, and
-axes that count from the end.
+Equivalent are:
+
+- leading axes of size 1 of a broadcast operand
+- a transposed matrix of a MatMul with a transpose attribute
+- axes that count from the end
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class ModelDiff:
         return {kind: counts[kind] for kind in ("matched", "changed", "added", "removed", "replaced")}
 
     def node_numbers(self, side: str = "second") -> dict[str, float]:
-        """Return a number for each node that differs, by its name in one model, for :func:`dovetail.report.draw.draw_model`.
+        """Return a number for each different node, by its name in model ``side``, for :func:`dovetail.report.draw.draw_model`.
 
         The number is the fraction of changed elements if only weights differ, else 1.
         """
@@ -178,7 +178,7 @@ def _name(model: Model, default: str) -> str:
 
 
 def _match(first: Graph, second: Graph, inputs: Pairs, outputs: Pairs) -> Matching:
-    """Match two graphs in an order that does not depend on which of them comes first."""
+    """Match two graphs; the result does not depend on the order of the arguments."""
     interner = Interner()
     one, other = Side(first, interner), Side(second, interner)
     if _order(one) <= _order(other):

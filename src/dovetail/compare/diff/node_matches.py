@@ -330,7 +330,7 @@ class Matching:
 
 
 def operands(side: Side, node: int) -> Iterable[int]:
-    """Yield the nodes that compute the operands of a node, one for each operand."""
+    """Yield the nodes that compute the operands of a node, once for each operand."""
     return (ref.number for ref in side.refs[node] if ref.kind == "node")
 
 

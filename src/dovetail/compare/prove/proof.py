@@ -24,8 +24,8 @@ def prove(
     """Prove that two models, or files of either format, are equal for all inputs and all sizes of open dimensions.
 
     Inputs and outputs are paired by name. Models are equal if the interpreter computes the same bits with row-major operands,
-    wherever both models are defined. With ``real`` models that are equal over the real numbers are equal too: results then differ
-    by rounding, and by more where large numbers cancel, since (x + 1e30) - 1e30 equals x.
+    wherever both models are defined. With ``real``, equality over the real numbers also counts. Results then differ by rounding,
+    and by more where large numbers cancel: (x + 1e30) - 1e30 equals x.
 
     Parts that are not proved equal are cut into the smallest regions, which run on inputs drawn from ``seed``. With ``fit_sizes``
     a size that one model fixes and the other leaves open is fixed in both. Without ``regions`` nothing is cut or run.

@@ -10,8 +10,8 @@ class UnequalRegion:
     """UnequalRegion holds nodes of two models, by label, that compute values not proved equal from equal values.
 
     ``inputs`` are the names, in the first model, of the equal values at the boundary. ``outputs`` are pairs of the names of the
-    computed values. ``difference`` is the largest difference of the computed values relative to the largest magnitude, where both
-    models ran the region on the same seeded operands; None where the region did not run. ``is_different`` means that this
+    computed values. ``difference`` is the largest difference of the computed values relative to the largest magnitude; both
+    models run on the same seeded operands. It is None if the region did not run. ``is_different`` means that this
     difference, and the difference of the outputs of the models, exceeds rounding.
     """
 

@@ -67,7 +67,7 @@ def _is_read_on_host(value: Value) -> bool:
 
 
 def part_of(model: Model, nodes: Sequence[Node], records: ShapeRecords | None) -> Model:
-    """Return the model of ``nodes``. Values read from other nodes become inputs, values that none of ``nodes`` reads outputs.
+    """Return the model of ``nodes``: values from other nodes become inputs, values that no node of it reads become outputs.
 
     With ``records``, a cut value that shape rules read becomes a constant. Raises DovetailErrors.
     """

@@ -126,7 +126,7 @@ class _Search:
         return smallest
 
     def _search_inside(self) -> BisectResult:
-        """Search for an error that does not reach an output."""
+        """Search for an error whose effect does not reach an output."""
         found = self._first_suspect() if self._fits() else self._narrow(None)
         if found is None:
             self.notes.append(

@@ -92,7 +92,7 @@ def _match_by_number(
 def _match_by_content(
     first: Subject, second: Subject, ones: Sequence[Value], others: Sequence[Value], matched: dict[int, Value]
 ) -> None:
-    """Match the outputs of nodes that the comparison of models by content pairs, where their shapes are equal."""
+    """Match outputs of equal shape of the nodes that ``match_nodes`` pairs by content."""
     graphs = first.model.graph, second.model.graph
     interner = Interner()
     sides = Side(graphs[0], interner), Side(graphs[1], interner)

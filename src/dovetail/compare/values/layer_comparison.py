@@ -28,7 +28,7 @@ class ValueRow:
 
     @property
     def agrees(self) -> bool:
-        """True where the value agrees in all columns that have it."""
+        """True if the value agrees in all columns that have the value."""
         return all(cell.agrees or cell.is_missing for cell in self.cells)
 
 

@@ -120,7 +120,7 @@ def complete_inputs(model: Model, inputs: Inputs) -> dict[str, Any]:
 
 
 def inputs_of_other(first: Model, second: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of the second model, cast to its types where they differ."""
+    """Return the inputs of the second model: arrays of the first, cast to the second model's types."""
     values = {value.name: value for value in second.inputs}
     found = {name: cast_to(values[name], arrays[source]) for name, source in match_inputs(first, second).items()}
     missing_states = {state.input for state in second.states} - found.keys()
@@ -347,7 +347,7 @@ class _Run:
                 self.stores[index].store(id(own), array)
 
     def _judge(self, index: int, value: Value, cell: Deviation, arrays: Mapping[int, Any]) -> Deviation:
-        """Accept floats that differ by one rounding of the largest input of their node; note both distances, also that to f64."""
+        """Accept floats that differ by one rounding of the largest input of their node; a note gives their distances."""
         node = value.node
         if cell.agrees or cell.why or cell.is_missing or cell.ulp is None or node is None:
             return cell

@@ -149,7 +149,7 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """True where every output was compared in every runtime, and agrees."""
+        """True if every output was compared in every runtime, and agrees."""
         return all(each.rows and all(row.agrees for row in each.rows) for each in self.comparisons)
 
 
@@ -168,8 +168,9 @@ def verify_conversion(
     states are excluded, because OpenVINO does not return them. Dovetail is excluded if it is the reference, and, with a note, if
     it has no rule for an operator.
 
-    A target that its runtime cannot load disagrees, with two exceptions: a source of the same format that cannot be loaded
-    either, and a source of IR whose ONNX target needs a kernel that onnxruntime lacks. OpenVINO then runs the ONNX target.
+    A target that its runtime cannot load disagrees, with two exceptions. The first is a source of the same format that cannot be
+    loaded either. The second is an IR source whose ONNX target needs a kernel that onnxruntime lacks. In both cases OpenVINO runs
+    an ONNX target.
 
     Without a ``tolerance``, floats that differ still agree, with a note, if both files give equal results in f64 and the
     difference is at most one rounding. ``varied`` are the inputs that also take special values: NaN, infinities, -0, ties,
@@ -382,7 +383,10 @@ def failed_row(name: str, x: Any, why: str) -> Difference:
 
 
 def is_followed(x: Any, y: Any, exact: Any, tolerance: float | None, *, is_strict: bool) -> bool:
-    """Return whether ``y`` equals ``x`` wherever ``x`` equals the f64 result; runtimes lose NaN: it counts with ``is_strict``."""
+    """Return whether ``y`` equals ``x`` wherever ``x`` equals the f64 result.
+
+    NaN counts only with ``is_strict``, because runtimes may lose NaN.
+    """
     if y is None or np.shape(x) != np.shape(y):
         return False
     x, y, exact = np.asarray(x), np.asarray(y), np.asarray(exact)

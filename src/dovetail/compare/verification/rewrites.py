@@ -82,8 +82,8 @@ class RewriteVerification:
         """Compare outputs of ``after`` with outputs of ``before`` and of the original. Returns the first difference, else "".
 
         Outputs of the native engine must equal those of the original within the tolerance. Outputs of an exact transformation
-        must also have the bits of the outputs of ``before``, in the native engine or in the interpreter, because native kernels
-        sum in the order of their layouts. ``before`` is the last graph that was not refuted.
+        must also have the bits of the outputs of ``before``, in the native engine or in the interpreter. Native kernels sum in
+        the order of their layouts, so that their bits may differ. ``before`` is the last graph that was not refuted.
         """
         model = copy_model(self._model, after)
         cases = [*self.cases, *(self.special_cases if is_exact else ())]

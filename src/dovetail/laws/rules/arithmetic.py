@@ -76,7 +76,7 @@ def order_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 
 def is_all(value: Value | None, number: float, sign: bool | None = None) -> bool:
-    """Return whether all elements of a constant equal ``number``; ``sign`` also requires the sign bit of zeros of floats."""
+    """Return whether all elements of a constant equal ``number``; ``sign`` is the required sign bit of float zeros."""
     return value is not None and operand_laws.is_all(value.constant, number, sign)
 
 

@@ -190,7 +190,7 @@ def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value | None, Value]:
-    """Return a factor of a squeezed value, reshaped for the value before the squeeze, and that value; None if it does not fit."""
+    """Reshape a factor of a squeezed value for the value before the squeeze. Returns the factor, else None, and that value."""
     assert squeezed.node is not None
     whole = squeezed.node.input(0)
     kept = [axis for axis, size in enumerate(whole.dims) if not (isinstance(size, int) and size == 1)]

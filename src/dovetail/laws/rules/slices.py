@@ -150,7 +150,7 @@ def _slice_concat(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
 
 
 def _slice_operands(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
-    """Rewrite a slice of a result as the operator of sliced operands; None if the operator does not allow it."""
+    """Rewrite a slice of an operator as the operator applied to sliced operands; None if the operator does not allow it."""
     node = x.node
     if node is None or x.constant is not None:
         return None

@@ -280,7 +280,7 @@ class Terms(Builder):
         return self.constant(np.ascontiguousarray(array).reshape(array.shape), x.dtype)
 
     def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        """Evaluate an operator on constants, bit for bit as a run; None if one is not constant or a result is too large."""
+        """Evaluate an operator on constants, bit for bit; None if an input is not constant or a result too large."""
         if not xs or not all(x is None or x.constant is not None for x in xs) or self._folded > FOLD_TOTAL:
             return None
         try:
@@ -294,7 +294,7 @@ class Terms(Builder):
 
 
 def known_elements(x: Value) -> tuple[Size, ...] | None:
-    """Return the elements of an integer term where they are known as expressions over sizes."""
+    """Return the elements of an integer term as expressions over sizes; None if they are not known."""
     if not isinstance(x.type, Tensor) or x.type.dtype is None or not x.type.dtype.is_integer:
         return None
     value = x.value if x.constant is not None else x._value

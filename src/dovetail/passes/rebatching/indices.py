@@ -27,7 +27,7 @@ def elements_of_indices(indices: Value) -> Integers | None:
 
 
 def repair_scatter_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair a ScatterND: its coordinate of the batch axis counts all new samples."""
+    """Repair a ScatterND: the index component for the batch axis counts all new samples."""
     data, indices = node.input(0), node.input(1)
     places, shape = state.axes(data, freed), indices.shape
     if len(places) != 1 or places[0].inner != 1 or not shape or not isinstance(shape[-1], int) or places[0].axis >= shape[-1]:
@@ -105,7 +105,7 @@ def _count_samples(state: RepairState, node: Node, freed: FreedSize, numbers: In
 
 
 def _repeat_updates(state: RepairState, node: Node, place: BatchAxis) -> bool:
-    """Give updates without a batch a row for each sample along axis ``place`` of the indices; False if they cannot have it."""
+    """Give updates without a batch a row for each sample along axis ``place`` of the indices; False if this is not possible."""
     updates = node.input(2) if len(node.inputs) > 2 else None
     if updates is None or state.carries_any(updates):
         return True

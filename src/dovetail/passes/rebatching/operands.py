@@ -57,7 +57,7 @@ def _write_operand(state: RepairState, value: Value, place: BatchAxis, rows: Row
 
 
 def _choices(state: RepairState, node: Node, freed: FreedSize) -> Iterator[tuple[Option, ...]]:
-    """Yield sets of options: the smallest sets first, and first the axes at which other operands have the batch."""
+    """Yield sets of options: smaller sets first, and among these the axes at which other operands have the batch first."""
     rows = [row for row in (_options(state, node, index, freed) for index in _candidates(state, node)) if row]
     counts = range(1, len(rows) + 1) if len(rows) <= MAX_OPERANDS else (len(rows),)
     for count in counts:
@@ -69,7 +69,7 @@ def _choices(state: RepairState, node: Node, freed: FreedSize) -> Iterator[tuple
 
 
 def _candidates(state: RepairState, node: Node) -> list[int]:
-    """Return the indices of inputs without a batch that are tensors of static shape, and that the operator reads as data."""
+    """Return the indices of inputs without a batch that are tensors of static shape, and that no shape rule reads."""
     hosts = host_inputs(node.op, len(node.inputs))
     return [
         index

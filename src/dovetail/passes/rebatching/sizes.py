@@ -100,8 +100,8 @@ def _match_beside_batch(
 ) -> tuple[list[Factors], _MovedBatch | None] | None:
     """Distribute the factors of the input without a batch of 1 over the axes of ``result``, and insert the batch.
 
-    Several positions may fit the batch: an axis of size 1, or a position among the factors of an axis, at the stride of the
-    batch; or an axis of size 1 elsewhere, to which the batch moves. Returns None if no position fits.
+    Several positions may fit. At its stride the batch fits an axis of size 1, or a position among the factors of an axis. The
+    batch may also move to any other axis of size 1. Returns None if no position fits.
     """
     data = node.input(0)
     target = [state.old_size(size) for size in result]

@@ -31,7 +31,7 @@ Axes = list[tuple[int, int]]
 
 
 class SampleComparison(NamedTuple):
-    """SampleComparison is the largest difference of one output over all samples at one batch size; ``why`` explains a fault."""
+    """SampleComparison is the largest difference of one output over all samples at one batch size; ``why`` explains it."""
 
     output: str
     batch: int

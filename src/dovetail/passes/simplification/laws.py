@@ -17,7 +17,10 @@ from dovetail.passes.simplification.rules import Rules, Target, apply_rules
 
 
 def apply_laws(graph: Graph, target: Target, name: str, rules: Rules | None = None) -> int:
-    """Apply the laws of the pass ``name``, or the rule in ``rules`` for its class. Returns the number of replaced nodes."""
+    """Apply to each node the laws of the pass ``name``, or a rule in ``rules`` for its class.
+
+    Returns the number of replaced nodes.
+    """
     kinds = {type(node.op) for node in graph.nodes}
     chosen: Rules = {
         kind: partial(_apply_laws, laws) for kind in kinds if (laws := [law for law in laws_of(kind) if law.shrinks == name])
