@@ -43,6 +43,7 @@ def two_inputs(expression: Any, shapes: Any = (("n", 3), ("n", 3)), dtype: str =
 
 
 ROW = np.float32([1, 2, 3])
+MATRIX = np.float32(np.arange(9).reshape(3, 3))
 SAME_BITS = {
     "order of a sum": (lambda b, x, y: x + y, lambda b, x, y: y + x),
     "difference": (lambda b, x, y: x - y, lambda b, x, y: x + b.Negative(y)),
@@ -59,7 +60,64 @@ SAME_BITS = {
     "slice of concat": (lambda b, x, y: b.Concat(x, y, axis=1)[:, 3:], lambda b, x, y: b.Identity(y)),
     "kept axes": (lambda b, x, y: b.ReduceSum(x, [1], keepdims=False), lambda b, x, y: b.Squeeze(b.ReduceSum(x, [-1]), [1])),
     "expand": (lambda b, x, y: b.Expand(b.constant(ROW), b.Shape(x)) * y, lambda b, x, y: y * ROW),
-}  # fmt: skip
+    "pads of one axis": (lambda b, x, y: b.Pad(x, [0, 1, 0, 2]), lambda b, x, y: b.Pad(x, [1, 2], np.float32(0), [1])),
+    "pads by another number": (
+        lambda b, x, y: b.Pad(x, [0, 1, 0, 2], np.float32(2)),
+        lambda b, x, y: b.Pad(x, [1, 2], b.constant(np.float32(2)), [-1]),
+    ),
+    "nested concats": (lambda b, x, y: b.Concat(b.Concat(x, y, axis=1), x, axis=1), lambda b, x, y: b.Concat(x, y, x, axis=-1)),
+    "concat with nothing": (lambda b, x, y: b.Concat(x, y[:, :0], axis=1) + y, lambda b, x, y: x + y),
+    "tile of an axis of size 1": (
+        lambda b, x, y: b.Tile(x[:, :1], [1, 3]) + y,
+        lambda b, x, y: b.Expand(x[:, :1], b.Shape(y)) + y,
+    ),
+    "tile of ones": (lambda b, x, y: b.Tile(x, [1, 1]) + y, lambda b, x, y: x + y),
+    "tile before broadcasting": (lambda b, x, y: b.Tile(x[:, :1], [1, 3]) + y, lambda b, x, y: x[:, :1] + y),
+    "transposed constant": (
+        lambda b, x, y: b.MatMul(x, b.Transpose(b.constant(MATRIX), [1, 0])),
+        lambda b, x, y: b.MatMul(x, b.constant(MATRIX.T.copy())),
+    ),
+    "transpose that sorts": (lambda b, x, y: b.Transpose(x, [0, 1]) + y, lambda b, x, y: x + y),
+    "filled shape": (lambda b, x, y: b.ConstantOfShape(b.Shape(x), np.float32(2)) * y, lambda b, x, y: y * 2),
+    "double negation": (lambda b, x, y: b.Negative(b.Negative(x)) + y, lambda b, x, y: x + y),
+    "repeated relu": (lambda b, x, y: b.Relu(b.Relu(x)) + y, lambda b, x, y: b.Relu(x) + y),
+    "power of two": (lambda b, x, y: x / 4 + y, lambda b, x, y: x * 0.25 + y),
+    "gather of a range": (lambda b, x, y: b.Gather(x, [1, 2], axis=1), lambda b, x, y: x[:, 1:]),
+    "axes of size 1": (lambda b, x, y: b.Squeeze(b.Add(b.Unsqueeze(x, [0]), b.Unsqueeze(y, [0])), [0]), lambda b, x, y: x + y),
+    "negated condition": (lambda b, x, y: b.Where(b.Not(b.Less(x, y)), x, y), lambda b, x, y: b.Where(b.Less(x, y), y, x)),
+    "not equal": (lambda b, x, y: b.NotEqual(x, y), lambda b, x, y: b.Not(b.Equal(y, x))),
+    "sum": (lambda b, x, y: b.Sum(x, y), lambda b, x, y: y + x),
+    "squared difference": (lambda b, x, y: b.SquaredDifference(x, y), lambda b, x, y: (x - y) * (x - y)),
+    "split of a concat": (
+        lambda b, x, y: b.Split(b.Concat(x, y, axis=1), [3, 3], axis=1, outputs=2)[1] + x,
+        lambda b, x, y: y + x,
+    ),
+    "transposes around": (
+        lambda b, x, y: b.Transpose(b.Transpose(x, [1, 0]) + b.Transpose(y, [1, 0]), [1, 0]),
+        lambda b, x, y: x + y,
+    ),
+    "slice of a sum": (lambda b, x, y: (x + y)[:, 1:], lambda b, x, y: x[:, 1:] + y[:, 1:]),
+    "slice from the end": (lambda b, x, y: x[:, -2:] + y[:, -2:], lambda b, x, y: x[:, 1:] + y[:, 1:]),
+    "slice of a transpose": (
+        lambda b, x, y: b.Transpose(x, [1, 0])[1:] + b.Transpose(y, [1, 0])[1:],
+        lambda b, x, y: b.Transpose((x + y)[:, 1:], [1, 0]),
+    ),
+    "slice of an expand": (lambda b, x, y: b.Expand(x[:, :1], b.Shape(y))[:, 1:] + y[:, 1:], lambda b, x, y: x[:, :1] + y[:, 1:]),
+    "gemm": (lambda b, x, y: b.Gemm(x, MATRIX, ROW), lambda b, x, y: b.MatMul(x, MATRIX) + ROW),
+    "reshape of a reshape": (lambda b, x, y: b.Reshape(b.Reshape(x, [-1]), b.Shape(y)) + y, lambda b, x, y: x + y),
+    "flatten": (lambda b, x, y: b.Flatten(x, axis=1) + y, lambda b, x, y: x + y),
+    "cast to its type": (lambda b, x, y: b.Cast(x, to="f32") + y, lambda b, x, y: x + y),
+    "cast like": (lambda b, x, y: b.CastLike(b.Cast(x, to="f64"), y), lambda b, x, y: b.Cast(b.Cast(x, to="f64"), to="f32")),
+    "exact casts": (lambda b, x, y: b.Cast(b.Cast(x, to="f64"), to="f32") + y, lambda b, x, y: x + y),
+    "product with one": (lambda b, x, y: x * 1 + y, lambda b, x, y: x + y),
+    "chosen by a constant": (lambda b, x, y: b.Where(np.array(True), x, y) + y, lambda b, x, y: x + y),
+    "equal choices": (lambda b, x, y: b.Where(b.Less(x, y), x, x) + y, lambda b, x, y: x + y),
+    "less or equal": (lambda b, x, y: b.LessEqual(x, y), lambda b, x, y: b.GreaterEqual(y, x)),
+    "expand twice": (
+        lambda b, x, y: b.Expand(b.Expand(x[:1, :1], [1, 3]), b.Shape(y)) * 2,
+        lambda b, x, y: b.Expand(x[:1, :1], b.Shape(y)) * 2,
+    ),
+}
 
 SAME_REALS = {
     "order of three": (lambda b, x, y: (x + y) + 1, lambda b, x, y: x + (y + 1)),
