@@ -55,7 +55,7 @@ def test_a_network_that_was_exported_at_one_size_is_torchs_at_others(batch: int 
     new = rebatch(original, shapes={"x": [batch, 3, "H", "W"]})
     report = new.report
     assert str(new.outputs[0].type) == f"f32[{batch}, 1, 2*H, 2*W]"
-    assert all(row.agrees for row in report.comparisons) and "at H=16, W=24 it runs" in report.notes
+    assert all(row.agrees for row in report.comparisons) and "at H=16, W=24 the new model runs" in report.notes
     written = io.BytesIO()
     dovetail.save(new, written)
     session = runtime.InferenceSession(written.getvalue())

@@ -45,7 +45,7 @@ class Blocker(NamedTuple):
     path: str = ""
 
 
-LOSS = "its result has no axis of the new size"
+LOSS = "the result has no axis of the new size"
 
 
 class _Outcome(NamedTuple):
@@ -186,16 +186,16 @@ def _contradiction(state: RepairState, y: Value, new: Type) -> str:
     if not isinstance(old, Tensor) or not isinstance(new, Tensor) or old.shape is None:
         return ""
     if new.shape is None:
-        return "the rank of its result depends on the new size"
+        return "the rank of the result depends on the new size"
     if len(new.shape) != len(old.shape):
-        return f"its result would have the rank {len(new.shape)} instead of {len(old.shape)}"
+        return f"the result would have the rank {len(new.shape)} instead of {len(old.shape)}"
     for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)):
         same = state.at_old_sizes(after)
         if isinstance(before, int) and same != before:
             if isinstance(same, Dim) and not is_unnamed(same) and any(has_symbol(after, freed.name) for freed in state.freed):
                 continue
             shown = "unknown" if isinstance(same, Dim) else f"{state.at_new_sizes(after)}"
-            return f"axis {axis} of its result, {before} before, would be {shown}"
+            return f"axis {axis} of the result would change from {before} to {shown}"
     return ""
 
 
@@ -212,7 +212,7 @@ def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None],
     if freed is None or old[axis] in (0, 1) or axis >= len(result.shape) or result.shape[axis] != old[axis]:
         return ""
     new = state.at_new_sizes(data.shape[axis])
-    return f"its indices read {old[axis]} elements, the old size of axis {axis}; the new size is {new}"
+    return f"the indices read {old[axis]} elements, the old size of axis {axis}; the new size is {new}"
 
 
 def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], values: Sequence[Any], freed: FreedSize) -> str:

@@ -56,7 +56,7 @@ def repair_slice(state: RepairState, node: Node, freed: FreedSize) -> bool:
             first[index], last[index] = start // freed.old * freed.symbol, end // freed.old * freed.symbol
     if (first, last) == (starts, ends):
         return False
-    reason = "the slice takes whole batches, whose size is now that of the input"
+    reason = "the slice takes whole batches: its bounds follow the batch of the input"
     state.add_change(node, f"{starts} to {ends}", f"{state.text(first)} to {state.text(last)}", reason)
     for index, bounds in ((1, first), (2, last)):
         state.replace_input(node, index, state.write_sizes(bounds))
@@ -198,7 +198,9 @@ def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
             if not isinstance(new.type, Tensor) or places:
                 return False
             new = state.write_rows(new, BatchAxis(0, freed.name, 1), False)
-    state.add_change(node, f"indices {list(old)}", state.text(new.dims), "their first component counts the samples: batch_dims=1")
+    state.add_change(
+        node, f"indices {list(old)}", state.text(new.dims), "the first index component counts the samples: batch_dims=1"
+    )
     node.op = GatherND(batch_dims=1)
     state.replace_input(node, 1, new)
     return True
@@ -214,7 +216,12 @@ def repair_resize(state: RepairState, node: Node, freed: FreedSize) -> bool:
     if not sizes or not batch & set(axes) or (len(node.inputs) > 3 and node.inputs[3] is not None):
         return False
     rest = [(axis, size) for axis, size in zip(axes, sizes, strict=True) if axis not in batch]
-    state.add_change(node, sizes, [size for _, size in rest], f"the sizes hold the batch; axes {[axis for axis, _ in rest]} stay")
+    state.add_change(
+        node,
+        sizes,
+        [size for _, size in rest],
+        f"the sizes contain the batch; only axes {[axis for axis, _ in rest]} are resized",
+    )
     node.op = node.op.with_(axes=tuple(axis for axis, _ in rest))
     state.replace_input(node, 1, state.b.constant(np.array([size for _, size in rest], np.int64)))
     return True

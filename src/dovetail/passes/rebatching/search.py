@@ -266,7 +266,7 @@ class Search:
                 position = labels.index(run.node) if run.node in labels else self.end - 1
                 self._block(attempt, [FoundDifference(position, f"run at {run.text}, {run.why}")])
             return
-        attempt.notes = [f"at {run.text} it {f'fails: {run.why}' if run.why else 'runs'}" for run in runs]
+        attempt.notes = [f"at {run.text} the new model {f'fails: {run.why}' if run.why else 'runs'}" for run in runs]
 
     def _compare_samples(self, attempt: Attempt, outputs: Mapping[str, list[tuple[int, int]]]) -> None:
         self._samples()
@@ -305,7 +305,7 @@ class Search:
         attempt.comparisons = [compare_samples(name, [reference[name]], found[name], [], 1, 1) for name in outputs]
         wrong = [row for row in attempt.comparisons if not row.agrees]
         if wrong:
-            why = wrong[0].why or f"it differs by {wrong[0].absolute:.3g} from the original"
+            why = wrong[0].why or f"an output differs by {wrong[0].absolute:.3g} from the original"
             self._block(attempt, [FoundDifference(self.end - 1, f"run with the old sizes, {why}")])
 
     def _compare(self, attempt: Attempt, outputs: Mapping[str, list[tuple[int, int]]]) -> list[SampleComparison]:

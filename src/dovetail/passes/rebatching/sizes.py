@@ -264,7 +264,7 @@ def repair_resize_sizes(state: RepairState, node: Node) -> bool:
         return False
     if len(pairs) < len(sizes):
         node.op = node.op.with_(axes=tuple(axis for axis, _ in pairs))
-    state.add_change(node, state.text(sizes), state.text(new), "the sizes are old sizes, or multiples of those of the input")
+    state.add_change(node, state.text(sizes), state.text(new), "the sizes are old sizes, or multiples of sizes of the input")
     state.replace_input(node, 1, state.write_sizes(new))
     return True
 

@@ -267,7 +267,7 @@ def _difference(
 ) -> str:
     error = errors.get(id(other.node))
     if error is not None:
-        return f"it fails: {error.diagnostics[0].message}"
+        return f"the node fails: {error.diagnostics[0].message}"
     array = runs.arrays.get(id(other))
     references = [values[id(y)] for values in runs.references if id(y) in values]
     if id(other) not in layout or not isinstance(array, np.ndarray) or len(references) != len(runs.references):
