@@ -101,7 +101,8 @@ def deviation_of(
 def relative_difference(first: Any, second: Any) -> float:
     """Return the largest difference of two arrays relative to the largest magnitude.
 
-    Infinity for different types or shapes, for values that are no arrays, and where NaN or infinities are in different places.
+    The result is infinity for different types or shapes, for values that are no arrays, and where NaN or infinities are at
+    different positions.
     """
     arrays = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
     if not arrays or first.shape != second.shape or first.dtype != second.dtype:

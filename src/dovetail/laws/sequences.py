@@ -1,7 +1,7 @@
 """Eliminate sequences and optional values whose elements are known: replace them with tensors.
 
-An operator that makes a sequence outside a subgraph is copied into the subgraph that reads it. A sequence to which
-a Loop appends becomes a scan output. A sequence with a known number of elements becomes this number of tensors, which a Loop
+An operator that makes a sequence outside a subgraph is copied into the subgraph that reads it. A sequence to which a
+Loop appends becomes a scan output. A sequence with a known number of elements becomes this number of tensors, which a Loop
 carries or an If selects.
 """
 

@@ -77,8 +77,8 @@ class InferenceReport:
 def infer_report(model: Model) -> InferenceReport:
     """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
 
-    Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols get the
-    bounds that keep every dimension non-negative.
+    Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols get bounds that keep every
+    dimension non-negative.
 
     Raises RuleError with every independent fault in its ``diagnostics``, [shape.disagree] where two operators demand different
     sizes, and the errors of :func:`infer`.

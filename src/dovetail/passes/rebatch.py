@@ -87,7 +87,7 @@ def _with_hint(
 ) -> UnsupportedError:
     """Add to the refusal of a batch axis other than 0 a hint whether the axis can be changed as an axis within each sample.
 
-    Such a change is the request ``shapes`` instead of ``dims``.
+    Such a change is requested by ``shapes`` instead of ``dims``.
     """
     others = None if shapes else shapes_of_axes(model, dims)
     if others is None:

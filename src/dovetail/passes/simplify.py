@@ -85,8 +85,8 @@ def simplify(
     With ``prove`` the result is proved equal to the model for all inputs, if a proof is found (``report.verdict``). If both are
     equal only over the real numbers, they also run once on inputs drawn from ``seed``, at two sizes of dynamic dimensions. If the
     proof or this run fails, the model runs before and after each pass, in the native engine, and in the interpreter where bits
-    differ. A pass is reverted if it changes an output by more than ``tolerance`` times the largest magnitude. An exact
-    pass is reverted if it changes a bit.
+    differ. A pass is reverted if it changes an output by more than ``tolerance`` times the largest magnitude. An exact pass
+    is reverted if it changes a bit.
 
     ``target`` is the format in which the result will be saved, "onnx" or "openvino". Operators that this format decomposes are
     simplified in decomposed form, so that simplifying the loaded file again changes nothing.

@@ -65,7 +65,7 @@ class Matching:
     def ref_key(self, side: int, ref: Ref, colors: Colors | None = None) -> Hashable:
         """Return a key of an operand that is equal on both sides where the operands are paired, or have equal ``colors``.
 
-        None for a node without a partner if ``colors`` is None. Elements of constants are in the key of the reader.
+        Returns None for a node without a partner if ``colors`` is None. Elements of constants are in the key of the reader.
         """
         if ref.kind == "input":
             number = self._input_pairs[side].get(ref.number)

@@ -30,8 +30,9 @@ def prove(
     Parts that are not proved equal are cut into the smallest regions, which run on inputs drawn from ``seed``. With ``fit_sizes``
     a size that one model fixes and the other leaves open is fixed in both. Without ``regions`` nothing is cut or run.
 
-    Raises RuleError [merge.connection], [type.disagree] where inputs or outputs have no counterpart, FormatError [file.changed],
-    and the errors of :func:`load`.
+    Models are "different", with a note, if an input or output has no counterpart, or if types of inputs or the states differ.
+
+    Raises FormatError [file.changed], and the errors of :func:`load`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Negative(b.Negative(b.input("x", "f32", ("n",)))))
     >>> dovetail.prove(b.model, dovetail.simplify(b.model)).verdict

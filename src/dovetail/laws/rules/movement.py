@@ -34,7 +34,7 @@ def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
 def reshape(b: Terms, x: Value, shape: Shape) -> Value:
     """Return ``x`` with the shape ``shape``, by one Reshape or none.
 
-    A Reshape in ``x`` stays if its input may have another number of elements, because it then rejects the input.
+    A Reshape that produces ``x`` stays if its input may have another number of elements, because it then rejects the input.
     """
     while x.node is not None and isinstance(x.node.op, Reshape) and _has_same_size(x, x.node.input(0)):
         x = x.node.input(0)
