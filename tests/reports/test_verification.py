@@ -163,7 +163,7 @@ def test_a_file_whose_names_its_runtime_loses_is_not_verified(tmp_path: Path) ->
         '"Result" version="opset1"', '"Result" version="opset1" output_names="y"'
     )
     (tmp_path / "lost.xml").write_text(xml)
-    with pytest.raises(EngineError, match="of its own"):
+    with pytest.raises(EngineError, match="must have a distinct"):
         runner_for(tmp_path / "lost.xml")
 
 

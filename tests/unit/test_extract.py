@@ -104,7 +104,7 @@ def test_values_of_a_subgraph() -> None:
     assert [x.name for x in part.inputs] == ["x"]
     x = np.array([1, -2, 3, 4], np.float32)
     np.testing.assert_array_equal(dovetail.run(part, x)["u"], -x * [1, 2, 3, 4])
-    with pytest.raises(RuleError, match="name it") as caught:
+    with pytest.raises(RuleError, match="use the name") as caught:
         dovetail.extract(model, None, "m")
     assert caught.value.code == "name.unknown"
     with pytest.raises(RuleError, match="one graph") as caught:

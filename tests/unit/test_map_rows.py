@@ -341,7 +341,7 @@ def test_a_part_runs_again_with_equal_files(job: Job, tmp_path: Path) -> None:
         ({"engine": "cloud"}, "engine must be one of"),
         ({"workers": 0}, "workers must be"),
         ({"threads": True}, "threads must be"),
-        ({"address": "tcp://x:1"}, "an address is of a cluster"),
+        ({"address": "tcp://x:1"}, "address needs the engine"),
         ({"part_rows": 0}, "part_rows must be"),
     ],
 )

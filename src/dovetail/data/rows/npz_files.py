@@ -1,8 +1,8 @@
-"""Archives of numpy, .npz: each array is a column, whose leading axis is the rows of the file.
+"""Archives of numpy, .npz: each array is a column, whose leading axis is the axis of rows.
 
-An array of an uncompressed archive (``numpy.savez``) is read like a .npy file: the rows of the range, and no others. One of a
-compressed archive (``numpy.savez_compressed``) is checked in one pass in each process, and then decompressed as a stream, which
-the next range goes on with.
+An array of an uncompressed archive (``numpy.savez``) is read like a .npy file: only the rows of the range are read. An array of
+a compressed archive (``numpy.savez_compressed``) is checked in one pass in each process. It is then decompressed as a stream,
+which the read of the next range continues.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ SUFFIX = ".npz"
 _MEMBER = ".npy"
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _SKIPPED = 1 << 20
-"""Bytes that are decompressed at a time where rows are skipped."""
+"""The number of bytes that are decompressed at a time while rows are skipped."""
 _MAX_RATIO = 1100
-"""Bytes that deflate makes of one byte: at most 1032."""
+"""The maximum accepted compression ratio; deflate reaches at most 1032."""
 _MAX_FORTRAN_BYTES = 1 << 28
-"""Bytes of a compressed array in Fortran order, whose rows are scattered: it is read whole."""
+"""The maximum bytes of a compressed array in Fortran order, which is read as a whole because its rows are scattered."""
 _MAX_MEMBERS = 10_000
 
 
 class NpzSource(ReaderSource):
-    """The rows of .npz files. Arrays without an axis are no columns."""
+    """NpzSource is a dataset of .npz files. Scalar arrays are not columns."""
 
     kind: ClassVar[str] = "npz"
 
@@ -105,7 +105,7 @@ def _count_rows(headers: Mapping[str, ArrayHeader], file: DataFile) -> int:
 
 
 class _Archive:
-    """The arrays of an open .npz file."""
+    """_Archive gives access to the arrays of an open .npz file."""
 
     def __init__(self, stream: BinaryIO, file: DataFile) -> None:
         self._stream = stream
@@ -120,7 +120,7 @@ class _Archive:
             raise self._unreadable(f"an archive must have at most {_MAX_MEMBERS} arrays of different names, got {len(members)}")
 
     def _unreadable(self, message: str) -> FormatError:
-        return FormatError("dataset.unreadable", f"no .npz file: {message}", file=self._file.name)
+        return FormatError("dataset.unreadable", f"the file must be a valid .npz file: {message}", file=self._file.name)
 
     def names(self) -> list[str]:
         """Return the names of all arrays with an axis of rows."""
@@ -130,7 +130,7 @@ class _Archive:
         try:
             return bool(self._any_header(name).shape)
         except DovetailError:
-            # Reported where the column is read.
+            # The error is reported when the column is read.
             return True
 
     def headers(self, names: Sequence[str]) -> dict[str, ArrayHeader]:
@@ -149,7 +149,7 @@ class _Archive:
             header = check_elements(read_npy_header(member, file), file)
         size = self._info(name).file_size
         if header.size > size:
-            message = f"{header.dtype} of shape {header.shape} needs {header.size} bytes, and the array {name!r} has {size}"
+            message = f"the array {name!r} must have {header.size} bytes for {header.dtype}{list(header.shape)}, got {size}"
             raise self._unreadable(message)
         return header
 
@@ -161,7 +161,10 @@ class _Archive:
             raise self._unreadable("an array must be stored or deflated, without encryption")
         limit = info.compress_size * _MAX_RATIO if info.compress_type == zipfile.ZIP_DEFLATED else info.compress_size
         if info.file_size > limit or info.compress_size > self._file.size:
-            message = f"the array {name!r} declares {info.file_size} bytes, and {info.compress_size} bytes hold at most {limit}"
+            message = (
+                f"the array {name!r} must have at most {limit} bytes, because its {info.compress_size} bytes in the file cannot "
+                f"decompress to more, got {info.file_size}"
+            )
             raise FormatError("file.size", message, file=self._file.name)
         return info
 
@@ -177,25 +180,25 @@ class _Archive:
             raise self._unreadable(str(error)) from None
 
     def offset(self, name: str) -> int:
-        """Return the byte of the file where an uncompressed array starts."""
+        """Return the offset in bytes of an uncompressed array in the file."""
         info = self._info(name)
         self._stream.seek(info.header_offset)
         data = self._stream.read(_LOCAL_HEADER.size)
         magic, name_size, extra_size = _LOCAL_HEADER.unpack(data) if len(data) == _LOCAL_HEADER.size else (b"", 0, 0)
         start: int = info.header_offset + _LOCAL_HEADER.size + name_size + extra_size
         if magic != b"PK\x03\x04" or start + info.file_size > self._file.size:
-            raise self._unreadable(f"the array {name!r} exceeds the file")
+            raise self._unreadable(f"the array {name!r} must end before the end of the file")
         return start
 
 
 class _NpzReader:
-    """One open file, with a stream for each compressed array."""
+    """_NpzReader holds one open file, with a stream for each compressed array."""
 
     def __init__(self, folder: DataFolder, index: int) -> None:
         self.index = index
         file = folder.files[index]
         stream = folder.open(file)
-        # A source that is dropped closes its file.
+        # The file is closed when the reader is garbage-collected.
         weakref.finalize(self, stream.close)
         self._stream = stream
         self._archive = _Archive(stream, file)
@@ -218,9 +221,9 @@ class _NpzReader:
         return self._decompress(name, header, start, stop)
 
     def _find_damage(self, name: str) -> str:
-        """Decompress an array up to its checksum. Returns the fault, or the empty string.
+        """Decompress an array completely to verify its checksum. Returns the error text, or "" for an intact array.
 
-        Otherwise the rows in front of a damage would be good in a short part and faulty in a long one.
+        Without this check, rows before a damage would be valid in a short part and faulty in a part that includes the damage.
         """
         try:
             with self._archive.open(name) as stream:
@@ -275,13 +278,13 @@ def _fill(stream: IO[bytes], values: NDArray[Any]) -> None:
 
 
 class NpzSink(OneFileSink):
-    """One uncompressed .npz file per part."""
+    """NpzSink writes one uncompressed .npz file for each part."""
 
     format: ClassVar[str] = "npz"
     suffix: ClassVar[str] = SUFFIX
 
     def write_file(self, stream: BinaryIO, columns: Mapping[str, RowValues]) -> None:
-        # numpy.savez takes no array named `file`, and gives each file the time of writing.
+        # numpy.savez supports no array named `file`, and stores the time of writing in each file.
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             for name, values in columns.items():
                 with archive.open(zipfile.ZipInfo(name + _MEMBER), "w", force_zip64=True) as member:

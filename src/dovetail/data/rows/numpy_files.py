@@ -1,4 +1,7 @@
-"""Files of numpy, .npy: an array whose leading axis is the rows; a folder of files of one column, or of a folder per column."""
+"""Files of numpy, .npy, as datasets: a file, a folder of files of one column, or a folder with a subfolder for each column.
+
+The leading axis of an array is the axis of rows.
+"""
 
 from __future__ import annotations
 
@@ -23,35 +26,39 @@ from dovetail.storage.npy_file import ArrayHeader, read_npy_header
 
 SUFFIX = ".npy"
 ARRAY = "array"
-"""The name of the column of files that name none."""
+"""The name of the column of files that are not in a column's folder."""
 _MAX_TEXT_BYTES = 1 << 30
-"""Bytes of a column of strings in one part; numpy stores each with the length of the longest."""
+"""The maximum bytes of a string column in one part; numpy stores every string with the length of the longest string."""
 
 
 def check_elements(header: ArrayHeader, file: str) -> ArrayHeader:
-    """Return a header of elements that rows may have. Raises UnsupportedError [dataset.type] for objects."""
+    """Check the element type of an array and return its header. Raises UnsupportedError [dataset.type], also for objects."""
     if header.dtype.kind not in "biufcU":
-        reason = "pickled objects are never loaded" if header.dtype.hasobject else "a model reads numbers, booleans and strings"
-        raise UnsupportedError("dataset.type", f"the array has elements of {header.dtype}: {reason}", file=file)
+        reason = "; pickled objects are never loaded" if header.dtype.hasobject else ""
+        message = f"elements must be numbers, booleans or strings, got {header.dtype}{reason}"
+        raise UnsupportedError("dataset.type", message, file=file)
     return header
 
 
 def row_type_of(headers: Sequence[ArrayHeader]) -> RowType:
-    """Return the type of a row of the arrays of one column; its shape is known where all of them have the same."""
+    """Return the row type of a column from the headers of its arrays; the shape is None if the arrays' row shapes differ."""
     shapes = {header.shape[1:] for header in headers}
     element = "string" if headers[0].dtype.kind == "U" else headers[0].dtype.newbyteorder("=").name
     return RowType(element, len(headers[0].shape) - 1, shapes.pop() if len(shapes) == 1 else None)
 
 
 def native_array(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert to the byte order of this machine, and strings to Python strings."""
+    """Convert an array to the byte order of this machine, and numpy strings to Python strings."""
     if values.dtype.kind == "U":
         return values.astype(object)
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
 def read_rows(stream: BinaryIO, header: ArrayHeader, start: int, stop: int, base: int = 0) -> NDArray[Any]:
-    """Read rows of an array whose file starts at the byte ``base`` of ``stream``, and no other row (in C order)."""
+    """Read the rows ``start`` to ``stop`` of an array whose .npy file starts at the byte ``base`` of ``stream``.
+
+    Of an array in C order only these rows are read.
+    """
     shape = (stop - start, *header.shape[1:])
     if not prod(shape) or not header.dtype.itemsize:
         return np.zeros(shape, header.dtype)
@@ -69,16 +76,16 @@ def read_rows(stream: BinaryIO, header: ArrayHeader, start: int, stop: int, base
     while remaining:
         count = stream.readinto(remaining)  # type: ignore[attr-defined]
         if not count:
-            raise FormatError("dataset.unreadable", f"the file ends {len(remaining)} bytes before row {stop}")
+            raise FormatError("dataset.unreadable", f"the file ends {len(remaining)} bytes before the end of row {stop - 1}")
         remaining = remaining[count:]
     return values
 
 
 class NpySource(FileSource):
-    """The rows of .npy files.
+    """NpySource is a dataset of .npy files.
 
-    A single file and a folder of files have the column ``array``. A folder of folders has a column for each of them, and its
-    folders have files of the same names and numbers of rows.
+    A single file or a folder of files is the column ``array``. In a folder of folders each folder is a column; the folders must
+    have files of the same names and numbers of rows.
     """
 
     kind: ClassVar[str] = "npy"
@@ -134,7 +141,7 @@ def _columns_of(folder: DataFolder) -> dict[str, list[DataFile]]:
             raise FormatError("dataset.schema", message, file=file.name)
         tables[column_of(steps[0]) if len(steps) == 2 else ARRAY].append(file)
     if len({"/" in file.name for file in folder.files}) > 1:
-        message = "the dataset must have either .npy files or one folder of them per column, and has both"
+        message = "the dataset must have either .npy files or folders of .npy files, got both"
         raise FormatError("dataset.schema", message, file=folder.root)
     return dict(tables)
 
@@ -144,13 +151,13 @@ def _whole_header(stream: BinaryIO, file: DataFile) -> ArrayHeader:
     if not header.shape:
         raise FormatError("dataset.unreadable", "the array must have an axis of rows, got a scalar", file=file.name)
     if header.size > file.size:
-        message = f"{header.dtype} of shape {header.shape} needs {header.size} bytes, and the file has {file.size}"
+        message = f"the file must have {header.size} bytes for {header.dtype}{list(header.shape)}, got {file.size}"
         raise FormatError("dataset.unreadable", message, file=file.name)
     return header
 
 
 def _check_columns(tables: Mapping[str, Sequence[DataFile]], headers: Mapping[str, Sequence[ArrayHeader]]) -> None:
-    """Raise FormatError [dataset.schema] unless all columns have the same rows per file, and all files of a column one type."""
+    """Raise FormatError [dataset.schema] if columns differ in rows per file, or files of a column in their element types."""
     first, *others = tables
     errors: list[DovetailError] = []
     expected = [(os.path.basename(file.name), header.rows) for file, header in zip(tables[first], headers[first], strict=True)]
@@ -167,7 +174,7 @@ def _check_columns(tables: Mapping[str, Sequence[DataFile]], headers: Mapping[st
 
 
 def check_types(name: str, types: Sequence[tuple[str, np.dtype[Any]]]) -> list[DovetailError]:
-    """Return an error for each file whose element type is not that of the first file (all strings are one type)."""
+    """Return an error for each file whose element type differs from the first file; all string types count as equal."""
     first = types[0][1]
     return [
         FormatError("dataset.schema", f"{name!r} must have elements of {first} as in {types[0][0]!r}, got {dtype}", file=file)
@@ -177,12 +184,12 @@ def check_types(name: str, types: Sequence[tuple[str, np.dtype[Any]]]) -> list[D
 
 
 def plain_array(name: str, values: RowValues) -> NDArray[Any]:
-    """Convert the values of a column to an array that numpy stores without pickle. Raises EngineError [dataset.output]."""
+    """Convert the values of a column to an array that numpy can store without pickle. Raises EngineError [dataset.output]."""
     values = arrow_rows(name, values)
     if isinstance(values, list):
         shapes = {np.shape(row) for row in values}
         if len(shapes) > 1:
-            message = f"the column {name!r} has rows of shapes {sorted(shapes)[:3]}, which one array cannot hold; write parquet"
+            message = f"the rows of column {name!r} must have equal shapes, got {sorted(shapes)[:3]}; write parquet"
             raise EngineError("dataset.output", message)
         values = np.stack([np.asarray(row) for row in values])
     array: NDArray[Any] = widen(values)
@@ -196,20 +203,23 @@ def plain_array(name: str, values: RowValues) -> NDArray[Any]:
 
 
 def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
-    """Write a .npy file. numpy.save writes past ``stream`` with C's stdio, and its error has no reason, such as a full disk."""
+    """Write a .npy file. numpy.save is not used, because with C's stdio its errors lack the reason, such as a full disk."""
     plain = np.ascontiguousarray(values)
     np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(plain))
     stream.write(plain.reshape(-1).view(np.uint8).data if plain.size and plain.itemsize else b"")
 
 
 class NpySink(Sink):
-    """One folder per column, with one .npy file per part: ``row/part-00000.npy``, ``NAME/part-00000.npy``."""
+    """NpySink writes one folder for each column, with one .npy file for each part.
+
+    The files are ``row/part-00000.npy``, ``NAME/part-00000.npy``, ...
+    """
 
     format: ClassVar[str] = "npy"
 
     def write_columns(self, part: int, rows: NDArray[np.int64], columns: Mapping[str, RowValues]) -> None:
         arrays = {name: plain_array(name, values) for name, values in columns.items()}
-        # The row numbers complete the part.
+        # The row numbers are written last, because their file marks the part as complete.
         for name, values in {**arrays, "row": np.asarray(rows, np.int64)}.items():
             with self.open_file(os.path.join(file_name_of(name), f"{part_name(part)}{SUFFIX}")) as stream:
                 write_array(stream, values)

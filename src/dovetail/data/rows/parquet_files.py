@@ -1,4 +1,4 @@
-"""Parquet: one file or a folder of files, read by batches of their row groups, and written one file per part."""
+"""Parquet datasets: a file or a folder of files, read in batches of row groups, and written as one file for each part."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SUFFIXES = (".parquet", ".pq")
 _BATCH_BYTES = 8 << 20
 _MAX_BATCH_ROWS = 1 << 16
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
-"""Bytes of a value by its physical type."""
+"""The bytes of a value by physical type."""
 _MAX_GROUP_BYTES = 1 << 36
-"""Bytes of a row group after decompression, by its footer."""
+"""The maximum bytes of a row group's column after decompression, as declared in the footer."""
 MAX_LIST_BYTES = 1 << 33
-"""Bytes of the lists of a column of a row group after decoding."""
+"""The maximum decoded bytes of a list column in one row group."""
 
 
 class ParquetSource(ReaderSource):
-    """The rows of parquet files. Folders of partitions (``year=2024/``) are walked, and add no column."""
+    """ParquetSource is a dataset of parquet files. Files in partition folders (``year=2024/``) are read without extra columns."""
 
     kind: ClassVar[str] = "parquet"
 
@@ -121,7 +121,7 @@ class ParquetSource(ReaderSource):
 
 
 class _Footer:
-    """The schema and the row groups of one file, checked for plausible sizes."""
+    """_Footer holds the schema and the row groups of one file, checked for plausible sizes."""
 
     def __init__(self, data: Any, schema: Any) -> None:
         self.schema = schema
@@ -129,7 +129,7 @@ class _Footer:
         groups = [data.row_group(index) for index in range(data.num_row_groups)]
         self.group_rows: list[int] = [group.num_rows for group in groups]
         if min([self.rows, *self.group_rows]) < 0 or sum(self.group_rows) != self.rows:
-            message = f"the rows of the row groups ({sum(self.group_rows)}) must add up to those of the file ({self.rows})"
+            message = f"the sum of the rows of the row groups ({sum(self.group_rows)}) must equal the file's rows ({self.rows})"
             raise FormatError("dataset.unreadable", message)
         if self.rows > MAX_ROWS:
             raise FormatError("file.size", f"a file must have at most {MAX_ROWS} rows, got {self.rows}")
@@ -147,10 +147,10 @@ class _Footer:
         if chunk.num_values < rows or chunk.num_values > _MAX_GROUP_BYTES:
             message = f"the column {name} must have a value for each of {rows} rows of a row group, got {chunk.num_values}"
             raise FormatError("dataset.unreadable", message)
-        # Dictionaries and run lengths encode any number of values in few bytes.
+        # Dictionary and run-length encoding can encode any number of values in a few bytes.
         decoded = max(size, chunk.num_values * _WIDTHS.get(chunk.physical_type, 1))
         if has_lists and decoded > MAX_LIST_BYTES:
-            # All of them may be the list of one row.
+            # All values may be in the list of a single row.
             message = f"a column of lists must decode to at most {MAX_LIST_BYTES} bytes in a row group, got {decoded}"
             raise FormatError("file.size", message)
         self._bytes[name] = self._bytes.get(name, 0) + decoded
@@ -158,7 +158,7 @@ class _Footer:
             self._longest_text[name] = max(self._longest_text.get(name, 0), size)
 
     def texts_longer_than(self, size: int) -> list[str]:
-        """Return the columns of strings in dictionaries whose longest string may have more than ``size`` bytes."""
+        """Return the dictionary-encoded string columns whose longest string may exceed ``size`` bytes."""
         return [name for name, longest in self._longest_text.items() if longest > size]
 
     def row_bytes(self, names: Sequence[str]) -> int:
@@ -183,17 +183,19 @@ def _read_footer(folder: DataFolder, file: DataFile) -> _Footer:
         except DovetailError as error:
             raise error.at(file=file.name) from None
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, KeyError and others for a damaged footer
-            raise FormatError("dataset.unreadable", f"no parquet file: {_first_line(error)}", file=file.name) from None
+            message = f"the file must be a valid Parquet file: {_first_line(error)}"
+            raise FormatError("dataset.unreadable", message, file=file.name) from None
 
 
 def _check_types(files: Sequence[DataFile], schemas: Sequence[Any], selected: Sequence[str], keep: Sequence[str]) -> None:
-    """Raise for columns that no model reads, and for files whose columns differ from those of the first file."""
+    """Raise UnsupportedError [dataset.type] for columns that no model can read.
+
+    Raises FormatError [dataset.schema] for files whose columns differ from the columns of the first file.
+    """
     for name in selected:
         kind = schemas[0].field(name).type
         if element_of(kind) is None:
-            message = (
-                f"the column {name!r} of type {kind} is no array: a model reads numbers, booleans, strings and lists of them"
-            )
+            message = f"the column {name!r} must hold numbers, booleans, strings or lists of these, got the type {kind}"
             raise UnsupportedError("dataset.type", message, file=files[0].name)
     errors: list[DovetailError] = []
     for file, schema in zip(files[1:], schemas[1:], strict=True):
@@ -216,10 +218,10 @@ def _is_alike(first: Any, second: Any, *, is_kept: bool) -> bool:
 
 
 class _FileReader:
-    """One open file, read forward by batches of fixed sizes.
+    """_FileReader holds one open file, which is read forward in batches of a fixed number of rows.
 
-    A batch is decoded as a whole, always from the start of its row group. Whether a row behind damaged pages is readable
-    therefore does not depend on the ranges that were read before.
+    Batches start at the beginning of their row group and are decoded completely. Whether a row after damaged pages is readable
+    therefore does not depend on the ranges that were read earlier.
     """
 
     def __init__(self, folder: DataFolder, index: int, names: Sequence[str]) -> None:
@@ -227,7 +229,7 @@ class _FileReader:
         self.names = list(names)
         file = folder.files[index]
         self.stream = folder.open(file)
-        # A source that is dropped closes its file.
+        # The file is closed when the reader is garbage-collected.
         weakref.finalize(self, self.stream.close)
         try:
             self._file = _open(self.stream)
@@ -239,7 +241,7 @@ class _FileReader:
         self._ends = [0, *accumulate(footer.group_rows)]
         self._batch_rows = min(max(_BATCH_BYTES // footer.row_bytes(names), 1), _MAX_BATCH_ROWS)
         if texts := footer.texts_longer_than(MAX_DECODED_BYTES // self._batch_rows):
-            # Read as dictionaries, whose size is checked before they are decoded.
+            # These columns are read as dictionaries, whose decoded size is checked before decoding.
             self._file = _open(self.stream, texts)
         self._group = -1
         self._batches: Iterator[Any] = iter(())
@@ -247,7 +249,7 @@ class _FileReader:
         self._batch_start = 0
 
     def read(self, start: int, stop: int) -> tuple[list[tuple[int, Any]], dict[int, tuple[str, str]]]:
-        """Return tables with the row of the file that each starts at, and the faults by row."""
+        """Read rows of the file. Returns tables, each with the number of its first row in the file, and the faults by row."""
         tables: list[tuple[int, Any]] = []
         faults: dict[int, tuple[str, str]] = {}
         for group, (first, end) in enumerate(zip(self._ends, self._ends[1:], strict=False)):
@@ -267,7 +269,7 @@ class _FileReader:
         return tables, faults
 
     def _read_group(self, group: int, start: int, stop: int) -> Iterator[tuple[int, Any]]:
-        """Yield tables of the rows ``start`` to ``stop`` of a row group, each with its first row."""
+        """Yield tables of the rows ``start`` to ``stop`` of a row group, each with the number of its first row in the group."""
         if group != self._group or start < self._batch_start:
             self._batches = self._file.iter_batches(self._batch_rows, row_groups=[group], columns=self.names, use_threads=False)
             self._group, self._batch, self._batch_start = group, None, 0
@@ -295,7 +297,7 @@ def _is_numeric(kind: Any) -> bool:
 
 
 class ParquetSink(OneFileSink):
-    """One parquet file per part: ``pyarrow.parquet.read_table(folder)`` reads them all."""
+    """ParquetSink writes one parquet file for each part; ``pyarrow.parquet.read_table(folder)`` reads all parts."""
 
     format: ClassVar[str] = "parquet"
     suffix: ClassVar[str] = ".parquet"
@@ -303,6 +305,6 @@ class ParquetSink(OneFileSink):
     def write_file(self, stream: BinaryIO, columns: Mapping[str, RowValues]) -> None:
         table = arrow_table(columns)
         parquet = import_extra("pyarrow.parquet", "parquet", "writing parquet")
-        # A dictionary of floats that all differ takes four times the time, and is discarded.
+        # Numbers get no dictionary: if all floats differ, building the dictionary quadruples the time, and it is discarded.
         texts = [name for name, values in zip(table.column_names, table.columns, strict=True) if not _is_numeric(values.type)]
         parquet.write_table(table, stream, compression="snappy", use_dictionary=texts, write_page_checksum=True)

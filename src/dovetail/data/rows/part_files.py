@@ -1,7 +1,7 @@
-"""Sinks: the results of the parts of a job, each written whole or not at all.
+"""Sinks: writers of the results of a job's parts. A part is written atomically.
 
-A part is written under a temporary name, flushed to the disk and renamed. Its faults are written before it, so that a part that
-exists is complete. Names that start with ``_`` are not results:
+A part is written under a temporary name, flushed to the disk and renamed. The faults of a part are written before the part, so
+that an existing part is complete. Names that start with ``_`` are not results:
 
 - ``_errors/part-00000.jsonl``: the faults of a part, one JSON object per line (row, file, code, message).
 - ``_empty/part-00000``: marks a part without a row that has a result.
@@ -37,7 +37,7 @@ def part_name(part: int) -> str:
 
 
 def part_of(name: str, suffix: str) -> int | None:
-    """Return the number of the part that a file's name has; None for another file."""
+    """Return the number of a part from the name of its file; None for other files."""
     match = _PART.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
     return int(match[1]) if match else None
 
@@ -55,7 +55,7 @@ def column_of(file_name: str) -> str:
 
 
 class Sink(ABC):
-    """A folder of results. Any process writes parts; the driver calls ``prepare`` before them and ``finish`` after them."""
+    """Sink writes a folder of results. Any process may write parts; the driver calls ``prepare`` first and ``finish`` last."""
 
     format: ClassVar[str]
     markers: ClassVar[tuple[str, ...]] = ()
@@ -67,24 +67,24 @@ class Sink(ABC):
         self.part_rows = part_rows
 
     def prepare(self) -> None:
-        """Make the folder and remove the temporary files of killed processes. Raises EngineError [folder.unwritable]."""
+        """Create the folder and remove temporary files of killed processes. Raises EngineError [folder.unwritable]."""
         with name_errors(self.folder):
             os.makedirs(self.folder, exist_ok=True)
             for root, _, _ in os.walk(self.folder):
                 remove_abandoned_drafts(root)
 
     def parts(self) -> set[int]:
-        """Return the numbers of the parts that are complete."""
+        """Return the numbers of the complete parts."""
         return self._numbers(EMPTY, "") | self._numbers(*self._commit())
 
     def write(self, part: int, rows: NDArray[np.int64], columns: Mapping[str, RowValues], faults: Sequence[RowFault]) -> None:
-        """Write a part: the column ``row``, the values of ``columns`` for each of ``rows``, and the faults of all other rows.
+        """Write a part: the column ``row``, the values of ``columns`` for ``rows``, and the faults of the other rows.
 
-        A part that exists is replaced. Raises EngineError [folder.unwritable] where the disk is full or the system refuses, and
-        [dataset.output] for values that the format does not have.
+        An existing part is replaced. Raises EngineError [folder.unwritable] for errors of the operating system, such as a full
+        disk, and [dataset.output] for values that the format cannot store.
         """
         if "row" in columns:
-            raise EngineError("dataset.output", "the column of row numbers is named row, and a result or kept column is too")
+            raise EngineError("dataset.output", "a result or kept column must not be named row, the column of row numbers")
         self._write_faults(part, faults)
         if len(rows):
             self.write_columns(part, rows, columns)
@@ -103,7 +103,7 @@ class Sink(ABC):
                     yield _fault_of(line, lines.name)
 
     def remove(self) -> None:
-        """Remove what the sink wrote, and no other file."""
+        """Remove the files that the sink wrote, and no other file."""
         with name_errors(self.folder):
             for folder in (*self.result_folders(), ERRORS, EMPTY, *self.markers):
                 path = self._path(folder)
@@ -116,11 +116,11 @@ class Sink(ABC):
 
     @abstractmethod
     def write_columns(self, part: int, rows: NDArray[np.int64], columns: Mapping[str, RowValues]) -> None:
-        """Write a part of at least one row; the file that completes it is written last."""
+        """Write a part of at least one row; the file that marks the part as complete is written last."""
 
     @abstractmethod
     def _commit(self) -> tuple[str, str]:
-        """Return the folder (relative) and the suffix of the files that complete a part."""
+        """Return the relative folder and the suffix of the files that mark parts as complete."""
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.folder, *names)
@@ -162,7 +162,7 @@ class Sink(ABC):
 
 
 def _fault_of(line: str, file: str) -> RowFault:
-    """Return the fault that a line of ``_errors`` has. Raises FormatError [folder.resume]."""
+    """Decode a fault from a line of a file in ``_errors``. Raises FormatError [folder.resume]."""
     try:
         entries = json.loads(line)
         row, code, message = int(entries["row"]), str(entries["code"]), str(entries["message"])
@@ -174,7 +174,7 @@ def _fault_of(line: str, file: str) -> RowFault:
 
 
 class OneFileSink(Sink):
-    """A sink that writes one file per part, directly in its folder."""
+    """OneFileSink is a sink that writes one file for each part, directly in its folder."""
 
     suffix: ClassVar[str]
 
@@ -187,7 +187,7 @@ class OneFileSink(Sink):
 
     @abstractmethod
     def write_file(self, stream: BinaryIO, columns: Mapping[str, RowValues]) -> None:
-        """Write the columns of one part."""
+        """Write the columns of one part to ``stream``."""
 
     def remove(self) -> None:
         with name_errors(self.folder):
@@ -198,7 +198,10 @@ class OneFileSink(Sink):
 
 @contextmanager
 def name_errors(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
-    """Raise errors of the operating system as EngineError [folder.unwritable] with the path."""
+    """Convert errors of the operating system inside the block to EngineError [folder.unwritable] with the path.
+
+    ``may_be_missing``: a FileNotFoundError is not converted.
+    """
     try:
         yield
     except OSError as error:

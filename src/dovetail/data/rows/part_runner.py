@@ -1,4 +1,4 @@
-"""PartRunner: the run of the parts of a job in one process."""
+"""PartRunner: runs the parts of a job in one process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dovetail.errors import DovetailError, EngineError
 from dovetail.storage.lock import token_in
 
 MEASURED_ROWS = 256
-"""Rows that a worker runs to measure the time of a row, at least one batch."""
+"""The number of rows that a worker runs to measure the time of a row; at least one batch is run."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The counts of one part that is written."""
+    """PartSummary holds the counts of one written part."""
 
     part: int
     rows: int
@@ -32,7 +32,7 @@ class PartSummary:
 
 @dataclass(frozen=True, slots=True)
 class RowCost:
-    """The time of a row on one worker, and the bytes of its inputs and of its results with kept columns."""
+    """RowCost holds the time of a row on one worker, and the bytes of the row's inputs and of its results and kept columns."""
 
     seconds: float
     input_bytes: float
@@ -40,9 +40,9 @@ class RowCost:
 
 
 class PartRunner:
-    """Runs the parts of a job in one process.
+    """PartRunner runs the parts of a job in one process.
 
-    Two threads call :meth:`run`: one computes while the other writes its last part or reads its next one.
+    Two threads call :meth:`run`: one computes while the other writes its previous part or reads its next part.
     """
 
     def __init__(self, job: Job) -> None:
@@ -51,7 +51,7 @@ class PartRunner:
         self._is_computing = threading.Lock()
 
     def start(self) -> int:
-        """Check that this process sees the model, the input and the output folder of the job, and compile the model.
+        """Check that this process can access the model, the input and the output folder of the job, and compile the model.
 
         Returns the process id. Raises EngineError [job.worker-path].
         """
@@ -63,7 +63,7 @@ class PartRunner:
                 os.stat(path)
         with self._naming("job.worker-path", f"open the model {self.job.mapper.path}"):
             block = self.job.source.read(0, min(self.job.mapper.batch, self.job.rows))
-            # The first call plans the shapes: one process of a host does so, while the others wait for its plan.
+            # The first call makes the plan for the shapes: one process of a host makes it, and the other processes wait.
             self.job.mapper.run_rows(block.columns, len(block.rows))
             if not len(block.rows):
                 self.job.mapper.compile()
@@ -72,13 +72,18 @@ class PartRunner:
     def _check_output(self) -> None:
         found = token_in(self.job.output)
         if found != self.job.token:
-            seen = "is no folder" if not os.path.isdir(self.job.output) else "is another folder or that of another driver"
-            message = f"worker {self.host} must write into the folder of the driver, but there {self.job.output} {seen}"
+            seen = "no folder" if not os.path.isdir(self.job.output) else "another folder, or the folder of another driver"
+            message = (
+                f"worker {self.host} must write into the driver's output folder, but on its host {self.job.output} is {seen}"
+            )
             raise EngineError("job.worker-path", message)
 
     @contextmanager
     def _naming(self, code: str, action: str) -> Iterator[None]:
-        """Name the worker and ``action`` in an error of the block; a DovetailError keeps its code, others get ``code``."""
+        """Convert errors inside the block to EngineErrors that name the worker and ``action``.
+
+        A DovetailError keeps its code, other errors get ``code``. If ``code`` is job.worker-path, only codes batch.* are kept.
+        """
         try:
             yield
         except Exception as error:
@@ -88,7 +93,7 @@ class PartRunner:
             raise EngineError(kept, f"worker {self.host} cannot {action}: {text_of(error)}") from error
 
     def measure(self, batch: int) -> RowCost:
-        """Run the first rows twice, and return the cost of a row in the second run."""
+        """Run the first rows, after one batch to warm up, and return the cost of a row."""
         measured = min(MEASURED_ROWS, BLOCK_BYTES // max(self.job.source.row_bytes, 1))
         count = min(self.job.rows, max(batch, measured // batch * batch))
         block = self.job.source.read(0, count)
@@ -106,10 +111,9 @@ class PartRunner:
         return RowCost(seconds / count, input_bytes, output_bytes + kept_bytes)
 
     def run(self, part: int, part_rows: int, block_rows: int) -> PartSummary:
-        """Read and compute one part block by block, and write it.
+        """Read and compute one part block by block, and write the part.
 
-        It may be run again, and by several workers at a time: its files have equal content.
-
+        A part may be run repeatedly, and by several workers at the same time: all runs write files of equal content.
         Raises EngineError with the worker's name: [folder.unwritable], [job.part], and the codes of the source and the mapper.
         """
         job = replace(self.job, part_rows=part_rows)
@@ -119,7 +123,7 @@ class PartRunner:
             self._run_block(start, min(start + block_rows, rows.stop), action)
             for start in range(rows.start, rows.stop, block_rows)
         ]
-        # A change during the read is noticed before the part exists.
+        # A change of the files during the read is detected before the part is written.
         self.job.source.check_files(rows.start, rows.stop)
         whole = join_blocks(blocks, list(blocks[0].columns), list(blocks[0].kept))
         with self._naming("folder.unwritable", f"write {action}"):
@@ -127,7 +131,7 @@ class PartRunner:
         return PartSummary(part, len(whole.rows), len(whole.faults), whole.faults[0] if whole.faults else None)
 
     def _run_block(self, start: int, stop: int, action: str) -> RowBlock:
-        """Return the results of the rows ``start`` to ``stop`` as the columns of a block, and all faults, by row."""
+        """Run the model on the rows ``start`` to ``stop``. Returns a block of the results and of all faults, ordered by row."""
         with self._naming("job.part", f"read {action}"):
             block = self.job.source.read(start, stop)
         with self._naming("job.part", f"compute {action}"), self._is_computing:
@@ -138,7 +142,7 @@ class PartRunner:
         return RowBlock(block.rows[results.index], results.outputs, kept, faults)
 
     def _locate(self, fault: RowFault, block: RowBlock) -> RowFault:
-        """Return the fault of a row of ``block`` with its row and file in the dataset."""
+        """Return a fault with the row number of ``block`` replaced by the row and file of the dataset."""
         row = int(block.rows[fault.row])
         return replace(fault, row=row, file=self.job.source.file_of(row))
 
@@ -148,7 +152,7 @@ def _byte_count(values: Any) -> int:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error as one line, with its file or class."""
+    """Return the text of an error, with its file or the name of its class."""
     if isinstance(error, DovetailError):
         return f"{error.message}{f' ({error.file})' if error.file else ''}"
     if isinstance(error, OSError) and error.strerror:
@@ -158,7 +162,7 @@ def text_of(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The error of a call on a worker, as a value: engines have their own ways to pass exceptions."""
+    """Failure holds the error of a call on a worker. It is returned as a value, because engines pass exceptions differently."""
 
     error: DovetailError
 

@@ -1,4 +1,4 @@
-"""Workers in a Ray cluster: one actor each."""
+"""Workers in a Ray cluster: each worker is an actor."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dovetail.errors import EngineError
 from dovetail.ir.host.extras import import_extra
 
 START_SECONDS = 120.0
-"""Time in which a cluster must start the first worker."""
+"""Seconds within which a cluster must start the first worker."""
 CONNECT_SECONDS = 10.0
 OBJECT_STORE_BYTES = 100 << 20
-"""Shared memory of a local cluster; the results of parts are a few bytes."""
+"""The shared memory of a local cluster in bytes; the results of parts take only a few bytes."""
 
 
 class RayPool:
-    """Actors of IN_FLIGHT threads on the processors of the cluster at ``address``, or of one that is started on this host.
+    """RayPool is a pool of actors in the cluster at ``address``, or in a cluster started on this host.
 
-    ``workers``: by default as many as the cluster has processors for, at ``threads`` for each. A lost actor is replaced, on
-    whichever node has a free processor.
+    An actor has IN_FLIGHT threads and occupies ``threads`` processors. The default of ``workers`` is the number of actors that
+    fit the processors of the cluster. A lost actor is replaced by a new actor on any node with free processors.
     """
 
     def __init__(self, job: Job, address: str | None, workers: int | None, threads: int) -> None:
@@ -77,7 +77,7 @@ class RayPool:
             if reference in self._calls:
                 events += self._event_of(reference)
         if self._deadline and not events and time.monotonic() > self._deadline:
-            message = f"a worker must start within {START_SECONDS:.0f} s, but the Ray cluster has no free processor for one"
+            message = f"a worker must start within {START_SECONDS:.0f} s, but the Ray cluster has no free processors"
             raise EngineError("job.worker", message)
         return events
 
@@ -96,7 +96,7 @@ class RayPool:
         return [Event("started" if is_start else "done", worker, call, result)]
 
     def _lose(self, worker: Hashable, reason: str) -> list[Event]:
-        """Forget the calls of a lost actor, and start another one."""
+        """Remove a lost actor and its calls, and start a new actor."""
         for reference in [reference for reference, (owner, _) in self._calls.items() if owner == worker]:
             del self._calls[reference]
         self._actors.pop(worker, None)
@@ -114,7 +114,7 @@ class RayPool:
 
 
 class _Worker:
-    """The actor: a PartRunner."""
+    """_Worker is the actor, which holds a PartRunner."""
 
     def __init__(self, job: Job) -> None:
         self._runner = PartRunner(job)
@@ -130,7 +130,7 @@ def _connect(ray: ModuleType, address: str | None, processors: int) -> None:
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
         local = {"num_cpus": processors, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-        # "local": never the cluster that the variable RAY_ADDRESS or a file of this host names.
+        # "local" starts a cluster even if the variable RAY_ADDRESS or a file of this host names another cluster.
         options |= {"address": "local", **local}
     else:
         options["address"] = address
@@ -139,11 +139,11 @@ def _connect(ray: ModuleType, address: str | None, processors: int) -> None:
         _check_port(address or "")
         ray.init(**options)
     except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
-        raise EngineError("job.address", f"no Ray cluster {place}: {error}") from error
+        raise EngineError("job.address", f"a Ray cluster must be reachable {place}: {error}") from error
 
 
 def _check_port(address: str) -> None:
-    """Connect to ``[ray://]HOST:PORT`` once: Ray tries for minutes. Raises OSError."""
+    """Connect to ``[ray://]HOST:PORT`` once to fail early, because Ray retries for minutes. Raises OSError."""
     host, mark, port = address.removeprefix("ray://").rpartition(":")
     if mark and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

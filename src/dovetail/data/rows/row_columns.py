@@ -1,4 +1,4 @@
-"""Columns of rows as arrays for a model's inputs: conversions without loss, and a fault for each row that does not fit."""
+"""Conversion of columns to arrays for a model's inputs without loss, with a fault for each row that does not fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISSING_NAMES = frozenset({"NAType", "NaTType"})
 
 
 class UnfitRow(Exception):
-    """Raised by a conversion of one row: the code and the message of its fault."""
+    """UnfitRow is raised if a row cannot be converted; it has the code and the message of the row's fault."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,9 @@ Rows = np.ndarray[Any, Any] | list[Any]
 def fit_columns(
     columns: Mapping[str, Any], ports: Sequence[RowPort], names: Mapping[str, str], count: int, cast: bool
 ) -> tuple[dict[str, Rows], list[RowFault]]:
-    """Return the rows of each input, and a fault for each row that does not fit; ``names`` maps inputs to columns.
+    """Convert columns to the rows of each input; return these and a fault for each row that does not fit.
+
+    ``names`` maps inputs to columns.
 
     Raises EngineError [batch.column], [batch.table].
     """
@@ -55,7 +57,7 @@ def fit_columns(
 
 
 def fit_column(data: object, port: RowPort, name: str, count: int, cast: bool) -> tuple[Rows, RowFaults]:
-    """Return the rows of a column for the input ``port``, and the faults of rows by number."""
+    """Convert a column to the rows of the input ``port``; return the rows, and the faults by row number."""
     column = _as_column(data, name, count)
     if count == 0:
         return port.empty(0), {}
@@ -80,7 +82,7 @@ def _as_column(data: object, name: str, count: int) -> Any:
 
 
 def _fit_array(array: np.ndarray[Any, Any], port: RowPort, name: str, cast: bool, faults: RowFaults) -> tuple[Rows, RowFaults]:
-    """Fit an array with the rows on its leading axis, all rows at a time."""
+    """Convert an array with a leading axis of rows to the input ``port``, all rows at once."""
     count = len(array)
     shape = _fit_shape(array.shape[1:], port)
     if shape is None:
@@ -96,7 +98,10 @@ def _fit_array(array: np.ndarray[Any, Any], port: RowPort, name: str, cast: bool
 
 
 def _fit_objects(items: Any, port: RowPort, name: str, cast: bool, faults: RowFaults) -> tuple[Rows, RowFaults]:
-    """Fit a list, or an array of Python objects, one row at a time unless all rows are arrays of one type and shape."""
+    """Convert a list or an array of Python objects to the input ``port``.
+
+    Rows are converted one by one, or at once if all rows are arrays of equal type and shape.
+    """
     first = items[0]
     if not faults and type(first) is np.ndarray and not first.dtype.hasobject:
         kind = first.dtype, first.shape
@@ -122,7 +127,7 @@ def _fit_objects(items: Any, port: RowPort, name: str, cast: bool, faults: RowFa
 
 
 def refuse_type(kind: RowType, port: RowPort, name: str) -> None:
-    """Raise EngineError [batch.dtype], [batch.shape] where no row of the type ``kind`` fits the input ``port``."""
+    """Raise EngineError [batch.dtype], [batch.shape] if no row of the type ``kind`` can fit the input ``port``."""
     if (kind.element == "string") != (port.dtype == "string"):
         raise EngineError("batch.dtype", f"column {name!r} must be {port.dtype}, got {kind.element}")
     is_scalar = kind.axes == 0 and port.shape is not None and all(size == 1 for size in port.shape)
@@ -134,17 +139,17 @@ def refuse_type(kind: RowType, port: RowPort, name: str) -> None:
 
 
 def fit_row(item: object, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:
-    """Return one row in the shape and type of ``port``. Raises UnfitRow."""
+    """Convert one row to the shape and type of ``port``. Raises UnfitRow."""
     if isinstance(item, UnfitRow):
         raise item
     if item is None or type(item).__name__ in MISSING_NAMES:
         raise _missing(name)
     try:
-        # numpy's own text types drop zeros at the end.
+        # numpy's fixed-width string types drop NUL characters at the end of strings.
         is_text = port.dtype == "string" and not hasattr(item, "dtype")
         row = np.array(item, object) if is_text else np.asanyarray(item)
     except Exception as error:
-        # The object's own conversion may raise any exception.
+        # The conversion method of the object may raise any exception.
         raise UnfitRow("batch.value", f"column {name!r} must hold arrays, got {type(item).__name__}: {error}") from None
     if isinstance(row, np.ma.MaskedArray):
         if np.ma.is_masked(row):
@@ -167,13 +172,13 @@ def fit_row(item: object, port: RowPort, name: str, cast: bool) -> np.ndarray[An
 
 
 def _nested_row(row: np.ndarray[Any, Any], port: RowPort, name: str) -> np.ndarray[Any, Any]:
-    """Return an array of objects as one of strings or numbers: nested arrays, as tables hold them, become axes."""
+    """Convert an array of objects to strings or numbers; nested arrays, which occur in tables, become axes."""
     if any(item is None or type(item).__name__ in MISSING_NAMES for item in row.flat):
         raise _missing(name)
     if all(isinstance(item, str | bytes) for item in row.flat):
         return row
     try:
-        # Nested lists and arrays; numpy raises ValueError for different lengths.
+        # numpy raises ValueError for nested lists of different lengths.
         nested = np.array(_lists_of(row))
     except ValueError:
         raise UnfitRow(
@@ -195,7 +200,7 @@ def _lists_of(item: object) -> Any:
 
 
 def _fit_shape(actual: tuple[int, ...], port: RowPort) -> tuple[int, ...] | None:
-    """Return the shape that a row is used in: its own, or axes of size 1 for a scalar; None if it does not fit."""
+    """Return the shape to use for a row: ``actual``, or axes of size 1 for a scalar; None if the row does not fit."""
     declared = port.shape
     if declared is None:
         return actual
@@ -212,7 +217,10 @@ def _fit_shape(actual: tuple[int, ...], port: RowPort) -> tuple[int, ...] | None
 
 
 def _convert(array: np.ndarray[Any, Any], dtype: DType, cast: bool) -> tuple[np.ndarray[Any, Any] | None, Any]:
-    """Return the array in an element type, and where it is exact: True or an array of booleans. None: another kind of type."""
+    """Convert an array to ``dtype``; return it and True, or a boolean array that marks the exact elements.
+
+    The array is None if the types are of different kinds, which are never converted.
+    """
     target = dtype.numpy
     if array.dtype == target and not array.dtype.hasobject:
         return array, True
@@ -237,12 +245,12 @@ def _convert(array: np.ndarray[Any, Any], dtype: DType, cast: bool) -> tuple[np.
 
 
 def _are_same(array: np.ndarray[Any, Any], converted: np.ndarray[Any, Any]) -> Any:
-    """Return which elements have the same value after a conversion; NaN is equal to NaN."""
+    """Return a boolean array that marks the elements with the same value after a conversion; NaN equals NaN."""
     same = converted.astype(array.dtype) == array
     if array.dtype.kind in "iu":
         same &= (array < 0) == (converted < 0)
     if array.dtype.kind in "iu" and converted.dtype.kind not in "iu":
-        # Whether a float beyond the integer type wraps or saturates depends on the processor.
+        # A float beyond the range of the integer type wraps or saturates, depending on the processor.
         same &= converted.astype(np.float64) < 2.0 ** (8 * array.itemsize - (array.dtype.kind == "i"))
     if array.dtype.kind == "f" and converted.dtype.kind not in "iu":
         same |= np.isnan(array) & np.isnan(converted)
@@ -277,7 +285,7 @@ def _not_exact(dtype: np.dtype[Any], port: RowPort, name: str) -> UnfitRow:
 
 
 def _open_size_faults(rows: Mapping[str, Rows], ports: Sequence[RowPort], count: int, faults: RowFaults) -> RowFaults:
-    """Return the rows of which two inputs differ in an open size of the same name."""
+    """Return a fault for each row in which two inputs have different sizes for the same symbol, by row number."""
     if all(isinstance(rows[port.name], np.ndarray) for port in ports):
         fault = _open_sizes_differ([(port, rows[port.name].shape[1:]) for port in ports])  # type: ignore[union-attr]
         return dict.fromkeys(range(count), fault) if fault else {}

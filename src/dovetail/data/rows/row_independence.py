@@ -14,9 +14,9 @@ from dovetail.errors import EngineError
 
 LOGGER = logging.getLogger("dovetail")
 TOLERANCE = 1e-4
-"""The difference of a row in two batches, relative to the largest magnitude of an output, up to which rows are independent."""
+"""The largest difference of a row between two batches, relative to an output's magnitude, that counts as independence."""
 MAX_DIFFERENCE = 0.05
-"""The difference up to which it may be rounding, of half precision or in another order."""
+"""The largest relative difference that rounding can explain, in half precision or in a different order of additions."""
 
 Arrays = Mapping[str, Any]
 
@@ -24,10 +24,10 @@ Arrays = Mapping[str, Any]
 def check_independence(
     run: Callable[[dict[str, Any]], Arrays], inputs: Arrays, outputs: Arrays, count: int, signature: RowSignature
 ) -> None:
-    """Run the second half of a batch again, in place of the first half and with copies behind it, and compare the results.
+    """Run the second half of a batch again at the positions of the first half, and compare both results.
 
-    Raises EngineError [batch.rows] where they differ by more than MAX_DIFFERENCE, and no operator computes a scale of the batch;
-    logs a warning beyond TOLERANCE.
+    The rest of the second batch are copies of a row. Raises EngineError [batch.rows] if the results differ by more than
+    MAX_DIFFERENCE and no operator computes a scale of the whole batch. Logs a warning for differences above TOLERANCE.
     """
     middle = count // 2
     rows = np.full(len(next(iter(inputs.values()))), middle)
@@ -37,7 +37,9 @@ def check_independence(
         if port.name in signature.random:
             continue
         difference = _difference(outputs[port.name][middle:count], again[port.name][: count - middle])
-        message = f"a row of output {port.name!r} must depend on that row alone, and differs by {difference:.2g} in another batch"
+        message = (
+            f"a row of output {port.name!r} must depend only on its input row, but differs by {difference:.2g} in another batch"
+        )
         if difference > MAX_DIFFERENCE and not signature.has_batch_scales:
             raise EngineError("batch.rows", f"{message}; {REMEDY}")
         if difference > TOLERANCE:
@@ -45,6 +47,6 @@ def check_independence(
 
 
 def _difference(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
-    """Return the largest difference relative to the largest magnitude; of integers and strings the part that differs."""
+    """Return the largest difference relative to the largest magnitude; for integers and strings the share that differs."""
     is_exact = first.dtype.kind in "OUSbiu" and first.shape == second.shape and first.size
     return float(np.mean(first != second)) if is_exact else relative_difference(first, second)

@@ -1,4 +1,4 @@
-"""RowSignature: the inputs and outputs of a model whose leading axis is the rows of a batch."""
+"""RowSignature: the inputs and outputs of a model whose leading axis is the batch axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.data.rows.map_outputs import MapKeys
 from dovetail.ir.dtypes import DType
 
 RowSize = int | str
-"""A size of a row: a number, or the text of an open size, which is the same in all inputs of a row."""
+"""A size of a row: a number, or the text of a symbolic size, which must be equal in all inputs of a row."""
 
 REMEDY = '"dovetail rebatch" gives a model one batch axis'
 INPUT_REMEDY = f"{REMEDY}; --constant (constants in Python) is for an input that is the same for all rows"
@@ -20,7 +20,7 @@ OUTPUT_REMEDY = f'{REMEDY}; "dovetail extract --to" writes a model of other outp
 
 @dataclass(frozen=True, slots=True)
 class RowPort:
-    """An input or output: its name, its element type, and its shape without the leading axis (None: an unknown rank)."""
+    """RowPort is an input or output: name, element type, and shape without the leading axis (None: unknown rank)."""
 
     name: str
     dtype: DType
@@ -32,12 +32,12 @@ class RowPort:
         return self.shape if self.shape is not None and all(isinstance(size, int) for size in self.shape) else None  # type: ignore[return-value]
 
     def empty(self, rows: int) -> np.ndarray[Any, Any]:
-        """Return an array for ``rows`` rows; open sizes are 0."""
+        """Return an uninitialized array for ``rows`` rows; symbolic sizes are 0."""
         sizes = [size if isinstance(size, int) else 0 for size in self.shape or ()]
         return np.empty((rows, *sizes), self.dtype.numpy)
 
     def zeros(self, rows: int) -> np.ndarray[Any, Any]:
-        """Return ``rows`` rows of zeros or empty strings, with open sizes 0."""
+        """Return ``rows`` rows of zeros or empty strings; symbolic sizes are 0."""
         array = self.empty(rows)
         array[...] = "" if self.dtype == "string" else np.zeros((), self.dtype.numpy)
         return array
@@ -48,9 +48,9 @@ class RowPort:
 
 @dataclass(frozen=True, slots=True)
 class RowSignature:
-    """The inputs and outputs of one row, the ``batch`` that all of them fix (None: open), and the names of random outputs.
+    """RowSignature holds the inputs and outputs of one row, the fixed batch size (None: any), and the names of random outputs.
 
-    ``has_batch_scales``: operators compute a scale of a whole batch (dynamic quantization), on which all of its rows depend.
+    ``has_batch_scales``: operators compute one scale for a whole batch (dynamic quantization), so that rows depend on each other.
     """
 
     inputs: tuple[RowPort, ...]
@@ -59,4 +59,4 @@ class RowSignature:
     random: tuple[str, ...] = ()
     has_batch_scales: bool = False
     maps: tuple[MapKeys, ...] = ()
-    """The outputs with a map for each row; ``outputs`` has a column for each key in their place."""
+    """The outputs with a map for each row; ``outputs`` has one column for each key of the maps instead."""

@@ -1,4 +1,4 @@
-"""Rows of a dataset between its source, the model and the sink."""
+"""Rows of a dataset as they are passed between the source, the model and the sink."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dovetail.errors import EngineError
 from dovetail.ir.host.extras import import_extra
 
 RowValues: TypeAlias = Any
-"""Values of a column: an array with a leading axis of rows, a list of one value per row, or a pyarrow array."""
+"""The values of a column: an array with a leading axis of rows, a list with one value for each row, or a pyarrow array."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFault:
-    """A row without a result: its number, the code and message of the error, and the file of the row where it is known."""
+    """RowFault is a row without a result: the row's number, the error's code and message, and the row's file, if known."""
 
     row: int
     code: str
@@ -28,7 +28,7 @@ class RowFault:
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """A range of rows: ``columns`` and ``kept`` have one value for each of ``rows``, and every other row has a fault."""
+    """RowBlock is a range of rows: ``columns`` and ``kept`` have one value for each of ``rows``; the other rows have faults."""
 
     rows: NDArray[np.int64]
     columns: dict[str, RowValues] = field(default_factory=dict)
@@ -46,7 +46,7 @@ def take_rows(values: RowValues, index: NDArray[np.int64]) -> RowValues:
 
 
 def join_rows(parts: Sequence[RowValues]) -> RowValues:
-    """Concatenate the values of one column along the rows: arrays where all rows have one shape, else a list."""
+    """Concatenate the values of one column along the rows; arrays whose rows have different shapes become a list."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, np.ndarray) for part in parts):
@@ -60,7 +60,7 @@ def join_rows(parts: Sequence[RowValues]) -> RowValues:
 
 
 def join_blocks(blocks: Iterable[RowBlock], names: Sequence[str], keep: Sequence[str]) -> RowBlock:
-    """Concatenate adjacent blocks; a block without good rows need not have columns."""
+    """Concatenate adjacent blocks; a block in which all rows are faults may lack columns."""
     every = list(blocks)
     faults = [fault for block in every for fault in block.faults]
     full = [block for block in every if len(block.rows)] or every[:1]
@@ -82,6 +82,6 @@ def check_range(start: int, stop: int, rows: int) -> None:
 
 
 def plain_rows(values: RowValues) -> RowValues:
-    """Return an array of objects that are arrays, one for each row, as a list; other values as they are."""
+    """Convert an array of objects that are arrays, one for each row, to a list; return other values unchanged."""
     is_list = isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
     return list(values) if is_list and any(isinstance(row, np.ndarray) for row in values) else values

@@ -1,4 +1,4 @@
-"""The schedule of a job: which worker runs which part, and what happens when a worker is lost."""
+"""The scheduler of a job: it assigns parts to workers, and reassigns the parts of lost workers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dovetail.data.rows.rows import RowFault
 from dovetail.errors import EngineError
 
 IN_FLIGHT = 2
-"""Parts that a worker has at a time: one is computed while the other is read or written."""
+"""The number of parts that a worker has at a time: one part is computed while another part is read or written."""
 ATTEMPTS = 3
-"""Workers that may be lost with one part."""
+"""The number of workers lost with the same part after which the job fails."""
 WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """News of a worker: ``started``, ``done`` (with the result of a call) or ``lost`` (with the reason as text)."""
+    """Event reports a change of a worker: ``started``, ``done`` (with the result of a call) or ``lost`` (with the reason)."""
 
     kind: str
     worker: Hashable
@@ -30,7 +30,7 @@ class Event:
 
 
 class Division(Protocol):
-    """The rows of a job, divided into parts."""
+    """Division is the division of a job's rows into parts."""
 
     @property
     def part_rows(self) -> int: ...
@@ -43,60 +43,66 @@ class Division(Protocol):
 
 
 class WorkerPool(Protocol):
-    """Workers of one engine, each with a PartRunner of the same job; lost ones are replaced by the pool or the engine."""
+    """WorkerPool holds the workers of one engine, each with a PartRunner of the same job.
+
+    The pool or the engine replaces lost workers.
+    """
 
     @property
     def size(self) -> int:
-        """The number of workers, those that have not started yet included."""
+        """The number of workers, including workers that have not started yet."""
 
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         """Start a call (a method of PartRunner and its arguments) on a worker."""
 
     def wait(self, seconds: float) -> list[Event]:
-        """Return the next events, or none after ``seconds``. Raises EngineError where there is no worker to wait for."""
+        """Return the next events, or an empty list after ``seconds``. Raises EngineError if no worker can be waited for."""
 
     def close(self) -> None:
-        """End the workers that the pool has started, and the calls of the others."""
+        """End the workers that the pool has started, and cancel the calls of other workers."""
 
 
 @dataclass(slots=True)
 class MapProgress:
-    """The state of a job while it runs."""
+    """MapProgress is the progress of a running job."""
 
     total: int = 0
-    """Rows of the parts that were not written before; 0 until it is known."""
+    """The number of rows of the parts that earlier calls did not write; 0 until it is known."""
     rows: int = 0
-    """Rows of finished parts, those at fault included."""
+    """The number of rows of finished parts, including rows at fault."""
     faults: int = 0
     parts: int = 0
     workers: int = 0
     max_workers: int = 0
     lost: int = 0
     first_fault: RowFault | None = None
-    """The first row at fault of the parts that are finished."""
+    """The first row at fault in the finished parts."""
     begin: float = 0.0
-    """When the parts began, by time.monotonic()."""
+    """The time.monotonic() at which the first part was started; 0 before."""
     end: float = 0.0
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """Gives parts to workers, IN_FLIGHT at a time. Its memory does not depend on the number of parts."""
+    """Scheduler assigns parts to workers, IN_FLIGHT parts for each. Its memory does not depend on the number of parts."""
 
     pool: WorkerPool
     on_progress: Callable[[MapProgress], None]
     max_errors: int | None = None
     earlier_faults: int = 0
-    """Rows at fault of parts that were written before."""
+    """The number of rows at fault in parts that earlier calls wrote."""
     progress: MapProgress = field(default_factory=MapProgress)
     _loads: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict)
     _again: deque[int] = field(default_factory=deque)
     _losses: dict[int, int] = field(default_factory=dict)
     _failed_starts: int = 0
-    """Workers that were lost before they started, since the last one that did."""
+    """The number of workers that were lost before they started, since the latest successful start."""
 
     def first_call(self, *call: object) -> Any:
-        """Return the result of a call on the first worker that starts; a lost worker is tried ATTEMPTS times."""
+        """Run a call on the first worker that starts, and return its result.
+
+        If the worker is lost, another worker runs the call, with up to ATTEMPTS workers in all. Raises EngineError [job.worker].
+        """
         losses = 0
         asked: Hashable | None = None
         while True:
@@ -130,7 +136,7 @@ class Scheduler:
         self.on_progress(self.progress)
 
     def _events(self) -> Iterator[Event]:
-        """Yield the next events; the loads of workers are kept up to date."""
+        """Yield the next events, after updating the loads of workers and the progress."""
         self.on_progress(self.progress)
         for event in self.pool.wait(WAIT_SECONDS):
             if isinstance(event.result, Failure):
@@ -148,14 +154,14 @@ class Scheduler:
             yield event
 
     def _count_start(self, event: Event) -> None:
-        """Raise EngineError [job.worker] where many workers are lost before they start."""
+        """Raise EngineError [job.worker] if many successive workers are lost before they start."""
         self._failed_starts += event.worker not in self._loads
         if self._failed_starts > ATTEMPTS * max(self.progress.max_workers, 1):
-            message = f"workers must start, but {self._failed_starts} in a row did not; the last: {event.result}"
+            message = f"workers must start, but {self._failed_starts} successive workers did not; the last: {event.result}"
             raise EngineError("job.worker", message)
 
     def _fill(self, new: Iterator[int], job: Division) -> bool:
-        """Give parts to workers, the least loaded first. Returns whether a part is left without a worker."""
+        """Assign parts to workers, the least loaded workers first. Returns whether a part is left without a worker."""
         for level in range(IN_FLIGHT):
             for worker, load in self._loads.items():
                 if len(load) > level:
@@ -172,7 +178,7 @@ class Scheduler:
         return bool(self._again)
 
     def _retry(self, event: Event, job: Division) -> None:
-        """Queue the parts of a lost worker again."""
+        """Queue the parts of a lost worker again. Raises EngineError [job.worker] for a part that was lost ATTEMPTS times."""
         for _, part, *_ in self._loads.pop(event.worker, ()):
             losses = self._losses[part] = self._losses.get(part, 0) + 1
             if losses == ATTEMPTS:
@@ -195,13 +201,13 @@ class Scheduler:
 
 
 def check_fault_count(count: int, limit: int, first: RowFault | None) -> None:
-    """Raise EngineError [job.errors] where more than ``limit`` rows are at fault."""
+    """Raise EngineError [job.errors] if more than ``limit`` rows are at fault."""
     if count > limit:
         raise EngineError("job.errors", f"at most {limit} rows may be at fault, got {count}; {fault_text(first)}")
 
 
 def fault_text(fault: RowFault | None) -> str:
-    """Return a row at fault as text; empty for None."""
+    """Return the text of a row at fault; "" for None."""
     return "" if fault is None else f"row {fault.row}: [{fault.code}] {fault.message}"
 
 

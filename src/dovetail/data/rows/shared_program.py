@@ -1,4 +1,4 @@
-"""SharedProgram: one compiled program for all mappers of a process, whose plan the processes of a host share."""
+"""SharedProgram: a compiled program that equal mappers of a process share, with a plan that the processes of a host share."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from dovetail.runtime.plan_cache.cached_program import CacheKey, open_shared_pro
 from dovetail.storage.cache_folder import CacheFolder
 from dovetail.storage.digest import digest_of_file
 
-# A worker that starts from a cached plan does not load the model.
+# Imports are deferred, because a worker that starts from a cached plan does not load the model.
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model
 
 LOGGER = logging.getLogger("dovetail")
 MAX_PROGRAMS = 8
-"""Programs that a process keeps; the least recently used are dropped."""
+"""The maximum number of programs that a process keeps; the least recently used programs are dropped."""
 
 
 @dataclass(frozen=True)
 class ModelContent:
-    """A model as a mapper carries it: the path of a file with the digests of all its files, or a pickled Model."""
+    """ModelContent is the model of a mapper: a path with the digests of all files of the model, or a pickled Model."""
 
     digest: str
     path: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """The model's files, its own first: path beside the model and digest."""
+    """The files of the model, the model file first: path relative to the model's folder, and digest."""
     pickled: bytes | None = None
 
     def load(self, limits: Limits | None) -> Model:
@@ -51,19 +51,19 @@ class ModelContent:
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """The options of a program; equal ones of equal content share one program in a process."""
+    """ProgramOptions holds the options of a program; mappers with equal content and options share one program in a process."""
 
     threads: int
     limits: Limits | None
     cache_dir: str | None
     constants: Constants
-    """Inputs that each call has."""
+    """The inputs that are the same in each call."""
     maps: tuple[MapKeys, ...] = ()
-    """Outputs with a map for each row, of which each call returns columns."""
+    """The outputs with a map for each row, which each call returns as columns."""
 
 
 class SharedProgram:
-    """A program that compiles in its first call, or starts from the plan that another process of the host wrote."""
+    """SharedProgram is a program that is compiled in its first call, or starts from the plan that another process wrote."""
 
     def __init__(self, content: ModelContent, options: ProgramOptions) -> None:
         self._content = content
@@ -73,10 +73,10 @@ class SharedProgram:
         self._plan = _shared_plan(content, options)
         self._lock = ForkLock()
         self.is_checked = False
-        """True once a batch has shown that rows are independent."""
+        """True after a batch was checked for independence of its rows."""
 
     def is_compiled_from(self, content: ModelContent) -> bool:
-        """Return whether the program is compiled, or will compile the file of ``content`` and no other copy of it."""
+        """Return whether the program is already compiled, or will be compiled from the path of ``content``."""
         return self._program is not None or self._content.path == content.path
 
     def __call__(self, inputs: dict[str, Any], out: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
@@ -91,11 +91,14 @@ class SharedProgram:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The program itself once it is compiled, if it has neither constants nor maps."""
+        """The fastest callable: the compiled program if it has neither constants nor maps, else this object."""
         return self if self._constants or self._options.maps else self._program or self
 
     def compile(self, inputs: dict[str, Any] | None) -> Callable[..., Any]:
-        """Return the program for the shapes of ``inputs`` without the constants (None: not known)."""
+        """Compile or load the program, and return it. ``inputs``: the inputs without the constants, None if unknown.
+
+        ``inputs`` are run once if the plan must be written.
+        """
         with self._lock:
             if self._program is not None:
                 return self._program
@@ -108,7 +111,7 @@ class SharedProgram:
             return program
 
     def _compile_alone(self) -> Callable[..., Any]:
-        # Deferred for start-up time, as the model in memory.
+        # Deferred import for start-up time, as for a model in memory.
         from dovetail.runtime.compilation import compile
 
         content, options = self._content, self._options
@@ -119,7 +122,7 @@ class SharedProgram:
 
 
 def _shared_plan(content: ModelContent, options: ProgramOptions) -> _SharedPlan | None:
-    """Return the plan in the folder; None without a folder, or where the default one cannot be used."""
+    """Return the shared plan in the cache folder; None without a folder, or if the default folder cannot be used."""
     if content.path is None or options.cache_dir is None or not is_compiled:
         return None
     try:
@@ -133,7 +136,7 @@ def _shared_plan(content: ModelContent, options: ProgramOptions) -> _SharedPlan 
 
 
 class _SharedPlan:
-    """The plan of a model file in a folder. One process compiles and writes it while the others wait."""
+    """_SharedPlan is the plan of a model file in a folder. One process compiles and writes it, and other processes wait."""
 
     def __init__(self, content: ModelContent, options: ProgramOptions) -> None:
         self._content = content
@@ -144,7 +147,7 @@ class _SharedPlan:
         self._compiled: Callable[..., Any] | None = None
 
     def open(self, inputs: dict[str, Any] | None) -> tuple[Callable[..., Any], bool]:
-        """Return a program, and whether it is the one to keep: it starts from a plan, or its plan cannot be written."""
+        """Return a program, and whether it is final: it starts from a plan, or its plan cannot be written."""
         check_files(self._content, with_main=False)
         folder = CacheFolder(self._cache_dir)
         path = self._content.path
@@ -169,14 +172,14 @@ class _SharedPlan:
             return program or compiled, True
 
     def _compile(self, folder: CacheFolder, key: CacheKey) -> Callable[..., Any]:
-        # Deferred: a worker that starts from a plan compiles nothing.
+        # Deferred import: a worker that starts from a plan compiles nothing.
         from dovetail.runtime.compilation import compile_for_cache
 
         return compile_for_cache(folder, key, self._limits, self._options)
 
 
 def check_files(content: ModelContent, *, with_main: bool = True) -> None:
-    """Raise FormatError [file.changed] where a file of the model is not the one of the mapper's creation."""
+    """Raise FormatError [file.changed] if a file of the model has changed since the mapper was created."""
     assert content.path is not None
     folder = os.path.dirname(content.path)
     for number, (name, _) in enumerate(content.files):
@@ -185,7 +188,10 @@ def check_files(content: ModelContent, *, with_main: bool = True) -> None:
 
 
 def check_digest(content: ModelContent, number: int, digest: bytes | None) -> None:
-    """Compare the digest of a file with that of the mapper's creation. Raises FormatError [file.missing], [file.changed]."""
+    """Compare the digest of a file with its digest at the mapper's creation.
+
+    Raises MissingFileError [file.missing], FormatError [file.changed].
+    """
     name, expected = content.files[number]
     if digest is None:
         raise MissingFileError("file.missing", f"the file {name!r} must exist for each worker process", file=content.path)
@@ -198,7 +204,7 @@ _programs_lock = ForkLock()
 
 
 def shared_program(content: ModelContent, options: ProgramOptions) -> SharedProgram:
-    """Return the program of this process for a content and options."""
+    """Return the program of this process for a model content and options; create it if it does not exist."""
     key = content.digest, options
     with _programs_lock:
         program = _programs.get(key)
@@ -211,6 +217,6 @@ def shared_program(content: ModelContent, options: ProgramOptions) -> SharedProg
 
 
 def default_cache_dir() -> str:
-    """Return the folder of plans of this user in the temporary folder."""
+    """Return the path of this user's folder of plans in the temporary folder."""
     user = os.geteuid() if hasattr(os, "geteuid") else os.environ.get("USERNAME", "user")
     return os.path.join(tempfile.gettempdir(), f"dovetail-plans-{user}")

@@ -1,4 +1,4 @@
-"""Open a folder of results in any format."""
+"""The choice of the sink for the format of a folder of results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS: tuple[str, ...] = tuple(_SINKS)
 
 
 def open_sink(folder: StrPath, format: str, *, rows: int, part_rows: int) -> Sink:
-    """Return the sink of a job with ``rows`` rows in parts of ``part_rows``. No file is touched before ``prepare``.
+    """Return the sink of a job with ``rows`` rows in parts of ``part_rows``. The sink accesses no file before ``prepare``.
 
     Raises EngineError [argument.value] for an unknown format.
     """
@@ -27,5 +27,5 @@ def open_sink(folder: StrPath, format: str, *, rows: int, part_rows: int) -> Sin
 
 
 def default_format(kind: str) -> str:
-    """Return the format of the results of a dataset: its own, and parquet for images."""
+    """Return the default format of results: the format of the dataset, but parquet for images."""
     return kind if kind in _SINKS and kind != "images" else "parquet"

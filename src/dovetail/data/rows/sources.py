@@ -1,4 +1,4 @@
-"""Open a dataset of any kind as numbered rows."""
+"""The choice of the source for the kind of a dataset."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def open_source(
     keep: Sequence[str] = (),
     images: image_files.ImageOptions | None = None,
 ) -> Source:
-    """Open the dataset at ``path``, a file or a folder, whose rows have the ``columns`` for a model (None: all).
+    """Open the dataset at ``path``, a file or a folder. ``columns`` are the columns for the model (None: all columns).
 
-    ``keep`` are columns that are passed through; ``images`` says how pixels become a model's input. Raises FormatError and
-    EngineError [dataset.*]; files that cannot be read, or that differ from the first, are listed in one error.
+    ``keep`` lists columns that are passed through; ``images`` is the conversion of pixels to a model's input. Raises FormatError
+    and EngineError [dataset.*]; one error lists all files that cannot be read or that differ from the first file.
     """
     kind = kind_of(path)
     if kind == "images":
         return image_files.ImageSource(path, columns, keep, images)
     if images is not None:
-        raise EngineError("dataset.image", f"options of images need a dataset of images, got {kind}")
+        raise EngineError("dataset.image", f"image options need a dataset of images, got {kind}")
     if kind == "parquet":
         return parquet_files.ParquetSource(path, columns, keep)
     if kind == "zarr":
@@ -49,15 +49,15 @@ def open_source(
 def kind_of(path: StrPath) -> str:
     """Return the kind of the dataset at ``path``: parquet, npy, npz, zarr or images.
 
-    Files with other suffixes are no part of a dataset. Raises MissingFileError [file.missing]; UnsupportedError
-    [dataset.kind] where no file is of a known kind; FormatError [dataset.kind] where files are of several.
+    Files with unknown suffixes are ignored. Raises MissingFileError [file.missing]; UnsupportedError [dataset.kind] if no file
+    is of a known kind; FormatError [dataset.kind] for files of several kinds.
     """
     if os.path.isdir(path) and zarr_arrays.is_zarr(path):
         return "zarr"
     suffixes = [os.path.splitext(name)[1].lower() for name in file_names(path)]
     kinds = Counter(_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES)
     if not kinds:
-        # Folders that cannot be listed are named first.
+        # scan raises the errors of folders that cannot be listed, which are more helpful than the error below.
         DataFolder.scan(path)
         message = f"a dataset must have files with one of the suffixes {', '.join(_SUFFIXES)}, or be a zarr array or group"
         raise UnsupportedError("dataset.kind", message, file=os.fspath(path))

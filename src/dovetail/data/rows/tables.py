@@ -1,4 +1,4 @@
-"""Tables of rows, of the kinds that engines pass: dicts of arrays, pandas, pyarrow, arrays, and iterators of RecordBatches."""
+"""Tables of rows in the kinds that engines pass: dicts of arrays, pandas, pyarrow, arrays, iterators of RecordBatches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ RowFunction = Callable[[Mapping[str, Any], int], dict[str, np.ndarray[Any, Any]]
 
 
 def map_table(run: RowFunction, rows: object, signature: RowSignature, columns: Mapping[str, str], keep: Sequence[str]) -> Any:
-    """Return ``run`` of a table as a table of the same kind: the columns ``keep``, and one for each output.
+    """Apply ``run`` to a table, and return a table of the same kind: the columns ``keep``, and one column for each output.
 
-    Raises EngineError [batch.table] for anything that is no table, [batch.column] where a column of ``keep`` is absent.
+    Raises EngineError [batch.table] for an object that is no table, [batch.column] for an absent column.
     """
     table = _Mapped(run, signature, columns, keep)
     pandas, pyarrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
@@ -39,7 +39,7 @@ def map_table(run: RowFunction, rows: object, signature: RowSignature, columns: 
 
 
 class _Mapped:
-    """The results of tables of each kind."""
+    """_Mapped applies a RowFunction to tables, with one method for each kind of table."""
 
     def __init__(self, run: RowFunction, signature: RowSignature, columns: Mapping[str, str], keep: Sequence[str]) -> None:
         self._run = run
@@ -91,14 +91,14 @@ class _Mapped:
         for rows in batches:
             if not hasattr(rows, "schema"):
                 raise EngineError("batch.table", f"an iterator of rows must yield RecordBatches, got {type(rows).__name__}")
-            # Spark reads lists, and neither lists of a fixed size nor tensors.
+            # Spark reads Arrow's type list, but neither fixed_size_list nor tensors.
             yield self.arrow(rows, is_plain=True)
 
 
 def _arrow_rows(column: Any) -> Any:
-    """Return an Arrow column as an array of rows, or as a list with the faults of rows in their places."""
+    """Convert an Arrow column to an array of rows, or to a list in which a row at fault is None or an UnfitRow."""
     if str(getattr(column.type, "extension_name", "")).startswith("ray."):
-        # Ray's tensors convert themselves.
+        # Ray's tensor types implement the conversion to numpy.
         return column.to_numpy() if hasattr(column, "num_chunks") else column.to_numpy(zero_copy_only=False)
     decoded = decode_rows(column)
     if not decoded.faults:
@@ -120,7 +120,7 @@ def _arrow_output(name: str, array: np.ndarray[Any, Any], is_fixed: bool) -> Any
 
 
 def _series_rows(series: Any) -> Any:
-    """Return the rows of a pandas Series as an array; masked where its type has missing values of its own."""
+    """Return the rows of a pandas Series as an array, as a masked array for pandas' nullable types."""
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
         return series.to_numpy()
@@ -134,7 +134,7 @@ def _series_rows(series: Any) -> Any:
 
 
 def _cells(array: np.ndarray[Any, Any]) -> Any:
-    """Return an array as the cells of a pandas column: one array for each row where a row has axes."""
+    """Return an array as the cells of a pandas column; a row with axes becomes one array in an array of objects."""
     array = widen(array)
     if array.ndim == 1:
         return array

@@ -1,4 +1,4 @@
-"""The process of a local worker: calls of a PartRunner arrive as pickles on stdin, results leave on stdout."""
+"""The process of a local worker: it reads calls of a PartRunner as pickles from stdin, and writes results to stdout."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dovetail.errors import EngineError
 
 
 def main() -> None:
-    """Answer calls until stdin ends, as it does with the driver; a part that is not finished then is of no use."""
+    """Run calls until stdin ends, which it does when the driver ends; unfinished parts are then discarded."""
     calls = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not come between the results.
+    # Output that a library prints must not be mixed with the results.
     os.dup2(2, 1)
     is_writing = threading.Lock()
 
@@ -43,5 +43,5 @@ def _run(runner: PartRunner, call: tuple[Any, ...], answer: Any) -> None:
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:
-        # A result that cannot be pickled.
+        # The result cannot be pickled.
         answer(call, Failure(EngineError("job.part", f"worker {runner.host} cannot answer {call[0]}: {error}")))

@@ -1,4 +1,4 @@
-"""The threads of a program in a worker process: one where an engine runs a worker, or a task, for each core."""
+"""The number of threads of a program in a worker process: 1 if an engine runs a worker or task for each core."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dovetail.ir.host.threads import thread_count
 
 
 def worker_thread_count(threads: int | None) -> int:
-    """Return ``threads``, else DOVETAIL_THREADS, else the cores of this task in a worker process, else all of this process.
+    """Return ``threads``, else DOVETAIL_THREADS, else in a worker process the cores of the task, else those of the process.
 
-    The cores of a task are those that Ray and Spark assign to it, one in a Dask worker and in a child process of
+    The cores of a task are the cores that Ray or Spark assigns to the task; 1 in a Dask worker and in a child process of
     multiprocessing. Raises EngineError [argument.value].
     """
     if threads is None and not os.environ.get("DOVETAIL_THREADS"):
@@ -21,8 +21,8 @@ def worker_thread_count(threads: int | None) -> int:
 
 
 def _task_cores() -> int | None:
-    """Return the cores of the task that this process runs for an engine; None in an ordinary process."""
-    # An engine runs this process only if its package is imported.
+    """Return the number of cores of the task that this process runs for an engine; None outside of a worker process."""
+    # An engine runs this process only if the engine's package is imported.
     for package, cores in (("ray", _ray_cores), ("distributed", _dask_cores), ("pyspark", _spark_cores)):
         module = sys.modules.get(package)
         count = None if module is None else cores(module)

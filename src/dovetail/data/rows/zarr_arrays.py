@@ -1,4 +1,4 @@
-"""Zarr, versions 2 and 3: an array whose leading axis is the rows, or a group of such arrays, its columns."""
+"""Zarr datasets, versions 2 and 3: an array whose leading axis is the axis of rows, or a group of such arrays as columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.storage.files import StrPath
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
 MAX_CHUNK_BYTES = 1 << 30
-"""Bytes of a decoded chunk or shard."""
+"""The maximum bytes of a decoded chunk or shard."""
 DONE = "_done"
 
 
@@ -33,7 +33,7 @@ def zarr(purpose: str = "reading zarr") -> Any:
 
 
 class ZarrSource(Source):
-    """The rows of a zarr array or group. A chunk without a file has the fill value, as zarr defines it."""
+    """ZarrSource is a dataset in a zarr array or group. A chunk without a file has the fill value, as zarr defines."""
 
     kind: ClassVar[str] = "zarr"
 
@@ -69,7 +69,7 @@ class ZarrSource(Source):
         return {**self.__dict__, "_arrays": None}
 
     def _open(self) -> dict[str, Any]:
-        """Open the arrays. Raises FormatError for all that cannot be read."""
+        """Open the arrays. Raises one FormatError for all arrays that cannot be read."""
         if self._arrays is None:
             zarr()
             from dovetail.data.rows.zarr_store import DatasetStore  # deferred: zarr is an extra
@@ -93,7 +93,7 @@ class ZarrSource(Source):
         except EngineError:
             raise
         except Exception as error:  # codecs raise RuntimeError, ValueError, OSError and others for damaged chunks
-            # The damaged chunks alone: between two ends of chunks, all rows are of the same ones.
+            # The range is read again between chunk boundaries, so that only rows of damaged chunks become faults.
             ends = self._chunk_ends(start, stop)
             if not ends:
                 file = os.path.basename(self.folder.root)
@@ -104,7 +104,7 @@ class ZarrSource(Source):
         return join_blocks(blocks, self.selected, self.keep)
 
     def _chunk_ends(self, start: int, stop: int) -> list[int]:
-        """Return the rows between ``start`` and ``stop`` at which a chunk of any array begins."""
+        """Return the row numbers between ``start`` and ``stop`` at which a chunk of any array begins."""
         steps = {_slab(array)[0] for array in self._open().values()}
         return sorted({end for step in steps for end in range((start // step + 1) * step, stop, step)})
 
@@ -126,10 +126,10 @@ def is_zarr(path: StrPath) -> bool:
 
 
 def _paths_of(folder: DataFolder) -> dict[str, str]:
-    """Return the path of each array in the store by the name of its column."""
+    """Return the path of each array in the store, by column name."""
     names = [file.name for file in folder.files if file.name.rpartition("/")[2] in ("zarr.json", ".zarray")]
     nodes = {name.rpartition("/")[0] for name in names}
-    # In version 3 arrays and groups have metadata of one name; groups alone have nodes below them.
+    # In version 3 the metadata files of arrays and groups have the same name; only groups have child nodes.
     groups = {parent for node in nodes for parent in _parents(node)}
     return {column_of(path) if path else ARRAY: path for path in sorted(nodes - groups)}
 
@@ -147,24 +147,24 @@ def _open_array(store: Any, path: str) -> Any:
         raise
     except Exception as error:  # damaged metadata raise ValueError, KeyError, TypeError, JSONDecodeError, ...
         message = (str(error) or type(error).__name__).splitlines()[0]
-        raise FormatError("dataset.unreadable", f"no zarr array: {message}") from None
+        raise FormatError("dataset.unreadable", f"the array must be a valid zarr array: {message}") from None
     codecs = codecs_of(metadata, _slab(array))
     is_text = array.dtype.kind not in "biufcU"
     if is_text and not codecs.has_text:
-        message = f"a model reads numbers, booleans and strings, and the array has elements of {array.dtype}"
+        message = f"elements must be numbers, booleans or strings, got {array.dtype}"
         raise UnsupportedError("dataset.type", message)
     if not array.shape:
         raise FormatError("dataset.unreadable", "the array must have an axis of rows, got a scalar")
     chunk_bytes = prod(_slab(array)) * _item_bytes(array)
     if min(array.shape) < 0 or array.shape[0] > MAX_ROWS or min(_slab(array)) < 1 or chunk_bytes > MAX_CHUNK_BYTES:
-        limits = f"at most {MAX_CHUNK_BYTES} bytes, and an array {MAX_ROWS} rows"
-        raise FormatError("file.size", f"a chunk must have {limits}, got {_slab(array)} of {array.shape}")
+        limits = f"a chunk must have at most {MAX_CHUNK_BYTES} bytes, and an array at most {MAX_ROWS} rows"
+        raise FormatError("file.size", f"{limits}, got chunks {_slab(array)} of an array {array.shape}")
     store.chunks[f"{path}/" if path else ""] = codecs, MAX_CHUNK_BYTES if is_text else chunk_bytes
     return array
 
 
 def _slab(array: Any) -> tuple[int, ...]:
-    """Return the shape of what one file holds: a shard, or a chunk."""
+    """Return the shape of the elements in one file: a shard, or a chunk of an array without shards."""
     return tuple(array.shards or array.chunks)
 
 
@@ -178,9 +178,9 @@ def _decode(values: Any) -> NDArray[Any]:
 
 
 class ZarrSink(Sink):
-    """A zarr group of version 3 with one array per column: the element at ``i`` is of row ``i``.
+    """ZarrSink writes a zarr group of version 3 with one array for each column: index ``i`` holds row ``i``.
 
-    A part is one chunk of each array. Rows without a result have NaN or 0, and -1 in the array ``row``.
+    A part is one chunk of each array. Rows without a result hold NaN, 0 or "", and -1 in the array ``row``.
     """
 
     format: ClassVar[str] = "zarr"
@@ -190,7 +190,7 @@ class ZarrSink(Sink):
         files = self._encode(part, rows, {"row": np.asarray(rows, np.int64), **columns})
         for name, data in files.items():
             if name == "zarr.json" and os.path.exists(self._path(name)):
-                # Complete, or with the consolidated metadata of an earlier run.
+                # The group's metadata are complete; after an earlier run they contain the consolidated metadata.
                 continue
             if name.endswith("zarr.json") and not self._is_new(name, data):
                 continue
@@ -198,7 +198,7 @@ class ZarrSink(Sink):
         self.write_bytes(os.path.join(DONE, part_name(part)), b"")
 
     def _encode(self, part: int, rows: NDArray[np.int64], columns: Mapping[str, RowValues]) -> dict[str, bytes]:
-        """Return the files of one part by name, those of the metadata first."""
+        """Return the content of the files of one part by name, metadata files first."""
         library = zarr("writing zarr")
         memory: dict[str, Any] = {}
         group = library.open_group(library.storage.MemoryStore(memory), mode="w", zarr_format=3)
@@ -223,7 +223,10 @@ class ZarrSink(Sink):
         return {name: memory[name].to_bytes() for name in names}
 
     def _is_new(self, name: str, data: bytes) -> bool:
-        """Return whether the metadata of an array are to be written. Raises where a part before had another shape or type."""
+        """Return whether the metadata of an array must be written.
+
+        Raises EngineError [dataset.output] if an earlier part had a different shape or type.
+        """
         try:
             with open(self._path(name), "rb") as stream:
                 old = stream.read()
@@ -235,12 +238,12 @@ class ZarrSink(Sink):
         return False
 
     def finish(self) -> None:
-        """Complete the folder after all parts: consolidate the metadata, so that no reader lists the folder."""
+        """Complete the folder after all parts: consolidate the metadata, so that readers need not list the folder."""
         super().finish()
         if os.path.exists(self._path("zarr.json")):
             library = zarr("writing zarr")
             with warnings.catch_warnings():
-                # Consolidated metadata are not yet part of the specification of version 3.
+                # zarr warns because consolidated metadata are not yet part of the specification of version 3.
                 warnings.simplefilter("ignore")
                 library.consolidate_metadata(self.folder)
 

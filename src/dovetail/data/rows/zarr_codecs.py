@@ -1,7 +1,7 @@
-"""Codecs of zarr that are safe to decode, and upper bounds of what compressed chunks decode to.
+"""Codecs of zarr that are safe to decode, and upper bounds of the decoded size of chunks.
 
-A codec of a file may execute code (pickle), and a chunk of a few bytes may decode to more than the memory. So codecs are
-chosen from a list, a chunk has one compressor, and the size that a chunk decodes to is bounded before it is decoded.
+A codec of a file may execute code (pickle), and a chunk of a few bytes may decode to more than the memory. Therefore codecs must
+be in a list, a chunk may have only one compressor, and the decoded size of a chunk is bounded before it is decoded.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK = 1 << 17
 _STEP = 1 << 20
 _SLACK = 1 << 26
-"""Bytes that any chunk may decode to."""
+"""Bytes that a chunk of any declared size may decode to."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkCodecs:
-    """The codecs of the chunks of one array."""
+    """ChunkCodecs holds the codecs of the chunks of one array."""
 
     compressor: str | None
     has_text: bool
@@ -36,7 +36,7 @@ class ChunkCodecs:
     """The number of chunks in a shard; 0: no shards."""
 
     def check(self, data: bytes, chunk_bytes: int, *, is_shard: bool) -> None:
-        """Raise FormatError [file.size] where a chunk or shard of ``chunk_bytes`` would decode to much more."""
+        """Raise FormatError [file.size] if a chunk or shard would decode to far more than ``chunk_bytes``."""
         limit = 4 * chunk_bytes + _SLACK
         parts = _chunks_of_shard(data, self.inner_chunks) if is_shard and self.inner_chunks else [data]
         bound = _BOUNDS.get(self.compressor or "")
@@ -44,13 +44,13 @@ class ChunkCodecs:
         for part in parts if bound is not None else ():
             total += bound(part, limit)  # type: ignore[misc]
             if total > limit:
-                raise FormatError("file.size", f"a chunk must decode to {chunk_bytes} bytes, and decodes to more than {limit}")
+                raise FormatError("file.size", f"a chunk must decode to {chunk_bytes} bytes, got more than {limit}")
 
 
 def codecs_of(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> ChunkCodecs:
-    """Return the codecs of an array from its metadata; ``shape`` is that of a chunk or shard.
+    """Return the codecs of an array from its metadata; ``shape`` is the shape of a chunk or shard.
 
-    Raises UnsupportedError [dataset.type] for codecs outside of the list, and for a second compressor.
+    Raises UnsupportedError [dataset.type] for codecs that are not in the list, and for a second compressor.
     """
     if metadata["zarr_format"] == 2:
         codecs = [*(metadata.get("filters") or ()), *filter(None, [metadata.get("compressor")])]
@@ -60,7 +60,7 @@ def codecs_of(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> ChunkCodec
     if "sharding_indexed" not in names:
         return _chain(names)
     if names != ["sharding_indexed"]:
-        raise UnsupportedError("dataset.type", f"shards must be the only codec of an array, got {', '.join(names)}")
+        raise UnsupportedError("dataset.type", f"sharding_indexed must be the only codec of an array, got {', '.join(names)}")
     shards = codecs[0]["configuration"]
     index = [str(codec["name"]) for codec in shards.get("index_codecs", ())]
     if index != ["bytes", "crc32c"] or str(shards.get("index_location", "end")).rpartition(".")[2] != "end":
@@ -85,7 +85,7 @@ def _chain(names: list[str]) -> ChunkCodecs:
 
 
 def _chunks_of_shard(data: bytes, count: int) -> list[bytes]:
-    """Return the encoded chunks of a shard by its index: offset and size of each as u64, then a checksum of 4 bytes."""
+    """Return the encoded chunks of a shard. Its index at the end has offset and size of each chunk (u64) and a u32 checksum."""
     start = len(data) - 16 * count - 4
     if start < 0:
         raise FormatError("dataset.unreadable", f"a shard of {count} chunks must have at least {16 * count + 4} bytes")
@@ -103,7 +103,7 @@ def _lz4_size(data: bytes, limit: int) -> int:
 
 
 def _inflated_size(data: bytes, limit: int) -> int:
-    # Deflate makes at most 1032 bytes of one.
+    # The compression ratio of deflate is at most 1032.
     return 1032 * len(data) if 1032 * len(data) <= limit else _streamed_size(lambda: zlib.decompressobj(47), data, limit)
 
 
@@ -116,7 +116,7 @@ def _lzma_size(data: bytes, limit: int) -> int:
 
 
 def _streamed_size(start: Callable[[], Any], data: bytes, limit: int) -> int:
-    """Decompress in steps, and count the bytes up to ``limit``. Damaged data end the count: decoding will fail too."""
+    """Decompress in steps, and count the bytes up to ``limit``. The count ends at damaged data, which cannot be decoded."""
     total = 0
     while data and total <= limit:
         decompressor = start()
@@ -135,7 +135,7 @@ def _streamed_size(start: Callable[[], Any], data: bytes, limit: int) -> int:
 
 
 def _zstd_size(data: bytes, limit: int) -> int:
-    """Return the sum over all frames of the declared size, or of the most that the blocks of a frame can hold."""
+    """Return an upper bound: the sum over all frames of the declared size, or else of the maximum size of the blocks."""
     total = offset = 0
     while data[offset : offset + 4] == _ZSTD_FRAME and total <= limit:
         flags = data[offset + 4] if offset + 4 < len(data) else 0

@@ -1,4 +1,4 @@
-"""A read-only store of zarr over the files of a dataset, which are opened without leaving its folder.
+"""A read-only zarr store over the files of a dataset, which are opened without leaving the dataset's folder.
 
 This module imports zarr, an optional package; ``zarr_arrays`` imports it when a dataset is opened.
 """
@@ -18,7 +18,10 @@ MAX_METADATA_BYTES = 1 << 24
 
 
 class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
-    """The files of ``folder`` as keys. ``chunks`` has the codecs and bytes of a decoded chunk by the prefix of its array."""
+    """DatasetStore is a zarr store whose keys are the files of ``folder``.
+
+    ``chunks`` maps the key prefix of an array to the codecs and the decoded bytes of its chunks.
+    """
 
     supports_writes = False
     supports_deletes = False
@@ -34,7 +37,7 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
         return isinstance(other, DatasetStore) and other._folder == self._folder
 
     def _chunk_of(self, key: str) -> tuple[ChunkCodecs, int] | None:
-        """Return the codecs and bytes of a chunk; None for metadata."""
+        """Return the codecs and the decoded bytes of a chunk by its key; None for metadata."""
         if key.rpartition("/")[2] in ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"):
             return None
         return next((chunk for prefix, chunk in self.chunks.items() if key.startswith(prefix)), None)
@@ -44,7 +47,7 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
         if file is None:
             return None
         chunk = self._chunk_of(key)
-        # Incompressible data grows by headers and, in a shard, by the index of its chunks.
+        # The size of incompressible data increases by headers and, in a shard, by the index of its chunks.
         limit = MAX_METADATA_BYTES if chunk is None else 2 * chunk[1] + (1 << 20)
         if file.size > limit:
             raise FormatError("file.size", f"the file must have at most {limit} bytes, got {file.size}", file=key)
@@ -60,7 +63,7 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
             stream.seek(max(start, 0))
             data = stream.read(max(stop - start, 0))
         self._folder.check(file)
-        # A range is one chunk of a shard; the index of a shard, a suffix, is not compressed.
+        # A byte range is one chunk of a shard; a suffix is the index of a shard, which is not compressed.
         if chunk is not None and not isinstance(byte_range, SuffixByteRequest):
             chunk[0].check(data, chunk[1], is_shard=byte_range is None)
         return prototype.buffer.from_bytes(data)

@@ -1,8 +1,8 @@
-"""Blocks: the elements of tensors on disk that a tensor of a graph is made of, composed from the windows of its operators.
+"""Blocks: boxes of stored elements that make up a tensor of a graph, composed from the windows of the operators.
 
-Movement operators are read through their ``windows`` alone. A Cast acts on elements, wherever they are placed, so that a block
-carries it along. Where windows do not compose (a Reshape that cuts across another one's axes), the value between them is a
-*scratch tensor*: a file of its own, of which later blocks are read.
+Movement operators are only used through their ``windows``. A Cast acts on single elements at any position, so that it becomes a
+property of the block. If two windows do not compose (a Reshape that cuts across the axes of another Reshape), the value between
+them becomes a *scratch tensor*: a separate file, from which later blocks are read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.tensor.transpose_expand_tile import strides_of
 
 MAX_BLOCKS = 1 << 14
-"""Blocks of one tensor; a value of more becomes a scratch tensor."""
+"""The maximum number of blocks of one tensor; a value with more blocks becomes a scratch tensor."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scratch:
-    """A value that is written to a file of its own before the tensors that read it."""
+    """Scratch is a value that is written to a separate file before the tensors that read it."""
 
     name: str
     dtype: DType
@@ -40,10 +40,10 @@ class Scratch:
 
 
 class Block(NamedTuple):
-    """A box of elements of ``source`` at ``source_offset + sum(i * source_strides)``, each passed through ``casts``.
+    """Block is a box of elements of ``source``, to which ``casts`` are applied and which are copied to a target.
 
-    They are placed at ``target_offset + sum(i * target_strides)``; both count elements. ``source`` is a tensor of a set, an array
-    of a constant, a Scratch, or the one element of a fill.
+    Element i is read at ``source_offset + sum(i * source_strides)`` and written at ``target_offset + sum(i * target_strides)``,
+    both counted in elements. ``source`` is a tensor of a set, an array of a constant, a Scratch, or the single element of a fill.
     """
 
     source: Any
@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 @dataclass
 class TensorBlocks:
-    """A tensor as blocks, of which a later one overwrites an earlier one."""
+    """TensorBlocks is a tensor that consists of blocks; later blocks overwrite earlier blocks."""
 
     name: str
     dtype: DType
@@ -74,16 +74,16 @@ class TensorBlocks:
 
 
 class Composition(NamedTuple):
-    """The blocks of the outputs, and those of the scratch tensors in the order in which they are written."""
+    """Composition holds the blocks of the outputs, and the blocks of the scratch tensors in the order to write them."""
 
     outputs: list[TensorBlocks]
     scratch: list[tuple[Scratch, TensorBlocks]]
 
 
 def compose_blocks(graph: Graph, sources: Mapping[str, Any]) -> Composition:
-    """Compose the windows of a graph of static shapes back to its inputs, which are ``sources`` by name.
+    """Compose the windows of a graph of static shapes to blocks of its inputs, which are ``sources`` by name.
 
-    Raises UnsupportedError [reshard.operator] that lists every node which is neither a movement operator nor a Cast.
+    Raises UnsupportedError [reshard.operator] with every node that is neither a movement operator nor a Cast.
     """
     composer = _Composer(sources)
     for value in graph.inputs:
@@ -96,7 +96,9 @@ def compose_blocks(graph: Graph, sources: Mapping[str, Any]) -> Composition:
         try:
             composer.add_node(node)
         except Unsuitable as error:
-            message = f"{type(node.op).__name__} is neither a movement operator with known windows nor a Cast{error}"
+            message = (
+                f"the operator must be a Cast or a movement operator with known windows, got {type(node.op).__name__}{error}"
+            )
             errors.append(UnsupportedError("reshard.operator", message).at(node=node.label, op=describe_op(node.op, node.inputs)))
             for y in node.outputs:
                 composer.blocks[id(y)] = []
@@ -106,11 +108,11 @@ def compose_blocks(graph: Graph, sources: Mapping[str, Any]) -> Composition:
 
 
 class Unsuitable(Exception):
-    """An operator without usable windows; the text is the reason, or empty."""
+    """Unsuitable is raised for an operator without usable windows; its text is the reason, or empty."""
 
 
 def _values_read(graph: Graph) -> set[int]:
-    """Return the ids of the values that decide elements of outputs: host inputs of operators are not among them."""
+    """Return the ids of the values whose elements the outputs contain; values read only as host inputs are excluded."""
     read = {id(y) for y in graph.outputs}
     for node in reversed(graph.nodes):
         if any(id(y) in read for y in node.outputs):
@@ -169,14 +171,14 @@ class _Composer:
         return blocks
 
     def _write_scratch(self, value: Value) -> None:
-        """Make a value a scratch tensor, which is a source from then on."""
+        """Turn a value into a scratch tensor, which later blocks have as their source."""
         scratch = Scratch(value.name, value.dtype, static(value.shape))
         self.scratch.append((scratch, TensorBlocks(value.name, value.dtype, scratch.shape, self.blocks[id(value)])))
         self.add_source(value, scratch)
 
 
 def whole_tensor(source: Any, shape: tuple[int, ...]) -> list[Block]:
-    """Return the blocks of a tensor that is a source itself."""
+    """Return the blocks of a tensor whose elements are those of ``source``: one block, or none for an empty tensor."""
     count = prod(shape)
     dense = strides_of(shape)
     strides = getattr(source, "stored_strides", dense)
@@ -188,7 +190,7 @@ def whole_tensor(source: Any, shape: tuple[int, ...]) -> list[Block]:
 
 
 def windows_of_node(node: Node) -> Windows:
-    """Return the windows of a node. Raises Unsuitable where it has none for its shapes."""
+    """Return the windows of a node. Raises Unsuitable if it has no windows for its shapes."""
     if not has(node.op, "windows"):
         raise Unsuitable
     try:
@@ -199,19 +201,22 @@ def windows_of_node(node: Node) -> Windows:
 
 
 def cast_block(block: Block, op: Op) -> Block:
-    """Return a block whose elements also pass through ``op``; the element of a fill does so at once."""
+    """Append ``op`` to the casts of a block; the element of a fill is cast immediately."""
     if is_fill(block):
         return block._replace(source=np.asarray(op.evaluate(np, block.source)))
     return block._replace(casts=(*block.casts, op))
 
 
 def is_fill(block: Block) -> bool:
-    """Return whether all elements of a block are one element in memory."""
+    """Return whether a block is a fill: all its elements are a single element in memory."""
     return isinstance(block.source, np.ndarray) and block.source.ndim == 0 and not block.casts
 
 
 def move_blocks(window: Window, blocks: Sequence[Block], shape: Sequence[int]) -> list[Block] | None:
-    """Return what a window places of a tensor of ``shape`` that consists of ``blocks``; None where it is no list of boxes."""
+    """Return the blocks that a window writes if its input, a tensor of ``shape``, consists of ``blocks``.
+
+    The result is None if these elements are no union of boxes.
+    """
     count = prod(shape)
     if len(blocks) == 1 and _is_dense(blocks[0], count):
         return [_read_dense(window, blocks[0])]
@@ -265,7 +270,7 @@ def _extent(offset: int, sizes: Iterable[int], strides: Iterable[int]) -> tuple[
 
 
 def _intersect_block(window: Window, block: Block, shape: Sequence[int]) -> list[Block] | None:
-    """Return the elements of a block that a window reads, as blocks of the window's output."""
+    """Return the elements of a block that a window reads, as blocks of the window's output; None if they are no boxes."""
     reads = AffineMap(window.sizes, window.source_offset, window.source_strides, window.target_offset, window.target_strides)
     writes = AffineMap(block.sizes, block.target_offset, block.target_strides, block.source_offset, block.source_strides)
     if 0 in window.sizes or 0 in block.sizes:
@@ -282,7 +287,7 @@ def _intersect_block(window: Window, block: Block, shape: Sequence[int]) -> list
 
 
 def _strides_of(affine_map: AffineMap) -> list[int]:
-    """Return the near strides of a map, and those of the axes that would follow each."""
+    """Return the near strides of a map, and for each axis the stride of an axis that would enclose it."""
     pairs = [(size, abs(stride)) for size, stride in zip(affine_map.sizes, affine_map.near_strides, strict=True) if size > 1]
     return [stride for _, stride in pairs] + [size * stride for size, stride in pairs]
 

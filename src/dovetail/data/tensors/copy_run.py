@@ -1,4 +1,4 @@
-"""The execution of a plan: workers take copy tasks in the order of the files; a file is renamed when its last task is done."""
+"""The execution of copy tasks: workers take tasks in the order of the files; a file is renamed after its last task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from dovetail.storage.atomic_write import replace_file
 
 @dataclass
 class _OpenFile:
-    """A file that is being written: its tasks that workers hold, and whether all others are done."""
+    """_OpenFile is a file that is being written.
+
+    ``pending`` is the number of its tasks that workers execute, ``is_exhausted`` whether all its tasks were taken.
+    """
 
     file: OutputFile
     descriptor: int
@@ -34,9 +37,9 @@ class _OpenFile:
 
 @dataclass
 class CopyRun:
-    """Workers with buffers of ``budget`` bytes each, and the files of scratch tensors in ``folder``.
+    """CopyRun holds workers, each with buffers of ``budget`` bytes, and the files of scratch tensors in ``folder``.
 
-    With ``is_uncached`` the files leave the page cache as they are copied.
+    With ``is_uncached`` the pages of files are dropped from the page cache after they are copied.
     """
 
     folder: str
@@ -61,7 +64,7 @@ class CopyRun:
         return self._scratch[source] if isinstance(source, Scratch) else source
 
     def write_scratch(self, scratch: Scratch, tensor: TensorBlocks) -> None:
-        """Write a scratch tensor into a file without a name, which vanishes with the process."""
+        """Write a scratch tensor into an unnamed temporary file, which is removed when the process ends."""
         size = nbytes_of(tensor)
         try:
             stream = self._streams.enter_context(tempfile.TemporaryFile(dir=self.folder))  # noqa: SIM115
@@ -74,7 +77,7 @@ class CopyRun:
         self._scratch[scratch] = StoredTensor(scratch.name, scratch.dtype, scratch.shape, file, 0, strides_of(scratch.shape))
 
     def write_files(self, files: Sequence[OutputFile]) -> None:
-        """Write files under temporary names; each is flushed to the disk and renamed when it is complete."""
+        """Write files under temporary names; each file is flushed to the disk and renamed when it is complete."""
         with ExitStack() as stack:
             self._run(self._open(stack, file) for file in files)
 
@@ -120,7 +123,7 @@ class CopyRun:
 
 
 class _Queue:
-    """The tasks of all files, which several workers take one by one."""
+    """_Queue holds the tasks of all files, which several workers take one by one."""
 
     def __init__(self, files: Iterator[_OpenFile], budget: Budget) -> None:
         self.lock = Lock()
@@ -151,7 +154,7 @@ class _Queue:
                 opened.finish()
 
     def done(self, opened: _OpenFile) -> None:
-        """Count a task as executed; the last one of a file finishes the file."""
+        """Count a task of a file as executed, and finish the file after its last task."""
         with self.lock:
             opened.pending -= 1
             is_complete = opened.is_exhausted and not opened.pending

@@ -1,8 +1,8 @@
-"""Copy tasks: the blocks of a tensor as pieces of work of bounded memory.
+"""Copy tasks: the division of the blocks of a tensor into tasks of bounded memory.
 
 A ``RunCopy`` copies contiguous bytes from file to file. A ``TileCopy`` reads a part of a block, rearranges it in memory, and
-writes it. A ``BandCopy`` assembles a contiguous range of the target from all blocks that have a part of it: interleaved blocks,
-as a Concat along an inner axis places them, are then written in one piece.
+writes it. A ``BandCopy`` assembles a contiguous range of the target from all blocks that overlap the range, so that interleaved
+blocks, for example those of a Concat along an inner axis, are written in one contiguous run.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dovetail.ir.op import Window
 MIN_RUN = 256 << 10
 """The smallest contiguous run in bytes that is copied without a buffer."""
 MAX_RUN = 16 << 20
-"""Bytes of one RunCopy."""
+"""The maximum bytes of one RunCopy."""
 MIN_TARGET_RUN = 32 << 10
-"""Blocks of shorter target runs that interleave with others are assembled in bands."""
+"""Blocks that interleave with other blocks are assembled in bands if their target runs are shorter than this, in bytes."""
 MAX_GAPS = 8
-"""A block alone is assembled in bands where its extent has fewer than this many elements for each of its own."""
+"""A single block with gaps is assembled in bands if its extent is less than about MAX_GAPS times its elements."""
 CAST_BYTES = 8 << 20
-"""The largest tile whose elements are converted: numpy computes in temporaries."""
+"""The largest tile in bytes whose elements are cast, because numpy allocates temporary arrays of that size."""
 
 
 class RunCopy(NamedTuple):
-    """Copy runs of ``nbytes`` from ``source``, a block's, at bytes ``source_offsets`` to bytes ``target_offsets``."""
+    """RunCopy copies runs of ``nbytes`` bytes of a block's ``source`` from ``source_offsets`` to ``target_offsets``, in bytes."""
 
     source: Any
     nbytes: int
@@ -41,15 +41,15 @@ class RunCopy(NamedTuple):
 
 
 class TileCopy(NamedTuple):
-    """Copy a block whose target strides are arbitrary; offsets and strides count elements of the target."""
+    """TileCopy copies a block with arbitrary target strides; offsets and strides count elements of the target."""
 
     block: Block
 
 
 class BandCopy(NamedTuple):
-    """Write ``size`` elements from ``start`` on, assembled from blocks of which a later one overwrites an earlier one.
+    """BandCopy writes ``size`` elements from ``start`` on, assembled from blocks; later blocks overwrite earlier blocks.
 
-    ``has_zeros``: elements of no block are zero; otherwise the blocks cover all.
+    ``has_zeros``: some elements may be in no block and are zero; otherwise the blocks cover all elements.
     """
 
     start: int
@@ -59,7 +59,7 @@ class BandCopy(NamedTuple):
 
 
 class OrderedCopies(NamedTuple):
-    """Tasks that are executed one after the other, as later ones overwrite elements of earlier ones."""
+    """OrderedCopies holds tasks that are executed in order, because later tasks overwrite elements of earlier tasks."""
 
     tasks: tuple[Any, ...]
 
@@ -68,7 +68,7 @@ Task = RunCopy | TileCopy | BandCopy | OrderedCopies
 
 
 class Budget(NamedTuple):
-    """Bytes of the two buffers of a worker: one for what is read, one for what is written."""
+    """Budget holds the bytes of the two buffers of a worker: one for source data, one for target data."""
 
     source: int
     target: int
@@ -88,7 +88,10 @@ def tasks_of(tensor: TensorBlocks, budget: Budget) -> Iterator[Task]:
 
 
 def _needs_bands(cluster: Sequence[Block], itemsize: int) -> bool:
-    """Test whether blocks overlap or interleave in short runs; a block alone does where it covers a part of its extent."""
+    """Return whether blocks must be assembled in bands: they include a fill, or interleave in short target runs.
+
+    A single block needs bands if it has gaps that make up less than the share set by MAX_GAPS.
+    """
     if len(cluster) == 1:
         first, last = target_extent(cluster[0])
         if not (last - first + 1) // MAX_GAPS < cluster[0].elements < last - first + 1:
@@ -97,7 +100,7 @@ def _needs_bands(cluster: Sequence[Block], itemsize: int) -> bool:
 
 
 def normalize_block(block: Block) -> Block:
-    """Return the same block with positive target strides in falling order, and adjacent axes merged."""
+    """Return an equivalent block with positive target strides in decreasing order, and adjacent axes merged."""
     axes = zip(block.sizes, block.target_strides, block.source_strides, strict=True)
     target, source, forward = reverse_axes(block.target_offset, block.source_offset, axes)
     merged = merge_axes(forward)
@@ -106,7 +109,7 @@ def normalize_block(block: Block) -> Block:
 
 
 def _without_zeros(blocks: list[Block]) -> list[Block]:
-    """Drop the fills of zero bits that overwrite nothing: the file has zeros there."""
+    """Drop fills of zero bits that overwrite no other block, because a new file consists of zeros."""
     kept: list[Block] = []
     for block in blocks:
         is_zero = is_fill(block) and not np.asarray(block.source).reshape(1).view(np.uint8).any()
@@ -123,7 +126,7 @@ def target_extent(block: Block) -> tuple[int, int]:
 
 
 def _clusters(blocks: list[Block]) -> Iterator[list[Block]]:
-    """Yield groups of blocks whose target extents overlap, each in its order."""
+    """Yield groups of blocks whose target extents overlap; each group keeps the order of ``blocks``."""
     rows = sorted(range(len(blocks)), key=lambda index: target_extent(blocks[index]))
     cluster: list[int] = []
     end = -1
@@ -195,14 +198,14 @@ def _run_copy(block: Block, run: int, rows: Sequence[tuple[int, int]], itemsize:
 
 
 def _tasks_of_cluster(tensor: TensorBlocks, cluster: list[Block], itemsize: int, budget: Budget) -> Iterator[Task]:
-    """Yield bands of the target, or the tasks of each block where a band is no list of boxes."""
+    """Yield bands of the target, or the tasks of the single blocks if the elements of a band are no union of boxes."""
     extents = [target_extent(block) for block in cluster]
     first, last = min(low for low, _ in extents), max(high for _, high in extents) + 1
     period = max((block.target_strides[0] for block in cluster if block.sizes), default=1)
     limit = max(budget.target // itemsize, 1)
     step = max(limit // period, 1) * period if period <= limit else limit
     starts = [first, *range(first - first % step + step, last, step)]
-    # Fills of zero may be dropped, and where a fill is overwritten the number of elements tells nothing.
+    # With fills the number of elements does not show gaps: fills of zero may be dropped, and fills may be overwritten.
     has_fill = any(map(is_fill, tensor.blocks))
     bands = []
     for start, stop in zip(starts, [*starts[1:], last], strict=True):
@@ -221,7 +224,7 @@ def _tasks_of_cluster(tensor: TensorBlocks, cluster: list[Block], itemsize: int,
 
 
 def choose_tile(block: Block, itemsize: int, budget: Budget) -> tuple[int, ...]:
-    """Return sizes of tiles of a normalized block, so that runs of both sides are long and a tile fits into the buffers."""
+    """Return tile sizes for a normalized block: source and target runs are long, and a tile fits into the buffers."""
     sizes = block.sizes
     tile = [1] * len(sizes)
     size = source_itemsize(block)
@@ -231,7 +234,7 @@ def choose_tile(block: Block, itemsize: int, budget: Budget) -> tuple[int, ...]:
     is_open = [True] * len(orders)
     limit = min(budget.target, CAST_BYTES) if block.casts else budget.target
     while any(is_open):
-        # The side of the shorter runs grows.
+        # The tile grows along the side (source or target) with the shorter runs.
         localities = [_locality(tile, sizes, order) for order in orders]
         order = min((index for index, flag in enumerate(is_open) if flag), key=localities.__getitem__)
         axis = next((axis for axis in orders[order] if tile[axis] < sizes[axis]), None)
@@ -250,7 +253,7 @@ def choose_tile(block: Block, itemsize: int, budget: Budget) -> tuple[int, ...]:
 
 
 def _locality(tile: Sequence[int], sizes: Sequence[int], order: Sequence[int]) -> int:
-    """Return the number of elements of a tile along the innermost axes of one side, up to the first axis that is cut."""
+    """Return the product of a tile's sizes in ``order``, up to and including the first axis that the tile cuts."""
     count = 1
     for axis in order:
         count *= tile[axis]
@@ -266,7 +269,7 @@ def source_itemsize(block: Block) -> int:
 
 
 def split_block(block: Block, tile: Sequence[int]) -> Iterator[Block]:
-    """Yield the tiles of a block; those that share source runs follow each other."""
+    """Yield the tiles of a block, with tiles that share source runs adjacent."""
     axes = range(len(block.sizes))
     # The axis of the largest source stride varies slowest, so that a file is read from its start to its end.
     order = sorted(axes, key=lambda axis: -abs(block.source_strides[axis]))

@@ -1,4 +1,4 @@
-"""Workers that execute copy tasks: each has two buffers, and reads and writes files at given offsets."""
+"""Workers that execute copy tasks: each worker has two buffers, and reads and writes files at given offsets."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from dovetail.runtime.array_ops import copy
 _PREFETCHED = 1 << 20
 # The largest part of a file that one POSIX_FADV_WILLNEED reads, in bytes.
 _MAX_ADVICE = 8
-# Strided runs are prefetched with the gaps between them where the gaps are less than this times their size.
+# Strided runs are prefetched together with the gaps between them if the whole extent is less than this multiple of the runs.
 MIN_WRITEBACK = 1 << 20
-"""The smallest run in bytes whose writeback is started at once: other runs may fill the rest of its pages."""
+"""The smallest run in bytes whose writeback is started immediately; other runs may fill the rest of a shorter run's pages."""
 _NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM)
 
 Bytes = NDArray[np.uint8]
 Resolve = Callable[[Any], StoredTensor]
-"""Return the tensor in a file that a source of blocks is: a StoredTensor itself, or that of a Scratch."""
+"""A function that returns the stored tensor of a block's source: a StoredTensor unchanged, or the file of a Scratch."""
 
 
 class CopyWorker:
-    """The buffers of one thread. ``resolve`` finds the file of a source.
+    """CopyWorker executes copy tasks in one thread with its two buffers. ``resolve`` returns the stored tensor of a source.
 
-    With ``is_uncached`` the pages of a file leave the cache once they are copied.
+    With ``is_uncached`` the pages of a file are dropped from the page cache after they are copied.
     """
 
     def __init__(self, budget: Budget, resolve: Resolve, *, is_uncached: bool = False) -> None:
@@ -107,7 +107,7 @@ class CopyWorker:
         return target.size
 
     def read_blocks(self, blocks: Sequence[Block], target: Bytes, itemsize: int) -> None:
-        """Read normalized blocks into a dense tensor, of which a later one overwrites an earlier one."""
+        """Read normalized blocks into a dense tensor; later blocks overwrite earlier blocks."""
         for block in blocks:
             for part in split_block(block, choose_tile(block, itemsize, self._budget)):
                 self._read(part, target, itemsize)
@@ -124,7 +124,7 @@ class CopyWorker:
         copy(elements, out=strided_view(target, block.sizes, block.target_offset, block.target_strides, itemsize))
 
     def _fetch(self, block: Block) -> tuple[Bytes, int, Sequence[int]]:
-        """Return a buffer with the elements of a block, the offset of the first, and the strides."""
+        """Return a buffer with the elements of a block, the offset of the first element, and the strides in the buffer."""
         if isinstance(block.source, np.ndarray):
             return block.source.reshape(-1).view(np.uint8), block.source_offset, block.source_strides
         tensor = self._resolve(block.source)
@@ -133,7 +133,7 @@ class CopyWorker:
         assert read is not None, "tiles are chosen so that they fit"
         self._read_runs(tensor, read, size)
         if read.elements == prod(count for count, stride in zip(block.sizes, block.source_strides, strict=True) if stride):
-            # Without gaps no other tile has elements of these pages.
+            # A read without gaps contains only elements of this tile, so that no other tile reads these pages.
             for start in read.starts if read.run * size >= MIN_WRITEBACK else ():
                 self._read_once(tensor, tensor.offset + start * size, read.run * size)
         return self._source[: read.elements * size], read.offset, read.strides
@@ -156,7 +156,7 @@ class CopyWorker:
 
 
 def strided_view(buffer: Bytes, sizes: Sequence[int], offset: int, strides: Sequence[int], itemsize: int) -> NDArray[Any]:
-    """Return a box of elements of a buffer as plain bits; offset and strides count elements."""
+    """Return a view of a box of elements in a buffer as unsigned integers of the same bits; offset and strides count elements."""
     return np.ndarray(sizes, _bits_of(itemsize), buffer.data, offset * itemsize, [stride * itemsize for stride in strides])
 
 
@@ -170,7 +170,7 @@ def allocate(nbytes: int) -> Bytes:
 
 
 class _PageCache:
-    """Ranges that were written last. Their pages can leave the cache when the disk has them, a few tasks later."""
+    """_PageCache holds the latest written ranges. Their pages are dropped a few tasks later, when they are on the disk."""
 
     _LAG = 4
 
@@ -181,7 +181,7 @@ class _PageCache:
         self._recent.append((descriptor, offset, nbytes))
         if len(self._recent) > self._LAG:
             oldest, *position = self._recent.popleft()
-            # A descriptor of a file that is complete may be closed.
+            # The descriptor of another file may be closed already, because that file is complete.
             if oldest == descriptor:
                 drop_pages(descriptor, *position)
 
@@ -199,7 +199,7 @@ def _dense_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _contiguous_axes(block: Block) -> tuple[int, int]:
-    """Return the number of outer axes, and the contiguous target elements of the others."""
+    """Return the number of outer axes, and the number of contiguous target elements of the inner axes."""
     run, axis = 1, len(block.sizes)
     while axis and (block.target_strides[axis - 1] == run or block.sizes[axis - 1] == 1):
         axis -= 1
@@ -208,7 +208,7 @@ def _contiguous_axes(block: Block) -> tuple[int, int]:
 
 
 def _advise(descriptor: int, starts: Sequence[int], nbytes: int) -> None:
-    """Start the reads of runs that the kernel does not recognize as sequential."""
+    """Start to prefetch runs that the operating system does not recognize as sequential reads."""
     if not hasattr(os, "posix_fadvise"):
         return
     low, high = min(starts), max(starts) + nbytes
@@ -219,7 +219,7 @@ def _advise(descriptor: int, starts: Sequence[int], nbytes: int) -> None:
 
 
 def _copy_range(source: int, target: int, nbytes: int, source_offset: int, target_offset: int) -> int:
-    """Copy bytes between files within the kernel, as far as it does that. Returns their number."""
+    """Copy bytes between files with copy_file_range, which may copy fewer bytes. Returns the number of copied bytes."""
     copied = 0
     while copied < nbytes and hasattr(os, "copy_file_range"):
         try:
@@ -235,7 +235,7 @@ def _copy_range(source: int, target: int, nbytes: int, source_offset: int, targe
 
 
 def read_exactly(tensor: StoredTensor, buffer: Bytes, offset: int) -> None:
-    """Fill a buffer from a file. Raises EngineError [file.changed] where the file ends before, [path.unreadable]."""
+    """Fill a buffer from a file. Raises EngineError [file.changed] if the file is too short, [path.unreadable]."""
     view = memoryview(buffer.data)
     while view:
         try:
@@ -248,7 +248,7 @@ def read_exactly(tensor: StoredTensor, buffer: Bytes, offset: int) -> None:
 
 
 def write_all(descriptor: int, buffer: Bytes, offset: int) -> None:
-    """Write a buffer. Raises EngineError [folder.unwritable]."""
+    """Write a whole buffer at ``offset``. Raises EngineError [folder.unwritable]."""
     view = memoryview(buffer.data)
     while view:
         try:
@@ -259,16 +259,16 @@ def write_all(descriptor: int, buffer: Bytes, offset: int) -> None:
 
 
 def start_writeback(descriptor: int, offset: int, nbytes: int) -> None:
-    """Start to write bytes of a file to the disk, without waiting.
+    """Start to write a range of a file to the disk, without waiting.
 
-    The kernel's own flusher begins at 10 % of the memory, and where all cores are busy it writes slower than workers copy: they
-    then wait for it at 20 %. POSIX_FADV_DONTNEED submits the writes in the calling thread; pages in flight stay cached.
+    Linux starts to write back dirty pages at 10 % of the memory. If all cores are busy, its flusher is slower than the workers,
+    which then block at 20 %. POSIX_FADV_DONTNEED submits the writes in the calling thread; pages in flight stay cached.
     """
     drop_pages(descriptor, offset, nbytes)
 
 
 def drop_pages(descriptor: int, offset: int, nbytes: int) -> None:
-    """Drop the pages of a range that are on the disk, and that no process maps, from the page cache."""
+    """Drop the pages of a range from the page cache, except dirty pages and pages that a process maps."""
     if hasattr(os, "posix_fadvise") and nbytes:
         os.posix_fadvise(descriptor, offset, nbytes, os.POSIX_FADV_DONTNEED)
 

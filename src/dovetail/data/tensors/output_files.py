@@ -1,4 +1,4 @@
-"""Output files: which tensors each file of a set holds, at which bytes, and the header before them."""
+"""Output files: the assignment of tensors to files, with their offsets and the headers of the files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS = _DECIMAL_UNITS | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**4
 
 @dataclass
 class OutputFile:
-    """A file to write: ``header``, then each tensor at its byte."""
+    """OutputFile is a file to write: ``header``, followed by ``tensors``, each with its byte offset in the file."""
 
     name: str
     header: bytes
@@ -33,7 +33,7 @@ class OutputFile:
 
 
 def parse_size(size: int | str, subject: str) -> int:
-    """Parse a number of bytes, as 5000000000 or ``5GB`` or ``2 GiB``. Raises RuleError [argument.value]."""
+    """Parse a number of bytes such as 5000000000, ``5GB`` or ``2 GiB``. Raises RuleError [argument.value]."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(size))
     if match is None or match[2].upper() not in _UNITS or not float(match[1]):
         raise RuleError("argument.value", f"{subject} must be a number of bytes such as 500MB, got {size!r}")
@@ -49,17 +49,18 @@ def plan_files(
     shards: int | None,
     max_shard_size: int | None,
 ) -> list[OutputFile]:
-    """Assign tensors to files. ``template`` is the name of the first file of a parallel set that was read.
+    """Assign tensors to files. ``template`` is the name of the first file if the input is a parallel set.
 
-    Tensors that are all named ``NAME@RANK`` become one file per rank. Raises RuleError [argument.conflict] where the number of
-    files contradicts that or the number of tensors, [reshard.tensor] for ranks with gaps; UnsupportedError [dtype.unknown].
+    If all tensors are named ``NAME@RANK``, each rank becomes a file. Raises RuleError [argument.conflict] for a number of files
+    that contradicts the ranks or the number of tensors, [reshard.tensor] for ranks with gaps; UnsupportedError [dtype.unknown].
     """
     if format == "npy":
         return [_npy_file(tensor) for tensor in tensors]
     ranks = _by_rank(tensors)
     if ranks is not None:
         if shards not in (None, len(ranks)) or max_shard_size is not None:
-            raise RuleError("argument.conflict", f"outputs named NAME@RANK decide the number of files ({len(ranks)})")
+            message = f"the number of files must be the number of ranks ({len(ranks)}) of the outputs NAME@RANK"
+            raise RuleError("argument.conflict", message)
         names = rank_names(template, len(ranks))
         return [safetensors_file(name, rows, metadata) for name, rows in zip(names, ranks, strict=True)]
     groups = _groups(tensors, shards, max_shard_size)
@@ -70,7 +71,7 @@ def plan_files(
 
 
 def _by_rank(tensors: Sequence[TensorBlocks]) -> list[list[tuple[str, TensorBlocks]]] | None:
-    """Return the names and tensors of each rank; None where a name has no rank."""
+    """Return the names and tensors of each rank; None if a name has no rank."""
     matches = [_RANKED.fullmatch(tensor.name) for tensor in tensors]
     if not matches or any(match is None for match in matches):
         return None
@@ -84,7 +85,7 @@ def _by_rank(tensors: Sequence[TensorBlocks]) -> list[list[tuple[str, TensorBloc
 
 
 def rank_names(template: str | None, count: int) -> list[str]:
-    """Return names of rank files: numbered as ``template``, or ``rank-00000.safetensors`` and so on."""
+    """Return the names of the rank files, numbered like ``template``; without it rank-00000.safetensors, ..."""
     stem = (template or "rank-00000.safetensors").removesuffix(".safetensors")
     total = re.search(r"([0-9]+)-of-([0-9]+)", stem)
     number = total or re.search(r"([0-9]+)(?=[^0-9]*$)", stem)
@@ -101,13 +102,14 @@ def rank_names(template: str | None, count: int) -> list[str]:
 
 def _groups(tensors: Sequence[TensorBlocks], shards: int | None, max_shard_size: int | None) -> list[list[TensorBlocks]]:
     if shards is not None and not 1 <= shards <= max(len(tensors), 1):
-        raise RuleError("argument.conflict", f"{len(tensors)} tensors fill 1 to {len(tensors)} files, got {shards}")
+        message = f"shards must be from 1 to the number of tensors ({len(tensors)}), got {shards}"
+        raise RuleError("argument.conflict", message)
     groups: list[list[TensorBlocks]] = [[]]
     total, size = sum(map(nbytes_of, tensors)), 0
     for index, tensor in enumerate(tensors):
         nbytes = nbytes_of(tensor)
         if shards is not None:
-            # A file ends at its share of the bytes, or where each file that is left needs a tensor.
+            # A file is full at its share of the bytes, or if each remaining file needs one of the remaining tensors.
             is_full = size * shards >= len(groups) * total or len(tensors) - index == shards - len(groups)
             is_full = is_full and len(groups) < shards
         else:
@@ -125,14 +127,15 @@ def nbytes_of(tensor: TensorBlocks) -> int:
 
 
 def safetensors_file(name: str, rows: Sequence[tuple[str, TensorBlocks]], metadata: Mapping[str, str]) -> OutputFile:
-    """Place tensors in a safetensors file, those of the largest elements first, so that each is aligned."""
+    """Assign offsets to tensors in a safetensors file, by decreasing element size so that each tensor is aligned."""
     entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     tensors = []
     end = 0
     for own_name, tensor in sorted(rows, key=lambda row: -row[1].dtype.numpy.itemsize):
         code = NAMES.get(tensor.dtype.name)
         if code is None:
-            raise UnsupportedError("dtype.unknown", f"safetensors has no element type {tensor.dtype}, which {own_name!r} has")
+            message = f"{own_name!r} must have an element type of safetensors, got {tensor.dtype}"
+            raise UnsupportedError("dtype.unknown", message)
         if own_name == "__metadata__":
             raise RuleError("name.invalid", "safetensors reserves the name '__metadata__'")
         start, end = end, end + nbytes_of(tensor)
@@ -149,7 +152,7 @@ def _npy_file(tensor: TensorBlocks) -> OutputFile:
         raise RuleError("name.invalid", f"{tensor.name!r} cannot be the name of a file")
     dtype = tensor.dtype.numpy
     if np.dtype(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype))) != dtype:
-        raise UnsupportedError("dtype.unknown", f".npy has no element type {tensor.dtype}, which {tensor.name!r} has")
+        raise UnsupportedError("dtype.unknown", f"{tensor.name!r} must have an element type of .npy, got {tensor.dtype}")
     stream = BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tensor.shape}
     np.lib.format.write_array_header_1_0(stream, header)
@@ -158,7 +161,7 @@ def _npy_file(tensor: TensorBlocks) -> OutputFile:
 
 
 def index_of(files: Sequence[OutputFile]) -> bytes:
-    """Return the index of several files in the form of Hugging Face's libraries."""
+    """Return the index of several files as JSON, in the format of Hugging Face's libraries."""
     weight_map = {tensor.name: file.name for file in files for tensor, _ in file.tensors}
     total = sum(nbytes_of(tensor) for file in files for tensor, _ in file.tensors)
     data = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}

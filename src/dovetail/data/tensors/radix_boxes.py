@@ -1,8 +1,8 @@
-"""Boxes of digits: an affine map onto row-major indices as boxes in a mixed-radix system, and their intersection.
+"""Boxes of digits: affine maps onto row-major indices as boxes in a mixed-radix system, and the intersection of such boxes.
 
-A *radix system* of a tensor is a list of weights, the largest first, each a multiple of the next, the last one 1. An index is the
-sum of digit * weight; every digit but the first is below the quotient of its neighbour's weight and its own. Two maps that are
-boxes in one system intersect digit by digit, as arithmetic progressions.
+A *radix system* of a tensor is a decreasing list of weights, each a multiple of the next weight; the last weight is 1. An index
+is the sum of digit * weight. Every digit but the first is less than the previous weight divided by the digit's weight. Two maps
+that are boxes in the same system are intersected digit by digit, as arithmetic progressions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from dovetail.engine.memory.index_map import merge_axes, reverse_axes
 
 Weights = tuple[int, ...]
 MAX_BOXES = 256
-"""Boxes that one map may need; more are not tried."""
+"""The maximum number of boxes of one map."""
 
 
 class AffineMap(NamedTuple):
-    """An affine map over a box of ``sizes``: position i has the index ``near + sum(i * near_strides)`` of one tensor, and the
-    index ``far + sum(i * far_strides)`` of another."""
+    """AffineMap maps positions of a box of ``sizes`` to indices of two tensors.
+
+    Position i has the index ``near + sum(i * near_strides)`` in one tensor, and ``far + sum(i * far_strides)`` in the other.
+    """
 
     sizes: tuple[int, ...]
     near: int
@@ -31,7 +33,7 @@ class AffineMap(NamedTuple):
 
 
 class Progression(NamedTuple):
-    """Digits ``start``, ``start + step``, ...: ``length`` of them; the far index grows by ``far_stride`` with each."""
+    """Progression holds ``length`` digits ``start``, ``start + step``, ...; each step adds ``far_stride`` to the far index."""
 
     start: int
     step: int
@@ -40,9 +42,9 @@ class Progression(NamedTuple):
 
 
 class Box(NamedTuple):
-    """One progression per digit of a radix system, and the far index of the first element.
+    """Box holds one progression for each digit of a radix system, and the far index of the first element.
 
-    ``repeats`` are the axes (size, far stride) along which the near index stays the same.
+    ``repeats`` are the axes (size, far stride) along which the near index does not change.
     """
 
     digits: tuple[Progression, ...]
@@ -51,7 +53,7 @@ class Box(NamedTuple):
 
 
 def radix_systems(count: int, strides: Sequence[Sequence[int]]) -> Iterator[Weights]:
-    """Yield radix systems of ``count`` elements in which maps of these near strides may be boxes, the finest first."""
+    """Yield radix systems of ``count`` elements in which maps with near ``strides`` may be boxes, the finest system first."""
     seen = set()
     groups = [sorted({abs(stride) for stride in group if stride and abs(stride) < max(count, 2)}) for group in strides]
     for order in (range(len(groups)), reversed(range(len(groups)))):
@@ -64,7 +66,7 @@ def radix_systems(count: int, strides: Sequence[Sequence[int]]) -> Iterator[Weig
 
 
 def _insert(weights: list[int], weight: int) -> list[int]:
-    """Return ascending weights with one more, where it divides and is divided by its neighbours."""
+    """Insert a weight into ascending weights if it is a multiple of the next smaller one and divides the next larger one."""
     if weight in weights:
         return weights
     below = max(other for other in weights if other < weight)
@@ -73,9 +75,9 @@ def _insert(weights: list[int], weight: int) -> list[int]:
 
 
 def boxes_of(affine_map: AffineMap, weights: Weights) -> list[Box] | None:
-    """Return the boxes of a map in a radix system; None where it is no union of at most MAX_BOXES boxes.
+    """Return the boxes of a map in a radix system; None if the map is no union of at most MAX_BOXES boxes.
 
-    Two positions of the map may have one near index only along an axis of near stride 0.
+    Two positions of the map may have the same near index only along an axis of near stride 0.
     """
     if 0 in affine_map.sizes:
         return []
@@ -93,7 +95,7 @@ def boxes_of(affine_map: AffineMap, weights: Weights) -> list[Box] | None:
         parts.append([(0, tuple(Progression(starts[index], 1, 1, 0) for index in range(digit + 1, below)))])
         step = near_stride // weights[digit]
         top = _top_digit(weights, starts, digit, step, size)
-        # The digits from `top` to `digit` are this axis's own: a digit above belongs to an axis of larger stride.
+        # The digits from `top` to `digit` belong to this axis; more significant digits belong to axes of larger stride.
         pieces = _pieces_of_axis(weights[top : digit + 1], starts[top : digit + 1], step, size, far_stride)
         if pieces is None:
             return None
@@ -110,7 +112,10 @@ def boxes_of(affine_map: AffineMap, weights: Weights) -> list[Box] | None:
 
 
 def _normalize(affine_map: AffineMap) -> tuple[int, int, list[tuple[int, int, int]], tuple[tuple[int, int], ...]]:
-    """Return near, far, axes of positive near stride (the smallest first, contiguous ones merged), and axes of near stride 0."""
+    """Return near and far offsets, the axes of positive near stride, and the axes of near stride 0.
+
+    The axes of positive near stride are in increasing order of stride, with contiguous axes merged.
+    """
     axes = zip(affine_map.sizes, affine_map.near_strides, affine_map.far_strides, strict=True)
     near, far, forward = reverse_axes(affine_map.near, affine_map.far, axes)
     merged = merge_axes(axis for axis in forward if axis[1])
@@ -119,7 +124,7 @@ def _normalize(affine_map: AffineMap) -> tuple[int, int, list[tuple[int, int, in
 
 
 def _top_digit(weights: Weights, starts: Sequence[int], digit: int, step: int, size: int) -> int:
-    """Return the most significant digit that an axis changes: it starts at ``digit`` and carries while its digits overflow."""
+    """Return the most significant digit that an axis changes: the axis steps ``digit``, and overflows carry to higher digits."""
     last = starts[digit] + step * (size - 1)
     top = digit
     while top:
@@ -134,7 +139,7 @@ def _top_digit(weights: Weights, starts: Sequence[int], digit: int, step: int, s
 def _pieces_of_axis(
     weights: Sequence[int], starts: Sequence[int], step: int, size: int, far_stride: int
 ) -> list[tuple[int, tuple[Progression, ...]]] | None:
-    """Return an axis as boxes of its own digits, each with the far offset of its first element."""
+    """Return an axis as boxes of the digits that it changes, each with the far offset of the box's first element."""
     if len(weights) == 1:
         return [(0, (Progression(starts[0], step, size, far_stride),))]
     unit = weights[-1]
@@ -153,7 +158,7 @@ def _pieces_of_axis(
 
 
 def _ranges(weights: Sequence[int], first: int, last: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield [first, last) as boxes of digits: the number of the first element, and the count of each digit."""
+    """Yield the range [first, last) as boxes of digits: the first number of the box, and the count of each digit."""
     if len(weights) == 1:
         if last > first:
             yield first, (last - first,)
@@ -177,9 +182,9 @@ def _ranges(weights: Sequence[int], first: int, last: int) -> Iterator[tuple[int
 
 
 def intersect(first: Box, second: Box) -> AffineMap | None:
-    """Return the far index of ``first`` (as near) and that of ``second`` (as far) of the elements that both have.
+    """Return the map from the far indices of ``first`` (as near) to those of ``second`` (as far) for their common elements.
 
-    None where there are none. ``second`` must not repeat elements.
+    The result is None if the boxes have no common element. ``second`` must not repeat elements.
     """
     near, far = first.far, second.far
     sizes, near_strides, far_strides = [], [], []
@@ -202,7 +207,7 @@ def intersect(first: Box, second: Box) -> AffineMap | None:
 
 
 def _common(one: Progression, other: Progression) -> tuple[int, int, int] | None:
-    """Return start, step and count of the numbers in both progressions; None where there are none."""
+    """Return start, step and count of the numbers in both progressions; None if they have no common number."""
     low = max(one.start, other.start)
     high = min(one.start + one.step * (one.length - 1), other.start + other.step * (other.length - 1))
     divisor = gcd(one.step, other.step)
@@ -214,6 +219,6 @@ def _common(one: Progression, other: Progression) -> tuple[int, int, int] | None
     quotient = (other.start - one.start) // divisor * pow(one.step // divisor, -1, modulus) % modulus if modulus > 1 else 0
     start = one.start + one.step * quotient
     start += -(-(low - start) // step) * step if start < low else 0
-    # The solution may lie above the first common number.
+    # The solution may be greater than the first common number.
     start -= (start - low) // step * step
     return (start, step, (high - start) // step + 1) if start <= high else None

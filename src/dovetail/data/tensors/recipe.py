@@ -1,18 +1,19 @@
-"""Recipes: the usual ways to reshard a checkpoint as patterns of names, and the graph that a recipe is for given files.
+"""Recipes: descriptions of common ways to reshard a checkpoint by patterns of names, and the graph of a recipe for given files.
 
-A recipe is a mapping, or a TOML file of the same keys:
+A recipe is a mapping, or a TOML file with the same keys:
 
-- ``ranks``: the number of files of the result, whose tensors are ``NAME@RANK``; 1, the default, merges all ranks.
-- ``split``: shell patterns of names to the axis along which ranks split a tensor. Other tensors are equal in all ranks.
-- ``unfuse``: a list of {tensor, into, sizes, axis}: cuts a tensor of each rank into several; sizes are relative.
-- ``transpose``: shell patterns to permutations, of the parts of a rank.
-- ``cast``: shell patterns to element types.
-- ``fuse``: a list of {tensors, into, axis}: concatenates tensors of a rank, as they are after ``transpose``.
+- ``ranks``: the number of files of the result, whose tensors are ``NAME@RANK``; the default 1 merges all ranks.
+- ``split``: maps shell patterns of names to the axis along which ranks split a tensor. Other tensors are equal in all ranks.
+- ``unfuse``: a list of {tensor, into, sizes, axis}: splits a tensor of each rank into several tensors of relative sizes.
+- ``transpose``: maps shell patterns to permutations, which are applied to the tensors of each rank.
+- ``cast``: maps shell patterns to element types.
+- ``fuse``: a list of {tensors, into, axis}: concatenates tensors of a rank after ``transpose`` and ``cast``.
 - ``drop``: shell patterns of tensors that are left out.
-- ``rename``: names to names.
+- ``rename``: maps old names to new names.
 
-A name in ``unfuse``, ``fuse`` and ``rename`` may hold one ``*``, which stands for the same text in all of its names. Steps are
-applied in this order, each to the names that those before it give.
+A name in ``unfuse``, ``fuse`` and ``rename`` may contain one ``*``, which stands for the same text in all names of the entry.
+Each tensor is unfused first, then split, transposed and cast; ``fuse``, ``drop`` and ``rename`` follow in this order. Each step
+uses the names that result from the previous steps.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ from dovetail.ir.types import static
 from dovetail.storage.files import StrPath, read_bytes
 
 INPUT_PREFIX, OUTPUT_PREFIX = "input:", "output:"
-"""Prefixes of names in the graph, where an input and an output would have one name."""
+"""The prefixes of input and output names in the graph, which keep an input and an output of the same tensor name distinct."""
 _MAX_RECIPE = 16 << 20
 _COMPARED = 4 << 20
 
 
 @dataclass(frozen=True)
 class TensorFusion:
-    """Tensors that are parts of one along ``axis``; ``sizes`` are the relative sizes of the parts, None to concatenate."""
+    """TensorFusion states that the tensors ``parts`` are parts of the tensor ``whole`` along ``axis``.
+
+    ``sizes`` are the relative sizes of the parts for ``unfuse``; None for ``fuse``, which concatenates the parts.
+    """
 
     parts: tuple[str, ...]
     whole: str
@@ -53,7 +57,7 @@ class TensorFusion:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe with its values checked; see the module."""
+    """Recipe holds the validated values of a resharding recipe; the module docstring defines them."""
 
     ranks: int = 1
     split: Mapping[str, int] = field(default_factory=dict)
@@ -73,7 +77,7 @@ def read_recipe(source: Mapping[str, Any] | StrPath) -> Recipe:
         try:
             source = tomllib.loads(read_bytes(file, _MAX_RECIPE).decode())
         except (ValueError, RecursionError) as error:
-            raise RuleError("reshard.recipe", f"not a TOML file: {error}", file=file) from None
+            raise RuleError("reshard.recipe", f"the recipe must be a valid TOML file: {error}", file=file) from None
     try:
         return _check_recipe(source)
     except RuleError as error:
@@ -84,7 +88,7 @@ def _check_recipe(data: Mapping[str, Any]) -> Recipe:
     known = [each.name for each in fields(Recipe)]
     unknown = [key for key in data if key not in known]
     if unknown:
-        raise RuleError("reshard.recipe", f"keys of a recipe are {', '.join(known)}; got {unknown[0]!r}")
+        raise RuleError("reshard.recipe", f"keys of a recipe must be among {', '.join(known)}, got {unknown[0]!r}")
     ranks = data.get("ranks", 1)
     if not _is_int(ranks) or not 1 <= ranks <= 1 << 16:
         raise RuleError("reshard.recipe", f"ranks must be an integer from 1 to 65536, got {ranks!r}")
@@ -103,7 +107,7 @@ def _check_recipe(data: Mapping[str, Any]) -> Recipe:
     except UnsupportedError as error:
         raise RuleError("reshard.recipe", error.message) from None
     if any(element == "string" for element in elements):
-        raise RuleError("reshard.recipe", "cast must be to numbers, got string")
+        raise RuleError("reshard.recipe", "the element types of cast must be numbers, got string")
     drop = data.get("drop", [])
     if not isinstance(drop, list | tuple) or not all(isinstance(name, str) for name in drop):
         raise RuleError("reshard.recipe", f"drop must be a list of names, got {drop!r}")
@@ -137,7 +141,10 @@ def _rows(data: Mapping[str, Any], key: str) -> Sequence[Any]:
 
 
 def _fusion_of(row: object, keys: tuple[str, ...]) -> TensorFusion:
-    """Check a row of fuse or unfuse; ``keys`` names the whole, the parts, the axis, and the sizes."""
+    """Check and convert a row of fuse or unfuse.
+
+    ``keys`` are the keys of the whole, the parts, the axis, and for unfuse the sizes.
+    """
     title = f"{'un' * (len(keys) > 3)}fuse"
     if not isinstance(row, Mapping) or row.keys() != set(keys):
         raise RuleError("reshard.recipe", f"a row of {title} must have {', '.join(keys)}, got {row!r}")
@@ -156,12 +163,13 @@ def _is_list(items: object, kind: type) -> bool:
 
 def _check_stars(names: Sequence[str]) -> None:
     if len({name.count("*") for name in names}) != 1 or names[0].count("*") > 1:
-        raise RuleError("reshard.recipe", f"these names must have one * each, or none: {', '.join(map(repr, names))}")
+        message = f"all names of an entry must have one *, or none of them, got {', '.join(map(repr, names))}"
+        raise RuleError("reshard.recipe", message)
 
 
 @check_keywords
 def reshard_graph(recipe: Mapping[str, Any] | StrPath, input: StrPath) -> Model:
-    """Return the graph that a recipe is for the tensors of ``input``, to be shown, changed and passed to ``reshard``.
+    """Return the graph of a recipe for the tensors of ``input``, which can be shown, changed and passed to ``reshard``.
 
     Raises RuleError [reshard.recipe], and the errors of :func:`reshard` for the input.
 
@@ -175,7 +183,10 @@ def reshard_graph(recipe: Mapping[str, Any] | StrPath, input: StrPath) -> Model:
 
 
 def graph_of(recipe: Recipe, tensors: TensorSet) -> Model:
-    """Return the graph of a recipe. Raises RuleError [reshard.recipe], EngineError [reshard.recipe], [reshard.tensor]."""
+    """Build the graph of a recipe for a set of tensors.
+
+    Raises RuleError [reshard.recipe], EngineError [reshard.recipe], [reshard.tensor].
+    """
     return _RecipeGraph(recipe, tensors).build()
 
 
@@ -195,7 +206,7 @@ class _RecipeGraph:
             for text in _star_texts(fusion.parts, outputs, f"fuse into {fusion.whole!r}"):
                 names = [_insert(name, text) for name in fusion.parts]
                 if len(set(names)) < len(names):
-                    raise RuleError("reshard.recipe", f"fuse into {fusion.whole!r}: a tensor is a part once, got {names}")
+                    raise RuleError("reshard.recipe", f"fuse into {fusion.whole!r}: the tensors must differ, got {names}")
                 parts = [outputs.pop(name) for name in names]
                 self._add(outputs, _insert(fusion.whole, text), self._concat_ranks(parts, fusion.axis))
         outputs = {
@@ -217,7 +228,7 @@ class _RecipeGraph:
         return self.b.model
 
     def _inputs(self) -> dict[str, list[tuple[Value, StoredTensor | None]]]:
-        """Return the values of each tensor, one per rank of the input."""
+        """Add the graph inputs; return the values of each tensor by name, one value for each rank of the input."""
         rows: dict[str, list[tuple[Value, StoredTensor | None]]] = {}
         for name, tensor in self.tensors.tensors.items():
             value = self.b.input(INPUT_PREFIX + name, tensor.dtype, tensor.shape)
@@ -247,7 +258,7 @@ class _RecipeGraph:
         return self.b.Split(value, [unit * size for size in sizes], axis=axis, outputs=len(sizes))
 
     def _parts_of(self, name: str, values: list[tuple[Value, StoredTensor | None]]) -> list[Value]:
-        """Return the values of a tensor for each rank of the result."""
+        """Split, transpose and cast a tensor; return its value for each rank of the result."""
         parts = self._split(name, values)
         order = self._lookup(self.recipe.transpose, name)
         if order is not None:
@@ -287,7 +298,7 @@ class _RecipeGraph:
         return axis % rank
 
     def _lookup(self, table: Mapping[str, Any], name: str) -> Any:
-        """Return the value of the first pattern that matches; None where none does."""
+        """Return the value of the first pattern that matches ``name``; None if no pattern matches."""
         pattern = next((pattern for pattern in table if fnmatchcase(name, pattern)), None)
         self._matched |= {pattern for pattern in table if fnmatchcase(name, pattern)}
         return None if pattern is None else table[pattern]
@@ -299,7 +310,7 @@ class _RecipeGraph:
 
 
 def _star_texts(patterns: Sequence[str], names: Mapping[str, Any], subject: str) -> Iterator[str]:
-    """Yield the texts for * of the first pattern with which all patterns are names."""
+    """Yield each text for * that turns all patterns into names of ``names``. Raises RuleError [reshard.recipe]."""
     before, star, after = patterns[0].partition("*")
     expression = re.compile(re.escape(before) + ("(.*)" if star else "()") + re.escape(after), re.DOTALL)
     texts = [match[1] for match in map(expression.fullmatch, list(names)) if match]
@@ -317,20 +328,20 @@ def _insert(pattern: str, text: str) -> str:
 
 
 def _check_replicas(name: str, tensors: Sequence[StoredTensor | None]) -> None:
-    """Raise EngineError [reshard.recipe] where a tensor that no axis splits differs between ranks."""
+    """Raise EngineError [reshard.recipe] if a tensor without an axis in ``split`` differs between ranks."""
     if len(tensors) < 2:
         return
     first, *others = tensors
     if first is None:
-        raise RuleError("reshard.recipe", f"{name!r} is a part of a tensor of each rank: split must have its axis")
+        raise RuleError("reshard.recipe", f"split must have an axis for {name!r}, which is unfused from a tensor of each rank")
     for rank, other in enumerate(others, 1):
         if other is None or (other.dtype, other.shape, other.stored_strides) != (first.dtype, first.shape, first.stored_strides):
             raise EngineError(
-                "reshard.recipe", f"{name!r} has another type in rank {rank} than in rank 0: split must have its axis"
+                "reshard.recipe", f"split must have an axis for {name!r}, whose type in rank {rank} differs from rank 0"
             )
         if not _has_equal_bytes(first, other):
             raise EngineError(
-                "reshard.recipe", f"{name!r} has other elements in rank {rank} than in rank 0: split must have its axis"
+                "reshard.recipe", f"split must have an axis for {name!r}, whose elements in rank {rank} differ from rank 0"
             )
 
 

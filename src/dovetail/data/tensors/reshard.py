@@ -1,4 +1,4 @@
-"""dovetail.reshard: tensors of files into tensors of other files, by a graph of movement operators, in bounded memory."""
+"""dovetail.reshard: applies a graph of movement operators to tensors in files, and writes files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,18 +34,21 @@ from dovetail.storage.atomic_write import lock_file, replace_file
 from dovetail.storage.files import StrPath
 
 STATE = ".reshard.json"
-"""The file in the output folder that identifies a run which has not ended."""
+"""The file in the output folder that identifies an unfinished run."""
 UNCACHED_SHARE = 4
-"""Outputs of more than this part of the machine's memory leave the page cache as they are written."""
+"""Output pages are dropped from the page cache if the outputs exceed the machine's memory divided by this number."""
 _RESERVE = 48 << 20
-# Bytes that Python objects and temporaries of a run may need beside the buffers.
+# Bytes that Python objects and temporaries of a run may need in addition to the buffers.
 _MAX_BUFFER = 64 << 20
 _MIN_BUFFER = 64 << 10
 
 
 @dataclass(frozen=True)
 class ReshardReport:
-    """The result of a run: names of the files, of which ``kept`` were complete from a run before."""
+    """ReshardReport is the result of a run. ``files`` are the names of all files; ``kept`` of these were already complete.
+
+    ``unused`` are the input tensors that are not in the output, ``written`` the bytes that this run wrote.
+    """
 
     files: tuple[str, ...]
     kept: tuple[str, ...]
@@ -59,7 +62,7 @@ class ReshardReport:
         rate = self.written / max(self.seconds, 1e-9) / 1e9
         lines = [f"{self.tensors} tensors in {len(self.files)} files, {self.nbytes / 1e9:.3f} GB; {rate:.2f} GB/s"]
         if self.kept:
-            lines.append(f"{len(self.kept)} files were complete before")
+            lines.append(f"{len(self.kept)} files were already complete")
         if self.unused:
             names = ", ".join(self.unused[:4]) + (" ..." if len(self.unused) > 4 else "")
             lines.append(f"{len(self.unused)} tensors of the input are not in the output: {names}")
@@ -70,7 +73,7 @@ class ReshardReport:
 
 
 def is_tensor_job(model: StrPath, input: StrPath) -> bool:
-    """Test whether a model and its input are for ``reshard`` and not for ``map``: a recipe, or an input of safetensors files."""
+    """Return whether the command must use ``reshard`` instead of ``map``: for a recipe, or an input of safetensors files."""
     return os.fspath(model).endswith(".toml") or is_tensor_path(input)
 
 
@@ -86,18 +89,19 @@ def reshard(
     threads: int | None = None,
     restart: bool = False,
 ) -> ReshardReport:
-    """Write the outputs of a graph of movement operators over the tensors in files, without loading them.
+    """Apply a graph of movement operators to the tensors in files, and write the outputs to files in bounded memory.
 
-    ``model``: a Model or its file. It may hold operators with windows (Concat, Split, Reshape, Transpose, Slice, Pad, ...) and
-    Cast. Its inputs and outputs are names of tensors, with the prefixes ``input:`` and ``output:`` where both have one name. Or a
-    recipe (a mapping or a .toml file, see :mod:`dovetail.data.tensors.recipe`), whose graph is built for the input.
-    ``input``: a .safetensors or .npy file, or a folder of them; where several files hold the same names, inputs are named
-    ``NAME@RANK``. ``output``: a folder, or the path of one .safetensors file. Outputs that are all named ``NAME@RANK`` become one
-    file per rank; others ``shards`` files, or files of at most that size (``"5GB"``). ``keep``: shell patterns of input
-    tensors that are written as they are. ``memory`` bounds the process, buffers included.
+    ``model``: a Model or a model file of operators with windows (Concat, Split, Reshape, Transpose, Slice, Pad, ...) and Cast.
+    Names of graph inputs and outputs are names of tensors; the prefixes ``input:`` and ``output:`` distinguish equal names.
+    ``model`` may also be a recipe (a mapping or a .toml file, see :mod:`dovetail.data.tensors.recipe`), whose graph is built for
+    the input.
 
-    A file appears under its name when it is complete. A run that was interrupted is continued by the same call; ``restart``
-    writes every file anew.
+    ``input``: a .safetensors or .npy file, or a folder of such files. If several files hold the same names, inputs are named
+    ``NAME@RANK``. ``output``: a folder, or the path of one .safetensors file. If all outputs are named ``NAME@RANK``, each rank
+    becomes a file; otherwise ``shards`` is the number of files, or their maximum size (``"5GB"``). ``keep``: shell patterns of
+    input tensors that are copied unchanged. ``memory`` bounds the memory of the process, including buffers.
+
+    A file gets its name when it is complete. The same call continues an interrupted run; ``restart`` writes all files again.
 
     Raises UnsupportedError [reshard.operator]; RuleError [reshard.recipe], [reshard.tensor], [dtype.*], [argument.*]; EngineError
     [dataset.*], [folder.*], [input.*], [name.*], [path.*]; FormatError [array.file]; and the errors of :func:`load`.
@@ -131,7 +135,7 @@ def reshard(
         with _lock_output(folder, files, digest, restart=restart) as complete:
             pending = [file for file in files if file.name not in complete]
             _refuse_full_disk(folder, pending, composition)
-            # Files of such sizes would push the pages of all other processes out of the cache.
+            # Files of this size would evict the pages of all other processes from the page cache.
             is_uncached = sum(file.size for file in pending) > machine_memory() // UNCACHED_SHARE
             with CopyRun(folder, _budget(budget_bytes, workers), workers, tensors.files, is_uncached) as run:
                 if pending:
@@ -154,14 +158,15 @@ def reshard(
 
 
 def specialize(model: Model, tensors: TensorSet) -> Graph:
-    """Return the model's graph with the types of the tensors, inferred and folded.
+    """Return the model's graph with the input types of the stored tensors, after type inference and constant folding.
 
-    Raises EngineError [reshard.tensor] for inputs that are not in the set, [input.dtype], [input.shape].
+    Raises EngineError [reshard.tensor] for inputs that are not in the set, [input.dtype], [input.shape]; and UnsupportedError
+    [type.unknown] for an output whose shape depends on elements.
     """
     missing = [_stored_name(value) for value in model.inputs if _stored_name(value) not in tensors.tensors]
     if missing:
         names = ", ".join(map(repr, missing[:8])) + (" ..." if len(missing) > 8 else "")
-        kind = f"; {tensors.ranks} files hold the same names, which are NAME@RANK" if tensors.ranks else ""
+        kind = f"; {tensors.ranks} files hold the same names, so that tensors are named NAME@RANK" if tensors.ranks else ""
         raise EngineError("reshard.tensor", f"the files have no tensor {names}{kind}", file=tensors.path)
     stored = [tensors.tensors[_stored_name(value)] for value in model.inputs]
     for value, tensor in zip(model.inputs, stored, strict=True):
@@ -200,7 +205,7 @@ def _plan(
     """Return the folder and the files to write."""
     if output.endswith(".safetensors") and not os.path.isdir(output):
         if shards not in (None, 1):
-            raise EngineError("argument.conflict", f"several files are written into a folder, got the file {output!r}")
+            raise EngineError("argument.conflict", f"output must be a folder for several files, got the file {output!r}")
         rows = [(tensor.name, tensor) for tensor in outputs]
         folder, name = os.path.split(os.path.abspath(output))
         return folder, [safetensors_file(name, rows, tensors.metadata)]
@@ -216,12 +221,12 @@ def _plan(
 
 
 def _refuse_inputs(folder: str, files: Sequence[OutputFile], tensors: TensorSet) -> None:
-    """Raise EngineError [folder.occupied] where a file to write is one that is read, or the folders are the same."""
+    """Raise EngineError [folder.occupied] if a file is both read and written, or input and output are the same folder."""
     read = {os.path.realpath(file.path) for file in tensors.files}
     written = {os.path.realpath(os.path.join(folder, file.name)) for file in files}
     is_same = os.path.isdir(tensors.path) and os.path.realpath(tensors.path) == os.path.realpath(folder)
     if read & written or is_same:
-        raise EngineError("folder.occupied", f"the output must be another folder than the input {tensors.path!r}")
+        raise EngineError("folder.occupied", f"the output folder must differ from the input {tensors.path!r}")
 
 
 def _refuse_full_disk(folder: str, files: Sequence[OutputFile], composition: Composition) -> None:
@@ -229,11 +234,11 @@ def _refuse_full_disk(folder: str, files: Sequence[OutputFile], composition: Com
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     if needed > free:
-        raise EngineError("folder.unwritable", f"the files need {needed} bytes, and the disk has {free} free", file=folder)
+        raise EngineError("folder.unwritable", f"the files need {needed} bytes, but the disk has {free} bytes free", file=folder)
 
 
 def _budget(memory: int, threads: int) -> Budget:
-    """Return the buffers of each worker, so that the process stays below ``memory`` bytes where it does so without them."""
+    """Return the buffer sizes of each worker, chosen so that the process stays below ``memory`` bytes if possible."""
     free = max(memory - _resident_bytes() - _RESERVE, memory // 4)
     size = max(min(free // threads // 2, _MAX_BUFFER), _MIN_BUFFER)
     return Budget(size, size)
@@ -246,7 +251,7 @@ def _resident_bytes() -> int:
 
 
 def _digest(files: Sequence[OutputFile], composition: Composition, tensors: TensorSet) -> str:
-    """Return a digest of every block of every file, and of the status of the files that are read."""
+    """Return a digest of all blocks of all output files, and of the names, sizes and times of the input files."""
     digest = hashlib.sha256(json.dumps(describe_set(tensors)).encode())
     for scratch, blocks in composition.scratch:
         digest.update(f"scratch {scratch.name}".encode())
@@ -272,7 +277,7 @@ def _add_blocks(digest: Any, tensor: TensorBlocks) -> None:
 
 @contextmanager
 def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, restart: bool) -> Iterator[set[str]]:
-    """Hold the state file of a run; yields the names of the files that an interrupted run of the same digest completed.
+    """Lock the state file of a run; yield the names of the files that an interrupted run with the same digest completed.
 
     Raises EngineError [folder.locked], [folder.occupied], [folder.resume].
     """
@@ -284,16 +289,16 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
         raise EngineError("folder.unwritable", f"{folder!r}: {error.strerror}", file=folder) from None
     with stream:
         if not lock_file(stream.fileno()):
-            raise EngineError("folder.locked", f"another run writes into {folder!r}", file=folder)
+            raise EngineError("folder.locked", f"another run is writing into {folder!r}", file=folder)
         stream.seek(0)
         state = stream.read().decode(errors="replace")
         existing = {file.name for file in files if os.path.lexists(os.path.join(folder, file.name))}
         if not restart and state and state != digest:
-            message = "the folder holds a run of another model, input or option that was interrupted; restart writes it anew"
+            message = "the folder has an interrupted run of a different model, input or option; restart overwrites it"
             raise EngineError("folder.resume", message, file=folder)
         if not restart and not state and existing:
             os.unlink(path)
-            raise EngineError("folder.occupied", f"{min(existing)!r} exists; restart writes it anew", file=folder)
+            raise EngineError("folder.occupied", f"{min(existing)!r} exists already; restart overwrites it", file=folder)
         if restart or not state:
             stream.truncate(0)
             stream.write(digest.encode())

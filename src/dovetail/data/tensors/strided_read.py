@@ -1,7 +1,7 @@
-"""Strided reads: which bytes of a file are read for the elements of a block, and where they are in the buffer.
+"""Strided reads: the choice of the file ranges to read for a block, and the position of its elements in the buffer.
 
-Runs of a file are read whole: the inner axes of a block with the gaps between their elements, the outer axes one by one. The
-cheapest number of inner axes is chosen by the costs below, among those that fit into the buffer.
+The inner axes of a block are read as one run, including the gaps between their elements; each position of the outer axes is a
+separate read. The number of inner axes is the cheapest by the costs below for which the runs fit into the buffer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 SECONDS_PER_READ = 4e-6
 SECONDS_PER_BYTE = 3e-10
 MAX_READS = 1 << 16
-"""Reads of one tile: their offsets are a Python list."""
+"""The maximum number of reads of one tile, whose offsets are a Python tuple."""
 
 
 class StridedRead(NamedTuple):
-    """Runs of ``run`` elements at ``starts`` of the source; they follow each other in the buffer.
+    """StridedRead holds runs of ``run`` elements at ``starts`` in the source, which are adjacent in the buffer.
 
-    Element i of the block is at ``offset + sum(i * strides)`` of the buffer.
+    Element i of the block is at ``offset + sum(i * strides)`` in the buffer.
     """
 
     run: int
@@ -33,7 +33,7 @@ class StridedRead(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The number of outer axes that are read one by one, the reads that this takes, and the elements of each."""
+    """_Level holds the number of outer axes, the number of reads for them, and the elements of one read."""
 
     outer: int
     reads: int
@@ -44,20 +44,20 @@ class _Level(NamedTuple):
 
 
 def plan_read(sizes: tuple[int, ...], offset: int, strides: tuple[int, ...], itemsize: int, capacity: int) -> StridedRead | None:
-    """Choose the runs of a box of elements; None where none of the choices fits into ``capacity`` bytes."""
+    """Choose the runs to read for a box of elements; return None if no choice fits into ``capacity`` bytes."""
     axes = _ordered_axes(sizes, strides)
     level = _cheapest(axes, sizes, strides, itemsize, capacity)
     return None if level is None else _read_of(level, axes, sizes, offset, strides)
 
 
 def read_cost(sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int, capacity: int) -> float | None:
-    """Estimate the seconds that a box takes to read; None where it does not fit."""
+    """Estimate the seconds to read a box of elements; return None if it does not fit into ``capacity`` bytes."""
     level = _cheapest(_ordered_axes(sizes, strides), sizes, strides, itemsize, capacity)
     return None if level is None else level.cost(itemsize)
 
 
 def _ordered_axes(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """Return the axes of several distinct elements, that of the largest stride first."""
+    """Return the axes with several distinct elements, in decreasing order of stride."""
     axes = [axis for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)) if size > 1 and stride]
     return sorted(axes, key=lambda axis: -abs(strides[axis]))
 

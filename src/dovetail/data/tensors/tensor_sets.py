@@ -1,7 +1,7 @@
-"""Sets of tensors in files: where the elements of each lie. Safetensors (one file or several) and .npy.
+"""Sets of tensors in safetensors and .npy files: the offset and strides of each tensor in its file.
 
-A *parallel set* is a set of files that hold the same names, as the ranks of a tensor-parallel model do. Its tensors are named
-``NAME@RANK``; ranks are the numbers of the files in the order of their names.
+A *parallel set* is a set of files that hold the same tensor names, such as the files of the ranks of a tensor-parallel model. The
+tensors of the set are named ``NAME@RANK``; ranks number the files in the order of the file names.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dovetail.storage.npy_file import read_npy_header
 from dovetail.storage.safetensors_file import read_header
 
 INDEX = "model.safetensors.index.json"
-"""The name of the index that Hugging Face's libraries write beside several files."""
+"""The name of the index that Hugging Face's libraries write for several files."""
 _MAX_INDEX = 100 << 20
 
 
 @dataclass(eq=False)
 class TensorFile:
-    """An open file of a set. Its status at the start tells whether another process changed it since."""
+    """TensorFile is an open file of a set. ``status`` is its status when it was opened, by which later changes are detected."""
 
     path: str
     descriptor: int
@@ -42,7 +42,7 @@ class TensorFile:
         return os.path.basename(self.path), self.status.st_size, self.status.st_mtime_ns
 
     def refuse_changes(self) -> None:
-        """Raise EngineError [file.changed] where the file has another size or time than when it was opened."""
+        """Raise EngineError [file.changed] if the file's size or modification time has changed since it was opened."""
         now = os.fstat(self.descriptor)
         if (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns):
             raise EngineError("file.changed", f"{os.path.basename(self.path)!r} was changed while it was read", file=self.path)
@@ -50,7 +50,7 @@ class TensorFile:
 
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
-    """A tensor in a file, from byte ``offset`` on; ``stored_strides`` count elements."""
+    """StoredTensor is a tensor in a file, from byte ``offset`` on; ``stored_strides`` count elements."""
 
     name: str
     dtype: DType
@@ -66,7 +66,7 @@ class StoredTensor:
 
 @dataclass(eq=False)
 class TensorSet:
-    """The tensors of one or several files by name. ``ranks`` is the number of files of a parallel set, else 0."""
+    """TensorSet holds the tensors of one or several files by name. ``ranks``: the number of files of a parallel set, else 0."""
 
     path: str
     format: str
@@ -76,7 +76,7 @@ class TensorSet:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The entries of the files' metadata that all of them share."""
+        """The metadata entries that all files have in common."""
         rows = [file.metadata.items() for file in self.files]
         return dict(sorted(set(rows[0]).intersection(*rows[1:]))) if rows else {}
 
@@ -91,8 +91,9 @@ class TensorSet:
 def open_tensors(path: StrPath) -> TensorSet:
     """Open a .safetensors or .npy file, or a folder of such files of one kind; the caller closes the set.
 
-    A folder with INDEX has the files that it names. Raises FormatError: [dataset.kind] where the path has no such files or mixes
-    them, [array.file] for an index that contradicts its files, and like open_beside and the readers of the formats.
+    If a folder has a file INDEX, the set consists of the files that INDEX names. Raises FormatError: [dataset.kind] if the path
+    has no such files or files of both kinds, [array.file] for an index that contradicts its files, and the errors of open_beside
+    and of the readers of the formats.
     """
     folder, names, index = _files_at(os.fspath(path))
     suffix = os.path.splitext(names[0])[1]
@@ -119,7 +120,7 @@ def open_tensors(path: StrPath) -> TensorSet:
 
 
 def is_tensor_path(path: StrPath) -> bool:
-    """Test whether a path is a .safetensors file, or a folder with such files."""
+    """Return whether a path is a .safetensors file, or a folder with such files."""
     path = os.fspath(path)
     if os.path.isdir(path):
         return any(name.endswith(".safetensors") for name in os.listdir(path))
@@ -127,11 +128,11 @@ def is_tensor_path(path: StrPath) -> bool:
 
 
 def _files_at(path: str) -> tuple[str, list[str], dict[str, str] | None]:
-    """Return the folder, the names of the files, and the index where there is one."""
+    """Return the folder, the names of the files, and the index (None without an index)."""
     if not os.path.isdir(path):
         name = os.path.basename(path)
         if os.path.splitext(name)[1] not in _READERS:
-            raise FormatError("dataset.kind", f"tensors are read from .safetensors and .npy files, got {name!r}", file=path)
+            raise FormatError("dataset.kind", f"the file must be a .safetensors or .npy file, got {name!r}", file=path)
         return os.path.dirname(path) or os.curdir, [name], None
     try:
         found = sorted(os.listdir(path), key=natural_key)
@@ -144,12 +145,13 @@ def _files_at(path: str) -> tuple[str, list[str], dict[str, str] | None]:
     suffixes = sorted({os.path.splitext(name)[1] for name in names})
     if len(suffixes) != 1:
         kinds = " and ".join(suffixes) or "none"
-        raise FormatError("dataset.kind", f"the folder must hold .safetensors or .npy files, of one kind; got {kinds}", file=path)
+        message = f"the folder must hold either .safetensors or .npy files, got {kinds}"
+        raise FormatError("dataset.kind", message, file=path)
     return path, names, None
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """Return a key that sorts numbers within names by value."""
+    """Return a sort key for names that compares numbers within names by value."""
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"([0-9]+)", name)]
 
 
@@ -178,12 +180,15 @@ def _check_index(index: Mapping[str, str], tensors: Mapping[str, StoredTensor], 
     wrong = [name for name, file in index.items() if name not in tensors or os.path.basename(tensors[name].file.path) != file]
     if wrong:
         raise FormatError(
-            "array.file", f"{index[wrong[0]]!r} does not hold the tensor {wrong[0]!r} that the index names", file=path
+            "array.file", f"{index[wrong[0]]!r} must hold the tensor {wrong[0]!r}, which the index assigns to it", file=path
         )
 
 
 def _link_root(folder: str) -> str | None:
-    """Return the folder that links may lead to: the model's folder in a download cache of Hugging Face (snapshots/REVISION)."""
+    """Return the folder that links may lead to: the model's folder in a download cache of Hugging Face; None elsewhere.
+
+    In such a cache ``folder`` is snapshots/REVISION, with links into the folder blobs.
+    """
     real = Path(os.path.realpath(folder))
     return str(real.parent.parent) if real.parent.name == "snapshots" and (real.parent.parent / "blobs").is_dir() else None
 
@@ -210,7 +215,8 @@ def _read_npy(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
     element = dtypes.dtype(numpy_dtype)
     size = file.status.st_size - header.offset
     if element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
-        raise FormatError("array.file", f"{numpy_dtype}{list(shape)} does not have {size} bytes", file=file.path)
+        message = f"the elements of {numpy_dtype}{list(shape)} must take the {size} bytes after the header of the file"
+        raise FormatError("array.file", message, file=file.path)
     strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if header.is_fortran else strides_of(shape)
     yield StoredTensor(stem, element, shape, file, header.offset, strides)
 
@@ -222,7 +228,7 @@ _READERS: dict[str, Callable[[TensorFile, str], Iterator[StoredTensor]]] = {
 
 
 def _by_name(rows: list[list[StoredTensor]], *, is_indexed: bool, path: str) -> tuple[dict[str, StoredTensor], int]:
-    """Return the tensors by name, and the number of ranks of a parallel set."""
+    """Return the tensors by name, and the number of ranks (0 if the set is not parallel)."""
     counts = Counter(tensor.name for row in rows for tensor in row)
     if all(count == 1 for count in counts.values()):
         return {tensor.name: tensor for row in rows for tensor in row}, 0
@@ -233,5 +239,5 @@ def _by_name(rows: list[list[StoredTensor]], *, is_indexed: bool, path: str) -> 
 
 
 def describe_set(tensors: TensorSet) -> dict[str, Any]:
-    """Return what identifies the content of a set without reading its elements."""
+    """Return data that identify the content of a set without reading its elements: path, file names, sizes and times."""
     return {"path": os.path.abspath(tensors.path), "files": [list(file.fingerprint()) for file in tensors.files]}
