@@ -1,1 +1,1 @@
-"""Reports of plans and models: text for a terminal, a page for a browser. Plain data in, no engine."""
+"""Reports of plans and models as text for a terminal or pages for a browser, from plain data without the engine."""

@@ -1,4 +1,4 @@
-"""Chart of the arena over time: a rectangle per buffer, its lifetime wide and its bytes high."""
+"""Chart of the arena over time: one rectangle per buffer, whose width is its lifetime and whose height is its size."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dovetail.report.text import size
 WIDTH, HEIGHT = 1180, 500
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 26, 62
 LABEL_WIDTH = 6.2
-"""Width of a letter of a buffer's label, in units of the SVG."""
+"""The width of a letter of a buffer's label, in SVG units."""
 
 
 class Scale(NamedTuple):
-    """Scale of the chart: steps and bytes to SVG coordinates."""
+    """Scale converts steps and byte addresses to SVG coordinates."""
 
     steps: int
     nbytes: int
@@ -30,7 +30,7 @@ class Scale(NamedTuple):
 
 
 def arena_chart(facts: Any) -> str:
-    """Return the chart as an SVG element. The rectangles have the numbers of their buffer and tensor, which the script reads."""
+    """Return the chart as an SVG element; data attributes of its rectangles number buffers and tensors for the script."""
     scale = Scale(len(facts.steps), facts.arena_bytes)
     parts = [
         *_grid(scale),
@@ -60,7 +60,7 @@ def _grid(scale: Scale) -> Iterator[str]:
 
 
 def _ticks(limit: int, wanted: int) -> list[int]:
-    """Return round numbers from 0 to ``limit``, about ``wanted`` of them."""
+    """Return about ``wanted`` round numbers from 0 to ``limit``."""
     interval = max(limit / wanted, 1)
     power: float = 10 ** int(log10(interval))
     step = next(int(power * factor) for factor in (1, 2, 5, 10, 20) if power * factor >= interval)
@@ -97,7 +97,7 @@ def _piece(scale: Scale, buffer: Any, piece: Any, index: int, colour: str) -> st
 
 
 def hue(buffer: int, piece: int) -> int:
-    """Return the hue of a tensor, distant from its neighbours': multiples of the golden angle."""
+    """Return the hue of a tensor; multiples of the golden angle make the hues of neighbours differ."""
     return round(buffer * 137.508 + piece * 47) % 360
 
 
@@ -106,7 +106,7 @@ def _plain(number: float) -> str:
 
 
 def _label(buffer: Any, room: float) -> str:
-    """Return the number of tensors in a buffer, as the longest text that fits into ``room``."""
+    """Return the longest text for the number of tensors in a buffer that fits into the width ``room``."""
     number = len(buffer.cuts) + 1 if buffer.cuts else len(buffer.pieces)
     what = f"cut into {number} tensors" if buffer.cuts else f"{number} tensors in one buffer"
     wordings = (what, f"{number} tensors", str(number))
@@ -120,14 +120,14 @@ def _title(buffer: Any) -> str:
 
 
 def _lower_bound_line(scale: Scale, facts: Any) -> Iterator[str]:
-    """Yield the line of the largest live set, which no arena can undercut."""
+    """Yield the line of the largest live set, the minimum possible size of an arena."""
     y, text = scale.y(facts.lower_bound), f"largest live set {size(facts.lower_bound)}"
     yield f'<line class="bound" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
     yield f'<text class="bound" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">{text}</text>'
 
 
 def _marks(scale: Scale, facts: Any) -> Iterator[str]:
-    """Yield the marks below the chart: steps that copy, and steps in the interpreter."""
+    """Yield the marks below the chart, of copy steps and of interpreter steps."""
     yield from _row(scale, HEIGHT - BOTTOM + 5, "copying", [copy.step for copy in facts.copies])
     yield from _row(scale, HEIGHT - BOTTOM + 14, "interpreted", [step.number for step in facts.interpreted])
 

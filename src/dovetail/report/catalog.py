@@ -1,7 +1,7 @@
 """The support table of all operators, for ``dovetail ops`` and docs/operators.md.
 
-Import and export are read from the op mappings of the operators. Element types, gradients and native kernels are those that a
-test case covers (``operator_support.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
+The op mappings of the operators determine import and export. Element types, gradients and native kernels are listed if a test
+case covers them (``operator_support.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ FORMATS = ("onnx", "openvino")
 
 
 class OperatorSupport(NamedTuple):
-    """The support of one core operator.
+    """OperatorSupport is the support of one core operator.
 
-    ``types``: the tested element types of its first input. ``gradient``: ``slope`` where it has one, ``zero`` where all tested
-    ones are 0. ``native``: the types with a native kernel (``moves``: copied as data of any type). Each is empty where no test
-    covers it. ``onnx``, ``openvino``: the foreign operators and versions; ``rewritten`` where it is exported as other operators.
+    ``types``: the tested element types of the first input. ``gradient``: ``slope`` for an operator with a gradient, ``zero`` if
+    all tested gradients are 0. ``native``: the types with a native kernel (``moves``: data of any type is copied). A field is
+    empty if no test covers it. ``onnx``, ``openvino``: the foreign operators and versions; ``rewritten`` for an operator that is
+    exported as other operators.
     """
 
     name: str
@@ -38,9 +39,10 @@ class OperatorSupport(NamedTuple):
 
 
 class ForeignOperatorSupport(NamedTuple):
-    """The support of one foreign operator.
+    """ForeignOperatorSupport is the support of one foreign operator.
 
-    ``versions`` are imported, ``unread`` are not. ``ours``: the core operators that it maps to; none where it is several.
+    ``versions``: the imported versions. ``unread``: the versions that are not imported. ``ours``: the core operators with an op
+    mapping; empty for a foreign operator that is imported as several operators.
     """
 
     name: str
@@ -68,7 +70,7 @@ def catalog() -> list[OperatorSupport]:
 
 @cache
 def tested_facts() -> dict[str, dict[str, str]]:
-    """Return the facts of operator_support.toml, which the test cases cover, by operator."""
+    """Return the facts in operator_support.toml by operator; test cases cover these facts."""
     return tomllib.loads((Path(__file__).parent / "operator_support.toml").read_text())
 
 
@@ -80,7 +82,7 @@ def _operator_support(name: str, op: type[Op], facts: dict[str, str]) -> Operato
 
 
 def foreign_operators(op: type[Op], format: Dialect) -> tuple[str, ...]:
-    """Return the foreign operators and versions that ``op`` maps to, and ``rewritten`` where it is exported as others."""
+    """Return the foreign operators and versions that ``op`` maps to, and ``rewritten`` if it is exported as other operators."""
     versions_of: dict[str, set[int]] = defaultdict(set)
     for line in format.mapping_lines(op):
         mapping = op_mapping.parse(op, line)
@@ -122,7 +124,7 @@ def _qualified_name(domain: str, kind: str) -> str:
 
 
 def _onnx_versions() -> dict[str, tuple[int, ...]]:
-    """Return the versions of the operators of all domains of the onnx package, without deprecated ones."""
+    """Return the versions of all operators in the onnx package that are not deprecated."""
     import onnx
 
     versions: dict[str, list[int]] = defaultdict(list)
@@ -139,5 +141,5 @@ def _openvino_versions() -> dict[str, tuple[int, ...]]:
 
 
 def as_json(rows: Sequence[OperatorSupport | ForeignOperatorSupport]) -> list[dict[str, Any]]:
-    """Convert the rows to JSON values."""
+    """Convert the rows to values that JSON can represent."""
     return [{name: list(item) if isinstance(item, tuple) else item for name, item in row._asdict().items()} for row in rows]

@@ -1,4 +1,7 @@
-"""HTML page of a comparison of all values: error over depth and tables, no external resources, every name escaped."""
+"""HTML page of a comparison of all values: a plot of error over depth, and tables.
+
+The page uses no external resources, and every name is escaped.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,21 @@ from dovetail.report.text import count
 WIDTH, HEIGHT = 1180, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 40, 40
 LOWEST, HIGHEST = -10, 1
-"""Powers of ten of the relative error that the plot shows; smaller and larger ones are drawn at its edges."""
+"""The plot's range of relative errors, as powers of ten; smaller and larger errors are drawn at its edges."""
 DEFAULT_TOLERANCE = 1e-4
 MAX_POINTS = 2000
-"""The most points of a line: neighbouring depths are drawn by their largest error."""
+"""The maximum number of points of a line; beyond it, neighbouring depths share a point with their largest error."""
 
 
 def page(comparison: Any) -> str:
-    """Return the page, which is well-formed XML too and has no script."""
+    """Return the HTML page, which is also well-formed XML and has no script."""
     title = f"Comparison of {comparison.name}"
     body = f"<h1>{text_of(title)}</h1>{section(comparison)}"
     return document(title, body, stylesheet("plan") + stylesheet("comparison"))
 
 
 def section(comparison: Any) -> str:
-    """Return cards, plot and tables of a comparison."""
+    """Return the cards, the plot and the tables of a comparison as HTML."""
     tolerance = "that of each type" if comparison.tolerance is None else f"{comparison.tolerance:g}"
     subtitle = (
         f'<p class="subtitle">{count(len(comparison.rows), "value")}, reference {text_of(comparison.reference)} &#183; '
@@ -49,7 +52,10 @@ def _cards(comparison: Any) -> str:
 
 
 def error_plot(comparison: Any) -> str:
-    """Return the largest relative error of each depth as SVG, a line for each column; a circle marks the first difference."""
+    """Return an SVG plot of the largest relative error at each depth.
+
+    Each column has a line, on which a circle marks the first difference.
+    """
     deepest = max((row.depth for row in comparison.rows), default=1)
     parts = list(_grid(deepest, comparison.tolerance or DEFAULT_TOLERANCE))
     for index, column in enumerate(comparison.columns):
@@ -69,7 +75,7 @@ def error_plot(comparison: Any) -> str:
 
 
 def _points(comparison: Any, column: int, deepest: int) -> list[tuple[float, float]]:
-    """Return the points of a column, at most MAX_POINTS."""
+    """Return at most MAX_POINTS points of the line of a column."""
     step = max(1, (deepest + MAX_POINTS) // MAX_POINTS)
     worst: dict[int, float] = {}
     for row in comparison.rows:

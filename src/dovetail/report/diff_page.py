@@ -1,4 +1,4 @@
-"""HTML page of the differences between two models, side by side: no external resources, every name escaped."""
+"""HTML page of the differences between two models; the page uses no external resources, and every name is escaped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dovetail.report.document import cards, document, stylesheet, text_of
 from dovetail.report.tables import MAX_ROWS, table
 
 MAX_LABELS = 40
-"""The most nodes of a replaced region that the page lists."""
+"""The maximum number of nodes of a replaced region that the page lists."""
 
 
 def page(facts: Any) -> str:
-    """Return the page, which is well-formed XML too."""
+    """Return the HTML page, which is also well-formed XML."""
     title = f"{facts.first} and {facts.second}"
     verdict = "same" if facts.is_same else "different"
     items = [("answer", verdict, "names and the order of nodes do not matter")]
@@ -36,7 +36,7 @@ def _changes(facts: Any) -> str:
 
 
 def _change(item: Any) -> str:
-    """Return the row of one difference: the nodes of each model with their own facts."""
+    """Return the table row of one difference: the nodes and the differing facts of each model."""
     facts = [*item.attributes, *item.operands, *item.types]
     before = [(each.name, each.before) for each in facts] + [(each.operand, each.before) for each in item.weights]
     after = [(each.name, each.after) for each in facts] + [(each.operand, each.after) for each in item.weights]

@@ -7,13 +7,13 @@ from typing import Any
 from dovetail.errors import printable
 
 MAX_LABELS = 3
-"""The most nodes of a replaced region that a line names."""
+"""The maximum number of nodes of a replaced region that a line names."""
 MAX_TEXT = 80
-"""The most characters of an entry of metadata."""
+"""The maximum length, in characters, of a metadata entry."""
 
 
 def summary(facts: Any) -> list[tuple[str, str]]:
-    """Return the counts of a diff, one line each, by name."""
+    """Return the counts of a diff as (name, text) rows."""
     counts = facts.counts
     rows = [(kind, str(count)) for kind, count in counts.items() if count or kind == "matched"]
     if facts.renamed:
@@ -24,7 +24,7 @@ def summary(facts: Any) -> list[tuple[str, str]]:
 
 
 def change_rows(facts: Any) -> list[tuple[str, str, str, str]]:
-    """Return a row for each difference between nodes: its kind, the nodes of both models, what differs."""
+    """Return a row for each difference between nodes: its kind, the nodes of both models, and the differences."""
     return [
         (
             item.kind,

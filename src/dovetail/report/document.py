@@ -1,4 +1,4 @@
-"""Self-contained HTML documents: their policy, style and script; names and data from a file escaped."""
+"""Self-contained HTML documents with a content security policy; names and data from files are escaped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dovetail.errors import printable
 
 
 def document(title: str, body: str, style: str, script: str = "") -> str:
-    """Return a page, which is well-formed XML too. ``title`` is plain text, ``body`` is HTML.
+    """Return an HTML page, which is also well-formed XML. ``title`` is plain text, ``body`` is HTML.
 
-    Its content security policy allows the page's own style and script, by their digests, and no request.
+    The content security policy allows only ``style`` and ``script``, by their digests, and no requests.
     """
     sources = f"style-src {_digest(style)}" + (f"; script-src {_digest(script)}" if script else "")
     policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
@@ -38,25 +38,25 @@ def script_source(name: str) -> str:
 
 
 def text_of(item: object) -> str:
-    """Return an item as the text of an element or attribute, with controls and markup escaped."""
+    """Return an item as the text of an element or attribute, with control characters and markup escaped."""
     return escape(printable(str(item)))
 
 
 def json_of(data: object, *, is_ascii: bool = True) -> str:
-    """Return JSON for an element of the page. Characters that end a script or begin markup are escaped.
+    """Return JSON for a script element of a page; characters that end a script or begin markup are escaped.
 
-    ``is_ascii``: all characters beyond ASCII are escaped too.
+    ``is_ascii``: non-ASCII characters are escaped too.
     """
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=is_ascii)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def cards(items: list[tuple[str, str, str]]) -> str:
-    """Return cards of a name, a figure and a line about it."""
+    """Return cards, each with a name, a figure and a line of explanation, as HTML."""
     body = "".join(f"<div><span>{text_of(a)}</span><b>{text_of(b)}</b><small>{text_of(c)}</small></div>" for a, b, c in items)
     return f'<div class="cards">{body}</div>'
 
 
 def _digest(text: str) -> str:
-    """Return the digest of a style or a script as a content security policy writes it."""
+    """Return the digest of a style or script in the notation of content security policies."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""HTML page of a whole model: no external resources, every name escaped."""
+"""HTML page of the report of a model; the page uses no external resources, and every name is escaped."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SECTIONS = (
     ("plan", "Memory plan"),
     ("shapes", "Shapes"),
 )
-"""The sections of the page, in order: anchor and heading."""
+"""The anchors and headings of the page's sections, in order."""
 MAX_OPEN_ROWS = 30
-"""The most rows of a table of ports that is not folded."""
+"""The maximum number of rows of an open table of ports; larger tables are folded."""
 MAX_FAULTS = 100
-"""The most faults that a table lists for one target."""
+"""The maximum number of faults that a table lists."""
 
 
 def page(report: Any) -> str:
-    """Return the page, which is well-formed XML too."""
+    """Return the HTML page, which is also well-formed XML."""
     title = f"Report of {report.name}"
     links = " ".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading in SECTIONS)
     body = [f'<h1>{text_of(title)}</h1><p class="subtitle">{text_of(basename(report.file or ""))}</p><nav>{links}</nav>']
@@ -73,7 +73,7 @@ def _interface(report: Any) -> str:
 
 
 def _formats(report: Any) -> str:
-    """Return the blockers of each target; successive opsets with the same blockers are one row."""
+    """Return the tables of export targets and their blockers; successive opsets with equal blockers share a row."""
     rows = []
     tables = []
     for name, target in _merge_targets(report.targets):
@@ -89,7 +89,7 @@ def _formats(report: Any) -> str:
 
 
 def _merge_targets(targets: Any) -> Iterator[tuple[str, Any]]:
-    """Yield targets with names; successive opsets with the same result have one name."""
+    """Yield (name, target) of the export targets; successive opsets with equal results are merged."""
     for _, run in groupby(targets, lambda target: (target.format, target.skipped, target.faults)):
         members = list(run)
         first, last = members[0], members[-1]

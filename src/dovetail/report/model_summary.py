@@ -1,4 +1,4 @@
-"""A model in numbers: inputs, outputs, operators by count, parameters, bytes."""
+"""Summarize a model: inputs, outputs, operators by count, number of parameters, bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dovetail.ir.types import Tensor
 def summarize(model: Model) -> dict[str, Any]:
     """Return the summary of a model as JSON data.
 
-    Its keys: ``format``, ``versions``, ``producer``, ``inputs``, ``optional_inputs``, ``outputs`` (name and type),
-    ``operators`` by count (bodies included, constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as
-    stored: sub-byte types packed), ``constants`` by element type.
+    Its keys are ``format``, ``versions``, ``producer``, ``inputs``, ``optional_inputs``, ``outputs`` (name, type), ``operators``
+    (the number of nodes per operator, including subgraphs, without constants), ``nodes``, ``parameters`` (elements of constants),
+    ``bytes`` (as stored, sub-byte types packed), and ``constants`` (the number of elements per element type).
     """
     operators: Counter[str] = Counter()
     elements: Counter[str] = Counter()
@@ -50,9 +50,11 @@ def summarize(model: Model) -> dict[str, Any]:
 
 
 def describe(graph: Graph) -> dict[str, Any]:
-    """Return a graph as plain data: ``inputs`` and ``outputs`` (name and type), ``nodes`` (name, operator, attributes as
-    text, names of
-    inputs, outputs, bodies by name). Constants' elements are not in it."""
+    """Return a graph as plain data, without the elements of constants.
+
+    ``inputs`` and ``outputs`` have name and type. ``nodes`` have name, operator, attributes as text, the names of inputs, the
+    outputs, and subgraphs by name.
+    """
     return {
         "name": graph.name,
         "inputs": [describe_value(value) for value in graph.inputs],
@@ -75,7 +77,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
-    """Return every node, those of bodies included."""
+    """Yield every node of a graph, including the nodes of subgraphs."""
     for node in graph.nodes:
         yield node
         for _, body in bodies(node.op):
@@ -83,7 +85,7 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
 
 
 def describe_value(value: Value) -> dict[str, Any]:
-    """Return a value as plain data: its name, type, shape, and shape value where inference knows it."""
+    """Return a value as plain data: its name, type and shape."""
     shape = value.type.shape if isinstance(value.type, Tensor) else None
     return {
         "name": value.name,

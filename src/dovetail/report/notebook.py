@@ -1,4 +1,4 @@
-"""Notebook view of a model: static HTML without scripts or external resources, every name escaped."""
+"""Notebook view of a model: static HTML without scripts or external resources; every name is escaped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from dovetail.report.model_summary import summarize
 from dovetail.report.printer import show
 
 MAX_DRAWN = 3000
-"""The maximum number of nodes of a graph that a notebook draws; more take long."""
+"""The maximum number of nodes of a graph that a notebook draws; larger graphs take too long."""
 MAX_LINES = 200
 """The maximum number of lines of the graph's text in a notebook."""
 
 
 def html(model: Model) -> str:
-    """Return a table of inputs and outputs, a line of counts, and the folded text of the graph, at most MAX_LINES
-    lines, and the picture."""
+    """Return HTML with a table of inputs and outputs, counts, the picture, and the folded text of the graph.
+
+    The text has at most MAX_LINES lines.
+    """
     facts = summarize(model)
     rows = "".join(
         f"<tr><td>{role}</td><td>{_text(item['name'])}</td><td>{_text(item['type'])}</td></tr>"
@@ -38,7 +40,7 @@ def html(model: Model) -> str:
 
 
 def _picture(model: Model) -> str:
-    """Return the picture of the graph; empty where the packages that draw are missing, or the graph is large."""
+    """Return the picture of the graph; empty if the drawing packages are missing or the graph exceeds MAX_DRAWN."""
     if len(model.graph.nodes) > MAX_DRAWN:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""HTML page of a plan: no external resources, every name escaped."""
+"""HTML page of a plan; the page uses no external resources, and every name is escaped."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LEGEND = (
 
 
 def page(facts: Any) -> str:
-    """Return the page, which is well-formed XML too.
+    """Return the HTML page, which is also well-formed XML.
 
-    Its content security policy allows the page's own style and script, by their digests, and no request.
+    The content security policy allows only the style and script of the page, by their digests, and no requests.
     """
     body = (
         f"<h1>Plan of {text_of(facts.name)}</h1>{_subtitle(facts)}{plan_cards(facts)}"
@@ -35,7 +35,7 @@ def page(facts: Any) -> str:
 
 
 def plan_data(facts: Any) -> str:
-    """Return the element with the facts that the script shows at the pointer."""
+    """Return the element with the data that the page's script shows in tooltips."""
     return f'<script type="application/json" id="facts">{_data(facts)}</script>'
 
 
@@ -51,7 +51,7 @@ def arena(facts: Any) -> str:
 
 
 def notebook(facts: Any) -> str:
-    """Return the notebook view: the facts and the chart, without a script."""
+    """Return the notebook view of a plan: the facts and the chart, without a script."""
     rows = "".join(f"<tr><th>{text_of(what)}</th><td>{text_of(text)}</td></tr>" for what, text in summary(facts))
     style = f"<style>{stylesheet('plan')}</style>"
     head = f"<b>{text_of(facts.name)}</b><table>{rows}</table>"
@@ -59,12 +59,12 @@ def notebook(facts: Any) -> str:
 
 
 def _is_written_over(buffer: Any) -> bool:
-    """True where a tensor of the buffer is computed in place of an earlier one."""
+    """Return whether a tensor of the buffer is computed in place, over an earlier tensor."""
     return len({(piece.start, piece.end) for piece in buffer.pieces}) < len(buffer.pieces)
 
 
 def _data(facts: Any) -> str:
-    """Return the JSON that the script shows at the pointer. Characters that end a script or begin markup are escaped."""
+    """Return the data for tooltips as JSON; characters that end a script or begin markup are escaped."""
     found = {
         "buffers": [
             {
@@ -97,7 +97,7 @@ def _subtitle(facts: Any) -> str:
 
 
 def plan_cards(facts: Any) -> str:
-    """Return cards of copies, arena, steps and time."""
+    """Return the cards of a plan: copied bytes, arena, steps and time."""
     moved = f"of {size(facts.moved_bytes)} that operators which only move data would copy"
     share = f" ({percent(facts.copied_bytes / facts.moved_bytes)})" if facts.moved_bytes else ""
     bound = f", {facts.arena_bytes / facts.lower_bound:.2f} of the largest live set" if facts.lower_bound else ""

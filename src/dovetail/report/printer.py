@@ -11,11 +11,11 @@ from dovetail.ir.op import Op, bodies
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 INLINE_ELEMENTS = 8
-"""The most elements of a tensor whose values are printed."""
+"""The maximum number of elements of a constant that is printed as its values."""
 
 
 def show(model: Model) -> str:
-    """Print a model with inferred types; weights by type and shape only."""
+    """Return a model with inferred types as text; large constants are shown by type and shape only."""
     return "\n".join(_model_lines(model)) + "\n"
 
 
@@ -30,7 +30,7 @@ def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
     inputs = ", ".join(_value_text(value) for value in graph.inputs)
     outputs = ", ".join(_value_text(value) for value in graph.outputs)
     yield f"{indent}graph {printable(name)}({inputs}) -> ({outputs}):"
-    # A small constant is printed where it is read.
+    # Small constants are printed as arguments of their readers.
     for node in graph.nodes:
         if is_inlined(node):
             continue
@@ -40,7 +40,7 @@ def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
 
 
 def is_inlined(node: Node) -> bool:
-    """Return whether a node is a constant that is printed where it is read."""
+    """Return whether a node is a small constant, which is printed as an argument of its readers."""
     data = node.outputs[0].constant if len(node.outputs) == 1 else None
     return data is not None and data.size <= INLINE_ELEMENTS and bool(node.outputs[0].uses)
 
@@ -62,7 +62,7 @@ def _node_text(node: Node) -> str:
 
 
 def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
-    """Print a RuntimeAttributes node as its operator, with values for attributes."""
+    """Return a RuntimeAttributes node as the text of its inner operator, with values as attributes."""
     inputs = ", ".join(map(_argument, op.own_inputs(node.inputs)))
     values = map(_argument, op.attribute_inputs(node.inputs))
     attributes = [*(f"{name}={value}" for name, value in zip(op.names, values, strict=True)), *_attributes(op.op)]
@@ -70,7 +70,7 @@ def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
 
 
 def _with_comment(node: Node, text: str) -> str:
-    """Append the node's name, and the error of a preserved node."""
+    """Append a comment with the node's name, and with the error of a preserved node."""
     fault = getattr(node.op, "fault", None)
     notes = [printable(node.name)] if node.name else []
     if fault is not None:
@@ -90,7 +90,7 @@ def _attributes(op: Op) -> list[str]:
 
 
 def _foreign_attributes(op: Any) -> list[str] | None:
-    """Return the attributes of a preserved node, which are those of its file; None for any other operator."""
+    """Return the foreign attributes of a preserved node as text; None for any other operator."""
     if type(op).__name__ != "Foreign":
         return None
     return [f"{printable(name)}={_raw_attribute(value)}" for name, value in op.attributes]

@@ -1,4 +1,4 @@
-"""Charts of a profile: bars of time by operator, kernel and module, and the roofline of the steps."""
+"""Charts of a profile: bar charts of time by operator, kernel and module, and the roofline of the steps."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dovetail.report.text import duration, percent
 
 WIDTH = 1180
 LABELS, FIGURES = 260, 240
-"""Widths of the columns of names and of figures beside the bars."""
+"""The widths of the columns of names, left of the bars, and of figures, right of the bars."""
 ROW = 19
 MAX_BARS = 14
-"""The most rows of a chart; the others are one row."""
+"""The maximum number of rows of a chart; the last row combines all others."""
 MAX_LABEL = 38
-"""The most characters of a name in a chart; its title has all of them."""
+"""The maximum length, in characters, of a name in a chart; the tooltip has the full name."""
 ROOF_HEIGHT = 380
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 30, 46
 MAX_DOTS = 2000
-"""The most steps of a roofline: those with the most time."""
+"""The maximum number of steps in a roofline; the slowest steps are shown."""
 
 
 class Bars(NamedTuple):
-    """A row of a bar chart: its name, the seconds of each engine, and text beside the bars."""
+    """Bars is a row of a bar chart: its name, the seconds of each engine, and the text after the bars."""
 
     name: str
     seconds: Sequence[float | None]
@@ -48,7 +48,7 @@ def picture(profile: Any) -> str:
 
 
 def charts_of(profile: Any) -> list[tuple[str, str, str]]:
-    """Return title, note and SVG of each chart of a profile."""
+    """Return the title, the note and the SVG of each chart of a profile."""
     found = [("Time by operator", "", operator_bars(profile))]
     native = next((engine for engine in profile.engines if engine.engine == "native"), None)
     if native is not None:
@@ -102,7 +102,7 @@ def _figures(group: Any) -> str:
 
 
 def _svg_bars(rows: Sequence[Bars], engines: int) -> str:
-    """Return a bar chart: a row per name, a bar per engine in it."""
+    """Return a bar chart with one row per name and one bar per engine in each row."""
     if len(rows) > MAX_BARS:
         rest = rows[MAX_BARS - 1 :]
         columns = zip(*(row.seconds for row in rest), strict=True)
@@ -131,12 +131,12 @@ def _svg(height: float, parts: Sequence[str]) -> str:
 
 
 def _height_of(chart: str) -> int:
-    """Return the height that ``_svg`` wrote."""
+    """Return the height of a chart that ``_svg`` returned."""
     return ceil(float(chart.split('height="', 1)[1].split('"', 1)[0]))
 
 
 def _clip(name: str, length: int) -> str:
-    """Return a name for a chart, with its middle left out where it is long."""
+    """Return an escaped name; if it exceeds ``length`` characters, its middle is replaced by dots."""
     if len(name) > length:
         name = f"{name[: length // 2 - 1]}...{name[-(length - length // 2 - 2) :]}"
     return text_of(name)
@@ -146,7 +146,7 @@ def _clip(name: str, length: int) -> str:
 
 
 class _Axes(NamedTuple):
-    """Logarithmic axes: powers of ten of operations per byte, and of operations a second."""
+    """_Axes holds the ranges of the logarithmic axes as powers of ten: operations per byte (x) and per second (y)."""
 
     x0: float
     x1: float
@@ -161,7 +161,7 @@ class _Axes(NamedTuple):
 
 
 def roofline(limits: Any, steps: Sequence[Any]) -> str:
-    """Return the roofline: operations a second of each step over its operations per byte."""
+    """Return the roofline chart: operations per second of each step over its operations per byte."""
     dots = [step for step in steps if step.operations and step.nbytes and step.seconds > 0]
     dots = sorted(dots, key=lambda step: -step.seconds)[:MAX_DOTS]
     intensities = [step.operations / step.nbytes for step in dots]

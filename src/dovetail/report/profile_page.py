@@ -1,4 +1,4 @@
-"""HTML page of a profile: charts and tables, no external resources, every name escaped."""
+"""HTML page of a profile with charts and tables; the page uses no external resources, and every name is escaped."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dovetail.report.tables import Bar, Indented, table
 from dovetail.report.text import count, duration, percent, size, subgraph_rows
 
 MAX_INPUTS = 8
-"""The most inputs that a heading names."""
+"""The maximum number of inputs that the subtitle names."""
 
 
 def page(profile: Any) -> str:
-    """Return the page, which is well-formed XML too and has no script."""
+    """Return the HTML page, which is also well-formed XML and has no script."""
     title = f"Profile of {profile.name}"
     body = f"<h1>{text_of(title)}</h1>{section(profile)}"
     return document(title, body, style())
 
 
 def style() -> str:
-    """Return the style of a page with the charts of a profile."""
+    """Return the style sheet of a page with charts of a profile."""
     return stylesheet("plan") + stylesheet("profile")
 
 
 def section(profile: Any) -> str:
-    """Return cards, charts and tables of a profile."""
+    """Return the cards, charts and tables of a profile as HTML."""
     charts = "".join(
         f"<h2>{title}</h2>{legend(profile) if number == 0 else ''}{chart}" + (f'<p class="note">{note}</p>' if note else "")
         for number, (title, note, chart) in enumerate(charts_of(profile))
@@ -92,7 +92,7 @@ def _native_tables(engine: Any) -> str:
 
 
 def subgraphs_table(engine: Any) -> str:
-    """Return the table of If and Loop with the steps of their subgraphs; nothing where none ran."""
+    """Return the table of If and Loop with the steps of their subgraphs; an empty string if no subgraph ran."""
     rows = []
     for depth, label, runs, seconds, step in subgraph_rows(engine.steps):
         name, time = Indented(depth, label), duration(seconds)
@@ -108,7 +108,7 @@ def subgraphs_table(engine: Any) -> str:
 
 
 def steps_table(engine: Any) -> str:
-    """Return the table of steps, the slowest first."""
+    """Return the table of steps in descending order of time."""
     rows = [
         (step.number, step.label, step.operator, step.kernel, step.module, duration(step.seconds), nbytes(step.nbytes),
          operations(step.operations), share_of_limit(step.share_of_limit, step.bound))

@@ -1,4 +1,4 @@
-"""The facts of a profile as text."""
+"""Format the facts of a profile as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def operations(number: float | None) -> str:
-    """Return a number of arithmetic operations with a prefix: 1.25 GFLOP."""
+    """Return a number of arithmetic operations with an SI prefix, such as "1.25 GFLOP"."""
     return "" if number is None else with_prefix(number, "FLOP")
 
 
@@ -26,7 +26,7 @@ def nbytes(number: int | None) -> str:
 
 
 def share_of_limit(share: float | None, bound: str) -> str:
-    """Return a share of the machine's limit with the limit that decides."""
+    """Return a share of the machine's limit, followed by the name of the limit (``bound``)."""
     return "" if share is None else f"{percent(share)} {bound}"
 
 
@@ -43,7 +43,7 @@ def machine_text(profile: Any) -> str:
 
 
 def summary(profile: Any) -> list[tuple[str, str]]:
-    """Return the facts of one line each, by name."""
+    """Return the facts of a profile as (name, text) rows."""
     return [
         ("inputs", ", ".join(f"{name}{shape}" for name, shape in profile.shapes.items()) or "none"),
         ("machine", machine_text(profile)),
@@ -52,7 +52,7 @@ def summary(profile: Any) -> list[tuple[str, str]]:
 
 
 def engine_text(engine: Any) -> str:
-    """Return the time of an engine's runs and steps, or the reason why it does not run the model."""
+    """Return the times of an engine's runs and steps, or the reason why the engine does not run the model."""
     if engine.run_seconds is None:
         return "; ".join(engine.notes)
     text = f"{duration(engine.run_seconds)} a run, {duration(engine.step_seconds)} in {count(len(engine.steps), 'step')}"

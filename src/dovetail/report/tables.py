@@ -1,4 +1,4 @@
-"""The tables of a plan's page."""
+"""The HTML tables of the page of a plan."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dovetail.errors import printable
 from dovetail.report.text import duration, percent, size, subgraph_rows
 
 MAX_ROWS = 400
-"""The maximum number of rows of a table; the page counts the others."""
+"""The maximum number of rows of a table; the page shows the number of omitted rows."""
 
 
 class Bar(NamedTuple):
-    """A cell with a bar: a share of the total."""
+    """Bar is a table cell with a bar for a share of the total."""
 
     share: float | None
 
 
 class Indented(NamedTuple):
-    """A cell with an indented text."""
+    """Indented is a table cell with an indented text."""
 
     depth: int
     text: str
@@ -52,7 +52,7 @@ def interpreter_steps(facts: Any) -> str:
 
 
 def subgraph_steps(facts: Any) -> str:
-    """Return the table of If and Loop with the steps of their subgraphs; nothing where none ran."""
+    """Return the table of If and Loop with the steps of their subgraphs; an empty string if no subgraph ran."""
     rows = []
     for depth, label, runs, seconds, step in subgraph_rows(facts.steps):
         number, kernel = ("", "") if step is None else (step.number, step.kernel)
@@ -79,7 +79,7 @@ def _tensors_in(buffer: Any) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], empty: str, is_open: bool = True) -> str:
-    """Return a folding table under its heading. A column whose name begins with # has numbers."""
+    """Return a foldable table with its heading as HTML; a column whose name begins with # contains numbers."""
     if not rows:
         return f"<h2>{title}</h2><p>{empty}</p>"
     head = "".join(f"<th{_kind(column)}>{column.removeprefix('#')}</th>" for column in columns)

@@ -1,4 +1,4 @@
-"""The facts of a plan as text."""
+"""Format the facts of a plan as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 def size(nbytes: float) -> str:
-    """Return bytes with a unit: 1.25 MB, in powers of 1000."""
+    """Return a number of bytes with a unit in powers of 1000, such as "1.25 MB"."""
     for unit in ("B", "kB", "MB"):
         if nbytes < 999.5:
             return f"{nbytes:.3g} {unit}"
@@ -16,7 +16,7 @@ def size(nbytes: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time with a unit; empty where it was not measured."""
+    """Return a time with a unit (ms, us); an empty string for a time that was not measured."""
     if seconds is None:
         return ""
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
@@ -27,7 +27,7 @@ def percent(share: float | None) -> str:
 
 
 def summary(facts: Any) -> list[tuple[str, str]]:
-    """Return the facts of one line each, by name."""
+    """Return the facts of a plan as (name, text) rows."""
     rows = [
         ("inputs", ", ".join(f"{name}{shape}" for name, shape in facts.shapes.items()) or "none"),
         ("movement", movement(facts)),
@@ -68,7 +68,7 @@ def share_of_interpreter(facts: Any) -> str:
 
 
 class SubgraphRow(NamedTuple):
-    """A row of the tables of subgraphs: a step, or, where ``step`` is None, a subgraph with the sum of its steps' times."""
+    """SubgraphRow is a row in tables of subgraphs: a step, or, if ``step`` is None, a subgraph with its total time."""
 
     depth: int
     label: str
@@ -78,7 +78,7 @@ class SubgraphRow(NamedTuple):
 
 
 def subgraph_rows(steps: Iterable[Any]) -> list[SubgraphRow]:
-    """Return the steps that have subgraphs, with all that these contain."""
+    """Return rows for the steps with subgraphs, their subgraphs, and all steps in these subgraphs."""
     return list(_subgraph_rows((step for step in steps if step.subgraphs), 0))
 
 

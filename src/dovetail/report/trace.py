@@ -9,14 +9,14 @@ from dovetail.errors import printable
 from dovetail.report.document import json_of
 
 MAX_EVENTS = 1_000_000
-"""The most events of a trace; further steps are left out, and ``otherData`` counts them."""
+"""The maximum number of events of a trace; ``otherData`` has the number of omitted events."""
 
 
 def chrome_trace(profile: Any) -> str:
-    """Return the trace as JSON: a process per engine, a thread per kind of step, a slice per step with its costs as arguments.
+    """Return the trace as JSON, with one process per engine and one slice per step, whose arguments are the step's costs.
 
-    A step begins where the one before it ends, since each lasts the median of its runs; the steps of one module in succession
-    lie in a slice of that module. Names are printable text. Times are in microseconds.
+    Each step lasts the median of its runs, and begins at the end of the previous step. Successive steps of one module are in a
+    slice of that module. Names are printable text. Times are in microseconds.
     """
     events: list[dict[str, Any]] = []
     left_out = 0
@@ -34,7 +34,7 @@ def chrome_trace(profile: Any) -> str:
         "note": "slices are medians of each step, in the order of execution",
         **({"left out": str(left_out)} if left_out else {}),
     }
-    # Perfetto shows \u escapes as they are: names beyond ASCII, which are printable, are written in UTF-8.
+    # Perfetto displays \u escapes without decoding them: printable non-ASCII names are written in UTF-8.
     return json_of({"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}, is_ascii=False)
 
 
@@ -43,9 +43,9 @@ def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def _engine_events(pid: int, engine: Any) -> Iterator[dict[str, Any]]:
-    """Yield the events of one engine; a module's slice precedes those of its steps.
+    """Yield the events of one engine; the slice of a module precedes the slices of its steps.
 
-    Times are summed as integers of nanoseconds, so that slices of one module end where it ends.
+    Times are summed as integer nanoseconds, so that the last step of a module ends exactly when the module ends.
     """
     start = 0
     for module, steps in _successive_modules(engine.steps):
@@ -60,7 +60,7 @@ def _engine_events(pid: int, engine: Any) -> Iterator[dict[str, Any]]:
 
 
 def _successive_modules(steps: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield runs of successive steps of one module."""
+    """Yield (module, steps) for each run of successive steps of one module."""
     run: list[Any] = []
     for step in steps:
         if run and run[-1].module != step.module:
@@ -77,7 +77,7 @@ def _slice(pid: int, name: str, category: str, start: int, duration: int, argume
 
 
 def _arguments(step: Any) -> dict[str, Any]:
-    """Return the facts of a step that are known."""
+    """Return the known facts of a step as arguments of its slice."""
     facts = {
         "node": printable(step.label), "operator": printable(step.operator), "kernel": printable(step.kernel),
         "module": printable(step.module), "fused": printable(", ".join(step.fused)), "bytes read": step.read,

@@ -1,4 +1,4 @@
-"""Reads and writes files of the text form, with the weights file beside them."""
+"""Read and write files of the text form, and their weights files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dovetail.storage.deviations import Deviations
 from dovetail.storage.safetensors_file import SafetensorsFile
 
 LIMIT = 1 << 30
-"""The most bytes of a text."""
+"""The maximum size of a text in bytes."""
 MAGIC = b"dovetail "
 """The first bytes of a text."""
 Weights = Mapping[str, tuple[DType, tuple[int, ...], files.Bytes]]
@@ -28,8 +28,8 @@ _is_digest = re.compile("[0-9a-f]{48}").fullmatch
 def load(source: files.StrPath | bytes, file: str | None, deviations: Deviations | None) -> Model:
     """Load a model from a path or from bytes, with its types inferred.
 
-    Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name] with every fault,
-    and what the rules of the operators and :mod:`dovetail.storage.files` raise.
+    Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name] with every fault, and the errors of
+    operator rules and of :mod:`dovetail.storage.files`.
     """
 
     def read_once(data: files.Content, pair: file_pair.Pair, deviations: Deviations | None) -> Model:
@@ -64,13 +64,13 @@ def _read(data: bytes, file: str | None, pair: file_pair.Pair) -> Model:
     try:
         return TextReader(lines, weights, file).model()
     except RecursionError:
-        raise FormatError("text.syntax", "the text nests too deeply", file=file) from None
+        raise FormatError("text.syntax", "the text must be nested less deeply (recursion limit)", file=file) from None
 
 
 def _read_weights(location: str, file: str | None, pair: file_pair.Pair) -> Weights:
     files.check_location(location, file=file)
     if file is None:
-        raise FormatError("data.external", f"the weights are in {location!r}, and the text has no path")
+        raise FormatError("data.external", f"a text with a weights file ({location!r}) must be loaded from a path")
     descriptor = files.open_beside(file, location)
     try:
         content = files.contents(descriptor)
@@ -81,10 +81,10 @@ def _read_weights(location: str, file: str | None, pair: file_pair.Pair) -> Weig
 
 
 def save(model: Model, path: files.StrPath, *, weights: files.StrPath | None = None) -> None:
-    """Write ``model`` to a file, and its larger tensors to ``weights``, by default ``<stem>.safetensors``: both files or neither.
+    """Write ``model`` to a file, and its larger tensors to ``weights``, by default ``<stem>.safetensors``.
 
-    ``weights`` must be in the folder of the file or below. Equal models give equal bytes. Raises UnsupportedError [op.unsayable]
-    with every value that the text form cannot say.
+    Both files are replaced, or neither. ``weights`` must be in the folder of the file or below. Equal models give equal bytes.
+    Raises UnsupportedError [op.unsayable] with every value that the text form cannot express.
     """
     file = os.fspath(path)
     side = os.path.splitext(file)[0] + safetensors_file.SUFFIX if weights is None else os.fspath(weights)
@@ -101,11 +101,11 @@ def save(model: Model, path: files.StrPath, *, weights: files.StrPath | None = N
 
 
 def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None, *, beside: files.StrPath | None = None) -> bool:
-    """Write ``model`` to a stream, and its larger tensors to the file ``weights``, which the text names without its folder.
+    """Write ``model`` to a stream, and its larger tensors to the file ``weights``; return whether there are such tensors.
 
-    ``beside`` is the file of the stream where the caller derived ``weights`` from its name. Returns whether there are such
-    tensors. Raises UnsupportedError [op.unsayable], FormatError [argument.conflict] where there are and ``weights`` is None, and
-    [path.foreign].
+    The text refers to ``weights`` by its file name, without a folder. ``beside``: the path of the stream's file, if the caller
+    derived the name of ``weights`` from it. Raises UnsupportedError [op.unsayable]; FormatError [argument.conflict] for larger
+    tensors without ``weights``; and FormatError [path.foreign].
     """
     container = SafetensorsFile()
     lines = TextWriter(container).lines(model)
@@ -113,7 +113,7 @@ def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None, 
         stream.write(_encode(first_line(None, ""), lines))
         return False
     if weights is None:
-        message = f"tensors of {container.size} bytes need a file beside the text: name one with --weights"
+        message = f"tensors of {container.size} bytes need a weights file: name the file with --weights"
         raise FormatError("argument.conflict", message)
     if beside is not None:
         file_pair.refuse_foreign(os.fspath(weights), os.fspath(beside))

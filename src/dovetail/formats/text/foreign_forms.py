@@ -1,4 +1,4 @@
-"""The forms of subgraphs that stay in the form of their file. A text may hold anything there, and its author is not trusted."""
+"""The valid forms of foreign subgraphs in a text. A text may contain arbitrary values, and its author is not trusted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORMS: dict[str, Form] = {
 
 
 def has_form(cls: type[Any], items: dict[Any, Any]) -> bool:
-    """Tell whether ``items`` are all fields of ``cls``, each of its form."""
+    """Return whether ``items`` has exactly the fields of ``cls``, each with a value of the valid form."""
     ports = _VALUES if cls is ForeignGraph else _KEYS
     forms = {**_FORMS, "inputs": ports, "outputs": ports}
     return items.keys() == {field.name for field in fields(cls)} and all(forms[name](item) for name, item in items.items())

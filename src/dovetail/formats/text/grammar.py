@@ -1,4 +1,4 @@
-"""The words of the text form: names, strings, numbers and signs, one line at a time."""
+"""The lexer of the text form: names, strings, numbers and signs of one line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dovetail.errors import FormatError
 
 VERSION = 1
 MAX_DEPTH = 64
-"""The most levels of types or subgraphs inside one another."""
+"""The maximum nesting depth of types, and of subgraphs."""
 MAX_LEVELS = 136
-"""The most levels of values inside one another: those of rt_info at its greatest depth, and some more."""
+"""The maximum nesting depth of values; it suffices for rt_info of the maximum depth."""
 _PLAIN_NAME = r"[A-Za-z_/][A-Za-z0-9_./$]*"
 _is_plain_name = re.compile(_PLAIN_NAME, re.ASCII).fullmatch
 _TOKEN = re.compile(
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """One word of a line: its kind, its text, and its first column, from 0."""
+    """Token is one token of a line: its kind, its text, and its first column, counted from 0."""
 
     kind: str
     text: str
@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 def quote(text: str) -> str:
-    """Return a string literal, in which every character that is not printable is escaped."""
+    """Return a string literal in which all non-printable characters are escaped."""
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable():
         return quoted
@@ -40,12 +40,12 @@ def quote(text: str) -> str:
 
 
 def name_text(name: str) -> str:
-    """Return a name as it is written: quoted where it is not plain."""
+    """Return the text of a name; a name that is not a plain identifier is quoted."""
     return name if _is_plain_name(name) and name not in ("inf", "nan") else quote(name)
 
 
 class Line:
-    """One line, read from left to right. Raises FormatError [text.syntax] with the column."""
+    """Line reads one line from left to right. Raises FormatError [text.syntax] with the column."""
 
     def __init__(self, text: str, number: int) -> None:
         self.text = text
@@ -55,12 +55,12 @@ class Line:
         self._token: Token | None = None
 
     def fault(self, message: str, column: int | None = None) -> FormatError:
-        """Return the error of this line at a column, by default the current one."""
+        """Return an error of this line at ``column``, by default at the current position."""
         at = (self.position if column is None else column) + 1
         return FormatError("text.syntax", f"line {self.number}, column {at}: {message}")
 
     def peek(self) -> Token:
-        """Return the next word without reading it; of kind "end" at the end of the line."""
+        """Return the next token without consuming it; at the end of the line a token of kind "end"."""
         if self._token is None:
             match = _TOKEN.match(self.text, self.position)
             if match is not None and match.lastgroup is not None:
@@ -72,14 +72,14 @@ class Line:
         return self._token
 
     def take(self) -> Token:
-        """Read the next word."""
+        """Consume and return the next token."""
         token = self.peek()
         self.position = token.column + len(token.text)
         self._token = None
         return token
 
     def accept(self, *texts: str) -> str | None:
-        """Read the next word if it is one of these signs or words."""
+        """Consume the next token if it is one of ``texts``, and return its text; else return None."""
         token = self.peek()
         if token.kind in ("sign", "name") and token.text in texts:
             return self.take().text
@@ -96,7 +96,7 @@ class Line:
             raise self.fault(f"{token.text[:40]!r} is left over", token.column)
 
     def name(self) -> str:
-        """Read a name, plain or quoted."""
+        """Consume a plain or quoted name, and return the name."""
         token = self.take()
         if token.kind == "name":
             return token.text
@@ -116,7 +116,7 @@ class Line:
         return text
 
     def rest_until(self, signs: str) -> str:
-        """Read the text up to one of the signs outside of quotes and brackets, or to the end of the line."""
+        """Consume the text up to one of ``signs`` outside quotes and brackets, or to the end of the line; return the text."""
         self._token = None
         depth, start = 0, self.position
         position = start

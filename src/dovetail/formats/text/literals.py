@@ -1,4 +1,4 @@
-"""Values as text and back: attributes, metadata, types and tensors, exactly."""
+"""Convert values to text and back without loss: attributes, metadata, types and tensors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dovetail.ir.symbolic.algebra import Atom
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
 
 INLINE = 16
-"""The most elements of a tensor that is written in the text; strings always are."""
+"""The maximum number of elements of a tensor in the text; tensors of strings are always in the text."""
 Array = NDArray[Any]
 Store = Callable[[Array, DType, str], str]
-"""Stores a tensor in the weights file; takes its elements, its element type and a name, and returns the name in the file."""
+"""A function that stores a tensor (elements, element type, name) in the weights file, and returns its name in the file."""
 _ERRORS: dict[str, type[DovetailError]] = {
     cls.__name__: cls for cls in (DovetailError, FormatError, UnsupportedError, RuleError, EngineError)
 }
@@ -36,14 +36,14 @@ _DECIMAL = frozenset("f16 bf16 f32 f64".split())
 
 
 class Symbols:
-    """The symbols of a model by their names in the text: a symbol has its own, and a number where two have the same."""
+    """Symbols assigns names in the text to the symbols of a model; symbols of equal names get numeric suffixes."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, int | None, int | None], str] = {}
         self._taken: set[str] = set()
 
     def text_of(self, atom: Atom) -> str:
-        """Return the name of a symbol in an expression."""
+        """Return the name of the symbol ``atom`` in expressions of the text."""
         key = atom.args
         text = self._texts.get(key)
         if text is None:
@@ -57,7 +57,7 @@ class Symbols:
         return parse_print.quoted_name(text)
 
     def lines(self) -> list[str]:
-        """Return the declarations of the symbols that are more than their names."""
+        """Return the declarations of symbols that have bounds other than 0.. or a changed name."""
         found = []
         for (name, low, high), text in self._texts.items():
             if (name, low, high) == (text, 0, None):
@@ -69,7 +69,7 @@ class Symbols:
 
 
 class LiteralWriter:
-    """Writes values. ``faults`` collects those that the text form cannot say."""
+    """LiteralWriter converts values to text. ``faults`` collects errors for values that the text form cannot express."""
 
     def __init__(self, symbols: Symbols, store: Store) -> None:
         self._symbols = symbols
@@ -78,7 +78,7 @@ class LiteralWriter:
         self._level = 0
 
     def value(self, value: object, name: str = "") -> str:
-        """Return the text of a value; ``name`` is that of a tensor which is stored in the weights file."""
+        """Return the text of a value; ``name`` is the name for a tensor that is stored in the weights file."""
         self._level += 1
         try:
             return self._value(value, name) if self._level <= MAX_LEVELS else self._refuse(value)
@@ -137,7 +137,7 @@ class LiteralWriter:
         return "none"
 
     def operator(self, op: Op, name: str = "", inputs: str = "") -> str:
-        """Return an operator as it is applied to ``inputs``, without its subgraphs."""
+        """Return the text of an operator with the text ``inputs`` of its inputs, without the bodies of its subgraphs."""
         items = [
             f"{field.name}={'graph' if field.annotation == 'Graph' else self.value(op.__dict__[field.name], name)}"
             for field in op.fields
@@ -147,7 +147,7 @@ class LiteralWriter:
         return f"{type(op).__name__}({inputs}{attributes})"
 
     def type(self, type: Type) -> str:
-        """Return a type, with expressions of symbols for sizes."""
+        """Return the text of a type; sizes are expressions of symbols."""
         if isinstance(type, Tensor):
             shape = "..." if type.shape is None else ", ".join("?" if size is None else self._dim(size) for size in type.shape)
             return f"{type.dtype or '?'}[{shape}]"
@@ -165,7 +165,7 @@ class LiteralWriter:
         return text
 
     def array(self, data: Array, dtype: DType, name: str) -> str:
-        """Return a tensor: its elements where they are few, else its name in the weights file."""
+        """Return the text of a tensor: at most INLINE elements, or else the tensor's name in the weights file."""
         head = f"{dtype}[{', '.join(map(str, data.shape))}]"
         if dtype is dtypes.string:
             return f"{head}{{{', '.join(self.value(item) for item in data.reshape(-1).tolist())}}}"
@@ -183,7 +183,7 @@ class LiteralWriter:
 
 
 def _decimal(number: Any) -> str:
-    """Return the shortest text from which the element reads back."""
+    """Return the shortest decimal text that converts back to the same element."""
     text = repr(float(number))
     if number.dtype == np.float32:
         short = repr(float(str(number)))
@@ -201,7 +201,7 @@ def _dtype_of(array: Array) -> DType:
 
 
 class LiteralReader:
-    """Reads values. ``weights`` are the tensors of the weights file: element type, shape and bytes by name."""
+    """LiteralReader parses values. ``weights`` has element type, shape and bytes of the weights file's tensors, by name."""
 
     def __init__(self, weights: Mapping[str, tuple[DType, tuple[int, ...], Any]]) -> None:
         self._weights = weights
@@ -210,7 +210,7 @@ class LiteralReader:
         self._sequences = 0
 
     def value(self, line: Line) -> Any:
-        """Read one value."""
+        """Parse one value."""
         self.depth += 1
         if self.depth > MAX_LEVELS:
             raise line.fault(f"more than {MAX_LEVELS} levels of values")
@@ -294,7 +294,7 @@ class LiteralReader:
         return dict(self._items(line, "}", entry))
 
     def _foreign(self, line: Line) -> ForeignGraph | ForeignNode | ForeignValue:
-        """Read a part of a subgraph that has the form of its file."""
+        """Parse a ForeignGraph, ForeignNode or ForeignValue."""
         line.expect("(")
         column = line.peek().column
         cls = foreign_forms.KINDS.get(line.name())
@@ -324,7 +324,7 @@ class LiteralReader:
         return cls(first.code, first.message, node=first.node, op=first.op, file=first.file, diagnostics=several)
 
     def operator_parts(self, line: Line) -> tuple[type[Op], list[str | None], dict[str, Any], dict[str, int]]:
-        """Read the class of an operator, its inputs, its attributes, and the columns of those that are subgraphs."""
+        """Parse an operator; return its class, inputs, attributes, and the column of each attribute that is a subgraph."""
         token = line.peek()
         cls = REGISTRY.get(line.name())
         if cls is None:
@@ -352,7 +352,7 @@ class LiteralReader:
         return cls, inputs, attributes, graphs
 
     def type(self, line: Line) -> Type:
-        """Read a type."""
+        """Parse a type."""
         if not self.depth:
             self._sequences = 0
         self.depth += 1
@@ -415,7 +415,7 @@ class LiteralReader:
         return found
 
     def tensor(self, line: Line) -> tuple[Array, DType]:
-        """Read a tensor. Its array is read-only."""
+        """Parse a tensor; return its elements, a read-only array, and its element type."""
         token = line.take()
         if token.text not in _DTYPES:
             raise line.fault(f"expected a tensor, got {token.text[:40]!r}", token.column)
@@ -476,7 +476,7 @@ class LiteralReader:
         if dtype is dtypes.boolean and data.size and int(data.max()) > 1:
             raise line.fault("a boolean must be stored as 0 or 1", column)
         if dtype.bits < 8:
-            # Higher bits have no meaning, and are not passed on.
+            # Bits above the width of the type are cleared.
             mask = np.uint8((1 << dtype.bits) - 1)
             codes = data & mask
             if dtype.kind == "int":

@@ -1,4 +1,4 @@
-"""The forms of metadata that the writers of ONNX and IR read. A text may hold anything there, and its author is not trusted."""
+"""The valid forms of metadata for the writers of ONNX and IR. A text may contain any values, and its author is not trusted."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _is_type(value: object) -> bool:
 
 
 def list_of(form: Form) -> Form:
-    """Return the form of a list or tuple of items of ``form``."""
+    """Return the form of lists and tuples whose items have ``form``."""
     return lambda value: isinstance(value, list | tuple) and all(form(item) for item in value)
 
 
 def map_of(key: Form, form: Form) -> Form:
-    """Return the form of a dict."""
+    """Return the form of dicts whose keys have the form ``key``, and whose values have ``form``."""
     return lambda value: isinstance(value, dict) and all(key(name) and form(item) for name, item in value.items())
 
 
@@ -59,7 +59,7 @@ def _fields_of(forms: dict[str, Form]) -> Form:
 
 
 def _is_path(value: object) -> bool:
-    """Return whether a value is the path of an unknown field, which is the key of a dict."""
+    """Return whether a value is the path of an unknown field, a hashable tuple of (field name, key) pairs."""
     return isinstance(value, tuple) and all(
         isinstance(step, tuple) and len(step) == 2 and _is_text(step[0]) and (_is_text(step[1]) or _is_int64(step[1]))
         for step in value
@@ -67,7 +67,7 @@ def _is_path(value: object) -> bool:
 
 
 def _are_items(value: object, depth: int = 0) -> bool:
-    """Return whether a value is a list of items of rt_info."""
+    """Return whether a value is a valid list of ``rt_info`` items."""
     return (
         depth < MAX_LEVELS // 2
         and isinstance(value, list)
@@ -100,7 +100,7 @@ FORMS: dict[str, Form] = {
     "name": _is_text, "layer": _is_text, "result": _is_text, "folded": _is_bool, "declared": _is_type, "inferred": _TEXTS,
     "names": map_of(_is_text, _NAMES),
 }  # fmt: skip
-"""The form of each entry of metadata: of a model, a graph, a node or a value."""
+"""The valid form of each metadata entry of models, graphs, nodes and values, by key."""
 FORMS["onnx"] = lambda value: (
     isinstance(value, dict)
     and all(
@@ -112,7 +112,7 @@ FORMS["onnx"] = lambda value: (
 
 
 def wrong_entry(metadata: dict[Any, Any]) -> str | None:
-    """Return the first entry that has another form than the writers read; None where there is none."""
+    """Return the key of the first metadata entry with an invalid form; None if all entries are valid."""
     for name, value in metadata.items():
         if not isinstance(name, str) or not FORMS.get(name, lambda value: True)(value):
             return str(name)

@@ -1,4 +1,4 @@
-"""Reads a model from its text form: builds the graph, infers its types, and merges the types that the text declares."""
+"""Read a model from its text form: build the graph, infer its types, and merge the declared types."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dovetail.ir.types import UNKNOWN, Tensor, Type, is_unnamed
 from dovetail.ops.constant import Constant
 
 MAX_ERRORS = 100
-"""The most faults that are reported at once."""
+"""The maximum number of faults that are reported at once."""
 
 
 class _Heading(NamedTuple):
-    """The line of a node: its outputs with their declared types, and its operator."""
+    """_Heading is the parsed line of a node: its outputs with declared types, and its operator."""
 
     outputs: list[tuple[str, Type]]
     cls: type[Op]
@@ -37,11 +37,11 @@ class _Heading(NamedTuple):
 
 
 class TooManyFaults(Exception):
-    """Reading stops at MAX_ERRORS faults."""
+    """TooManyFaults stops the reader at MAX_ERRORS faults."""
 
 
 class TextReader:
-    """Reads the lines after the first one. Raises FormatError [text.syntax], [text.name] and others, all at once."""
+    """TextReader reads the lines after the first line. Raises one error with all faults ([text.syntax], [text.name] etc.)."""
 
     def __init__(self, lines: list[str], weights: Mapping[str, Any], file: str | None) -> None:
         self._lines = lines
@@ -53,7 +53,7 @@ class TextReader:
         self._named: list[str] = [*KINDS]
 
     def model(self) -> Model:
-        """Read the model."""
+        """Read and return the model."""
         facts: dict[str, Any] = {}
         graph: Graph | None = None
         try:
@@ -71,9 +71,9 @@ class TextReader:
         except TooManyFaults:
             pass
         if graph is None and not self._errors:
-            self._errors.append(FormatError("text.syntax", "the text has no graph", file=self._file))
+            self._errors.append(FormatError("text.syntax", "the text must have a graph", file=self._file))
         if graph is not None and not graph.outputs and not self._errors:
-            self._errors.append(FormatError("graph.outputs", "the graph has no outputs", file=self._file))
+            self._errors.append(FormatError("graph.outputs", "the graph must have at least 1 output, got 0", file=self._file))
         raise_all(self._errors, f"faults in {self._file or 'the model'}")
         assert graph is not None
         model = Model(graph, format=facts.get("format", ""), versions=facts.get("versions"), file=self._file)
@@ -87,7 +87,7 @@ class TextReader:
     # Lines
 
     def _line(self) -> Line | None:
-        """Return the next line that is neither empty nor a comment, without its indentation."""
+        """Return the next line that is neither empty nor a comment; None at the end of the text."""
         while self._next < len(self._lines):
             text = self._lines[self._next]
             self._next += 1
@@ -97,7 +97,7 @@ class TextReader:
         return None
 
     def _line_within(self, indent: int) -> Line | None:
-        """Return the next line if it is indented by at least ``indent`` spaces."""
+        """Return the next line if it is indented by at least ``indent`` spaces, else None."""
         position = self._next
         line = self._line()
         if line is not None and line.indent < indent:
@@ -150,7 +150,7 @@ class TextReader:
     # Graphs
 
     def _graph(self, line: Line, depth: int) -> Graph:
-        """Read a graph: the lines after its heading that are indented more."""
+        """Read a graph from the lines after its heading that have a deeper indentation."""
         graph = Graph(line.name())
         line.expect_end()
         if depth > MAX_DEPTH:
@@ -176,7 +176,7 @@ class TextReader:
             return
         token = line.peek()
         rest = line.text[token.column + len(token.text) :].lstrip(" ")[:1]
-        # A value may be called "input" too.
+        # "input" and "output" may also be names of values.
         if token.text == "input" and rest not in (":", "="):
             line.take()
             self._input(line, graph, values)
@@ -234,7 +234,7 @@ class TextReader:
         return FormatError("text.name", f"line {line.number}, column {column + 1}: no line above makes the value {name[:80]!r}")
 
     def _describe(self, line: Line, node: Node | None, values: list[Value]) -> None:
-        """Read the description of a node or of one of its outputs, or of an input."""
+        """Read the description (.node or .value) of a node, of one of its outputs, or of a graph input."""
         column = line.peek().column
         key = line.name()
         index = 0
@@ -257,7 +257,7 @@ class TextReader:
         try:
             heading = self._heading(line, outputs)
         except FormatError:
-            # Later lines may read what this one makes.
+            # The outputs are defined nevertheless, because later lines may read them.
             for name, type in outputs:
                 values.setdefault(name, Value(graph.claim(name), type))
             raise
@@ -281,7 +281,7 @@ class TextReader:
             self._describe(item, node, node.outputs)
 
     def _heading(self, line: Line, outputs: list[tuple[str, Type]]) -> _Heading:
-        """Read the line of a node; ``outputs`` receives what precedes the equals sign."""
+        """Read the line of a node; ``outputs`` receives the names and types before the equals sign."""
         while not line.accept("="):
             if outputs:
                 line.expect(",")
@@ -331,14 +331,15 @@ class TextReader:
     def _infer(
         self, op: Op, xs: list[Value | None], graph: Graph, first_name: str, heading: _Heading
     ) -> tuple[list[Type], Sequence[Any]]:
-        """Infer types and values of the outputs; unknown types in a subgraph that is declared faulty."""
+        """Infer types and values of the outputs; in a graph with a declared fault, inference errors give unknown types."""
         count = len(heading.outputs)
         if output_count(op) != count and not isinstance(op, Constant):
             raise RuleError("node.outputs", f"{op.title} must have {output_count(op)} outputs, got {count}")
         if isinstance(op, Constant):
             return op.types(), [None]
         for key, body in bodies(op):
-            # Of If the condition has no input of the subgraph; of Loop two inputs have none, and the trip number is one more.
+            # Subgraphs of If have no input for the condition. The body of Loop has none for trip count and condition, but one
+            # for the trip number.
             if len(body.inputs) != len(xs) - 1:
                 raise RuleError("node.inputs", f"{key} of {op.title} must have {len(xs) - 1} inputs, got {len(body.inputs)}")
         try:
@@ -352,7 +353,7 @@ class TextReader:
 
 
 def _with_declared_symbols(inferred: Type, declared: Type) -> Type:
-    """Return the inferred type with the declared symbols where both are symbols that no file named."""
+    """Return the inferred type with each unnamed symbol replaced by the declared unnamed symbol of the same axis."""
     is_tensor = isinstance(inferred, Tensor) and isinstance(declared, Tensor)
     if not is_tensor or inferred.shape is None or declared.shape is None or len(inferred.shape) != len(declared.shape):
         return inferred
@@ -397,4 +398,4 @@ _FACTS: dict[str, Callable[[Any], bool]] = {
     "states": _is_state_rows,
     "named": lambda value: isinstance(value, list) and all(isinstance(kind, str) and kind in KINDS for kind in value),
 }
-"""The facts of a model, and the test of each value."""
+"""The facts of a model by key, with a predicate for valid values."""

@@ -1,4 +1,4 @@
-"""Writes a model as text. docs/text_form.md has the grammar."""
+"""Write a model in the text form. docs/text_form.md has the grammar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = ("inputs", "constants", "nodes")
 
 
 class TextWriter:
-    """Writes one model; tensors that are not in the text are stored in ``weights``."""
+    """TextWriter writes one model; tensors that are not in the text are stored in ``weights``."""
 
     def __init__(self, weights: SafetensorsFile) -> None:
         self._weights = weights
@@ -34,7 +34,7 @@ class TextWriter:
         return self._weights.names[index]
 
     def lines(self, model: Model) -> list[str]:
-        """Return the lines of the model, without the first one. Raises all faults that the text form cannot say."""
+        """Return the lines of the model after the first line. Raises one error with all values that text cannot express."""
         write = self._literals.value
         self._named = _named_kinds(model.graph)
         head = [
@@ -52,7 +52,7 @@ class TextWriter:
         ]
         graph = [*self._graph(model.graph, "graph", 0)]
         errors: list[DovetailError] = list(self._literals.faults)
-        raise_all(errors, f"values that the text form cannot say in {model.file or 'the model'}")
+        raise_all(errors, f"values that the text form cannot express in {model.file or 'the model'}")
         return [*head, *self._symbols.lines(), *graph]
 
     def _graph(self, graph: Graph, title: str, depth: int) -> Iterator[str]:
@@ -78,7 +78,7 @@ class TextWriter:
         return f"{name_text(value.name)}: {self._literals.type(value.type)}"
 
     def _facts(self, value: Value, start: str, owner: str) -> Iterator[str]:
-        """Yield a line for the names, documentation and metadata of a value, where it has any."""
+        """Yield a line with the names, documentation and metadata of a value, unless all of them are usual."""
         facts: dict[str, Any] = {}
         if value.names != usual_names(value, self._named):
             facts["names"] = list(value.names)
@@ -98,7 +98,7 @@ class TextWriter:
         else:
             text = self._literals.operator(node.op, name, inputs)
         label = f" {quote(node.name)}" if node.name else ""
-        # A node without outputs keeps its indentation, which tells it from a description of the node above.
+        # The line of a node without outputs starts with "="; its indentation separates it from descriptions of the node above.
         yield f"{start}{outputs}{' ' if outputs else ''}= {text}{label}"
         facts = {key: fact for key, fact in (("doc", node.doc), ("metadata", node.metadata)) if fact}
         if facts:
@@ -110,7 +110,7 @@ class TextWriter:
 
 
 def usual_names(value: Value, named: Collection[str]) -> tuple[str, ...]:
-    """Return the names of a value that the text does not repeat: its own where ``named`` has its kind, else none."""
+    """Return the names that a value has by default in the text: its name if its kind is in ``named``, else none."""
     return (value.name,) if _kind_of(value) in named else ()
 
 
@@ -120,7 +120,7 @@ def _kind_of(value: Value) -> str:
 
 
 def _named_kinds(graph: Graph) -> tuple[str, ...]:
-    """Return the kinds of values that mostly have their own name alone in the file."""
+    """Return the kinds of values of which more have exactly one name, that of the value, than no names."""
     counts: Counter[str] = Counter()
     for value in graph.values():
         counts[_kind_of(value)] += (value.names == (value.name,)) - (not value.names)

@@ -1,4 +1,4 @@
-"""Order the items of each frame, replace repeated blocks by one copy with their count, divide large frames into sections."""
+"""Arrange the items of each frame: order them, merge repeated blocks into one counted copy, divide large frames."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dovetail.report.draw.repeats import tandem_repeats
 from dovetail.report.draw.scene import Card, Frame, Gate, Item
 
 MAX_ITEMS = 300
-"""The most items of a frame; more are divided into sections."""
+"""The maximum number of items of a frame; larger frames are divided into sections."""
 MAX_SEGMENTS = 5000
-"""The most pieces of edges between two rows of a frame; more are reduced by larger sections."""
+"""The maximum number of edge segments between rows of a frame; beyond it, sections become larger."""
 
 Adjacency = dict[Item, dict[Item, None]]
 
 
 class Copies:
-    """The copies that a scene counts: for each of their items the drawn one, for each card the copies that it is in."""
+    """Copies records the merged copies of repeated blocks: the drawn item for each item, and the copies that contain an item."""
 
     def __init__(self) -> None:
         self._representative: dict[Item, Item] = {}
@@ -69,7 +69,7 @@ def _all_items(item: Item) -> Iterator[Item]:
 
 
 def arrange(root: Frame, tokens: dict[Any, int], notes: list[str]) -> Copies:
-    """Arrange the children of every frame in ``root``, inner frames first. ``notes`` gets a line for what becomes coarser."""
+    """Arrange the children of every frame in ``root``, inner frames first. ``notes`` receives a line for each simplification."""
     copies = Copies()
     frames: list[Frame] = []
     pending: list[Item] = [root]
@@ -99,7 +99,7 @@ def _arrange_frame(frame: Frame, tokens: dict[Any, int], notes: list[str], copie
 
 
 def topological_order(items: Sequence[Item], after: Mapping[Item, Mapping[Item, None]]) -> list[Item]:
-    """Order items so that edges point forward, by position among equals. A cycle of modules is cut at its first item."""
+    """Sort items topologically, ready items by position. A cycle of modules is broken at its first item."""
     waiting = dict.fromkeys(items, 0)
     for item in items:
         for target in after[item]:
@@ -107,7 +107,7 @@ def topological_order(items: Sequence[Item], after: Mapping[Item, Mapping[Item, 
     keys = {item: (item.position, 1, item.position) for item in items}
     for item in items:
         if not waiting[item] and item.total and after[item]:
-            # A source, such as a generated weight, comes just before its first reader.
+            # An item without inputs, such as a generated weight, is placed just before its first reader.
             keys[item] = (min(target.position for target in after[item]), 0, item.position)
     by_position = sorted(items, key=keys.__getitem__)
     position = {item: number for number, item in enumerate(by_position)}
@@ -138,7 +138,7 @@ def topological_order(items: Sequence[Item], after: Mapping[Item, Mapping[Item, 
 
 
 def _group_repeats(order: list[Item], after: Adjacency, copies: Copies, depth: int = 0) -> list[Item]:
-    """Replace repeated blocks among ordered items by their first copy."""
+    """Replace each run of repeated blocks in ``order`` by its first copy."""
     result: list[Item] = []
     end = 0
     for start, period, count in tandem_repeats([item.token for item in order], [item.total for item in order]):
@@ -153,7 +153,7 @@ def _group_repeats(order: list[Item], after: Adjacency, copies: Copies, depth: i
 
 
 def _are_copies(blocks: Sequence[Sequence[Item]], after: Adjacency) -> bool:
-    """Return whether blocks have the same edges inside, and each the same edges to the next one and to no other."""
+    """Return whether all blocks have equal inner edges and equal edges to the next block, and no edges to other blocks."""
     place = {item: (number, index) for number, block in enumerate(blocks) for index, item in enumerate(block)}
     edges: list[set[tuple[int, int, int]]] = [set() for _ in blocks]
     for item, (number, index) in place.items():
@@ -169,10 +169,10 @@ def _are_copies(blocks: Sequence[Sequence[Item]], after: Adjacency) -> bool:
 
 
 def _merge_copies(drawn: list[Item], blocks: list[list[Item]], after: Adjacency, copies: Copies, depth: int) -> Item:
-    """Return the item for a repeated block: its only item with a count, or a frame of its items."""
+    """Return the item that represents a repeated block: the single item with a count, or a frame of the block's items."""
     hidden = [item for block in blocks[1:] for item in block]
     if len(drawn) > 1:
-        # The copies of inner repeats are items of the hidden blocks too, and stay hidden there.
+        # The hidden blocks contain repeats too, whose copies stay hidden with the blocks.
         children = _group_repeats(drawn, after, copies, depth + 1) if depth < 4 else drawn
         item: Item = Frame("repeat", "repeated block", drawn[0].position, children)
         assert isinstance(item, Frame)
@@ -193,7 +193,7 @@ def _merge_copies(drawn: list[Item], blocks: list[list[Item]], after: Adjacency,
 
 
 def _divide(items: list[Item], after: Adjacency, frame: Frame, notes: list[str]) -> list[Item]:
-    """Divide the ordered items of a large or dense frame into sections: runs of the order, so that their edges point forward."""
+    """Divide the ordered items of a large or dense frame into sections of consecutive items; edges still point forward."""
     holder = {inner: item for item in items for inner in _all_items(item)}
     index = {item: number for number, item in enumerate(items)}
     edges = sorted(
@@ -218,7 +218,7 @@ def _divide(items: list[Item], after: Adjacency, frame: Frame, notes: list[str])
 
 
 def _crossing_sources(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return for each position the number of earlier items that it or a later one reads."""
+    """Return for each position the number of earlier items that the item at this or a later position reads."""
     last: dict[int, int] = {}
     for source, target in edges:
         last[source] = max(last.get(source, source), target)
@@ -230,7 +230,10 @@ def _crossing_sources(count: int, edges: Sequence[tuple[int, int]]) -> list[int]
 
 
 def _section_starts(crossing: Sequence[int], size: int) -> list[int]:
-    """Return the starts of sections of half of ``size`` to ``size`` items, where fewest values pass, late among equals."""
+    """Return the starts of sections of size / 2 to ``size`` items, at the positions that the fewest values cross.
+
+    Among equal positions the last is chosen.
+    """
     starts = [0]
     while starts[-1] + size < len(crossing):
         positions = range(starts[-1] + size, starts[-1] + size // 2, -1)
@@ -243,7 +246,7 @@ def _between_sections(edges: Sequence[tuple[int, int]], starts: Sequence[int]) -
 
 
 def _sections(items: list[Item], starts: Sequence[int], crossing: Sequence[int], ends: set[Item]) -> list[Item]:
-    """Return the sections that begin at ``starts``, without the items ``ends``; those of many items hold sections."""
+    """Return the sections that begin at ``starts``, without the items in ``ends``; large sections are divided again."""
     sections: list[Item] = []
     for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
         part = items[start:end]
@@ -260,7 +263,7 @@ def _sections(items: list[Item], starts: Sequence[int], crossing: Sequence[int],
 
 
 def _segments(edges: Sequence[tuple[int, int]]) -> int:
-    """Return the number of pieces that edges have between rows, where edges of one source share theirs."""
+    """Return the number of edge segments between rows; edges of one source share segments."""
     rank: dict[int, int] = {}
     forward = sorted({(source, target) for source, target in edges if source < target})
     for source, target in forward:

@@ -1,4 +1,4 @@
-"""Colours by a measure: a scale from light to dark over the numbers of nodes."""
+"""Colours of boxes by a measure: a scale from light to dark over the numbers of nodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from math import isfinite
 from dovetail.report.draw.scene import Item, node_names
 
 RAMP = ((255, 247, 226), (253, 212, 158), (252, 141, 89), (215, 48, 31), (127, 0, 0))
-"""The scale's colours, lightest first (ColorBrewer OrRd)."""
+"""The colours of the scale, lightest first (ColorBrewer OrRd)."""
 
 
 @dataclass(slots=True)
 class Measure:
-    """Numbers by node name, and how those of a box combine: ``sum`` (time, bytes), or the largest (errors).
+    """Measure holds numbers by node name, for the colours of boxes.
 
-    ``unit`` is written after a number: "s" and "B" with prefixes, anything else as it is.
+    The number of a box with several nodes is their sum if ``is_sum`` (time, bytes), else their maximum (errors). ``unit`` follows
+    a number: "s" and "B" with prefixes, any other text unchanged.
     """
 
     title: str
@@ -26,7 +27,7 @@ class Measure:
     largest: float = field(default=0.0)
 
     def of(self, item: Item) -> float | None:
-        """Return the number of an item: that of all nodes that it stands for; None where none has one."""
+        """Return the combined number of all nodes that an item represents; None if no node has a number."""
         found = [self.values[name] for name in node_names(item) if name in self.values]
         numbers = [number for number in found if isfinite(number)]
         if len(numbers) < len(found) and not self.is_sum:
@@ -34,7 +35,7 @@ class Measure:
         return None if not numbers else sum(numbers) if self.is_sum else max(numbers)
 
     def color(self, number: float) -> str:
-        """Return the colour of a number as #rrggbb; ``largest`` and what is not finite have the darkest."""
+        """Return the colour of a number as #rrggbb; ``largest`` and non-finite numbers have the darkest colour."""
         share = min(max(number / self.largest, 0.0), 1.0) if isfinite(number) and self.largest > 0 else float(number != 0)
         position = share**0.5 * (len(RAMP) - 1)
         index = min(int(position), len(RAMP) - 2)

@@ -1,4 +1,4 @@
-"""Rows of a frame and their order in a row: layers by longest path, crossings reduced by the Sugiyama layout of fast-sugiyama."""
+"""Assign the items of a frame to rows by longest path, and order each row with the Sugiyama layout of fast-sugiyama."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dovetail.ir.graph import Value
 from dovetail.report.draw.scene import End, Frame, Gate
 
 BUNDLE = 5
-"""The most values of one item whose edges are drawn apart."""
+"""The maximum number of values of one item whose edges are drawn separately; more are bundled."""
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A place in a row: an item, a gate of the frame, or a bend of an edge (``end`` None). ``key`` is its edge."""
+    """Slot is a position in a row: an item, a gate of the frame, or a bend of an edge (``end`` is None, ``key`` the edge)."""
 
     end: End | None
     row: int
@@ -26,7 +26,10 @@ class Slot:
 
 @dataclass(eq=False, slots=True)
 class Wire:
-    """A piece of an edge between two neighbouring rows. ``is_last``: it ends at an item, with an arrow."""
+    """Wire is a segment of an edge between two neighbouring rows.
+
+    ``is_first`` and ``is_last``: the wire is the first or last segment of its edge.
+    """
 
     source: Slot
     target: Slot
@@ -38,7 +41,7 @@ class Wire:
 
 @dataclass(slots=True)
 class LayerRows:
-    """The rows of a frame, from top to bottom, and the wires between them."""
+    """LayerRows holds the rows of a frame, from top to bottom, and the wires between rows."""
 
     rows: list[list[Slot]]
     wires: list[Wire] = field(default_factory=list)
@@ -47,7 +50,7 @@ class LayerRows:
 def assign_rows(frame: Frame) -> LayerRows:
     """Assign the children and gates of a frame to rows, in an order with few crossings.
 
-    Raises UnsupportedError [extra.missing] where fast-sugiyama is missing.
+    Raises UnsupportedError [extra.missing] if the package fast-sugiyama is missing.
     """
     slots: dict[End, Slot] = {child: Slot(child, 0) for child in frame.children}
     order: dict[End, int] = {child: number for number, child in enumerate(frame.children)}
@@ -81,7 +84,7 @@ def assign_rows(frame: Frame) -> LayerRows:
 
 
 def _lower_sources(frame: Frame, slots: dict[End, Slot], edges: list[tuple[End, End]], order: dict[End, int]) -> None:
-    """Move items whose inputs leave them room down to the row before their first reader: edges become shorter."""
+    """Move items without inputs down to the row above their first reader, which shortens edges."""
     readers: dict[End, list[End]] = {}
     fed = set()
     for source, target in edges:
@@ -95,7 +98,7 @@ def _lower_sources(frame: Frame, slots: dict[End, Slot], edges: list[tuple[End, 
 def _add_edge(
     rows: LayerRows, trunks: dict[Any, Slot], upper: Slot, lower: Slot, key: Any, values: tuple[Value, ...], is_backward: bool
 ) -> None:
-    """Add the wires of an edge. Long edges of one key share their bends."""
+    """Add the wires of an edge. Long edges with equal ``key`` share their bends."""
     if upper.row == lower.row:
         return
     above = upper
@@ -110,7 +113,7 @@ def _add_edge(
 
 
 def _order_rows(rows: LayerRows) -> None:
-    """Order the slots of each row so that few wires cross."""
+    """Order the slots of each row with few wire crossings."""
     try:
         # Deferred: the library is optional.
         from fast_sugiyama import from_edges
@@ -122,7 +125,8 @@ def _order_rows(rows: LayerRows) -> None:
     index = {slot: number for number, slot in enumerate(slots)}
     edges = {(index[wire.source], index[wire.target]) for wire in rows.wires}
     edges |= {(index[above], index[slot]) for above, slot in _anchors(rows)}
-    # With ranks by longest path from the sources, each slot keeps its row; ranks of least length take minutes in dense graphs.
+    # Ranks by longest path from the sources keep each slot in its row. Ranks of minimum edge length would take minutes in dense
+    # graphs.
     found = from_edges(
         sorted(edges),
         minimum_length=1,
@@ -142,7 +146,10 @@ def _order_rows(rows: LayerRows) -> None:
 
 
 def _anchors(rows: LayerRows) -> Iterator[tuple[Slot, Slot]]:
-    """Yield a slot of the row above for each slot without a wire from above: one near what its readers read, else the first."""
+    """Yield (anchor, slot) for each slot without a wire from above.
+
+    The anchor is a slot of the row above, near other inputs of the slot's readers, or else the first of the row.
+    """
     above: dict[Slot, list[Slot]] = {}
     below: dict[Slot, list[Slot]] = {}
     for wire in rows.wires:

@@ -1,4 +1,4 @@
-"""Positions of a scene: each open frame is arranged on its own, the inner ones first, and is then a box in the one around it."""
+"""Positions of a scene: each open frame is laid out separately, inner frames first, and becomes a box in its parent."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from dovetail.report.draw.layers import LayerRows, Slot, Wire, assign_rows
 from dovetail.report.draw.scene import Frame, Gate, Item, shape_label, shorten
 
 LINE = 14.0
-"""Height of a line of text, in units of the picture."""
+"""The height of a line of text, in units of the picture."""
 TITLE = 26.0
-"""Height of the title of an open frame."""
+"""The height of the title of an open frame."""
 MARGIN = 16.0
-"""Space between the border of a frame and its content."""
+"""The space between the border of a frame and its content."""
 GAP = 36.0
-"""Space between rows, in which edges have their labels."""
+"""The space between rows, which contains the labels of edges."""
 SPACE = 18.0
-"""Space between the boxes of a row."""
+"""The space between the boxes of a row."""
 BEND_SPACE = 9.0
-"""Space beside the bend of an edge."""
+"""The space between a bend of an edge and its neighbour in the row."""
 GUTTER = 46.0
-"""Space between the columns of a tall frame."""
+"""The space between the columns of a tall frame."""
 LANES = 48.0
-"""Height of the lines that lead from the last row of a column to the gutter."""
+"""The height of the space for lines from the last row of a column to the gutter."""
 SWEEPS = 8
-"""Rounds of the assignment of coordinates."""
+"""The number of rounds of coordinate assignment."""
 TALL = 1500.0
-"""A frame that is higher, and more than twice as high as wide, is folded into columns."""
+"""A frame is folded into columns if its height exceeds this number and twice its width."""
 
 Point = tuple[float, float]
 
 
 @dataclass(slots=True)
 class Path:
-    """A piece of an edge as points. ``wire`` is None beside a row.
+    """Path is a segment of an edge as points; ``wire`` is None for the segment that crosses a row.
 
-    The second and the last but one are on the border of a row: a curve between them, lines through gutters if there are more.
+    The second and the second last point are on the borders of rows. They are joined by a curve, or, with further points between
+    them, by lines through a gutter.
     """
 
     points: list[Point]
@@ -48,7 +49,7 @@ class Path:
 
 @dataclass(slots=True)
 class Placed:
-    """An item with its size, its upper left corner in the frame around it, and the content of an open frame."""
+    """Placed is an item with its size, its upper left corner in the parent frame, and the content of an open frame."""
 
     item: Item
     width: float
@@ -61,14 +62,14 @@ class Placed:
 
 
 def text_width(text: str, size: float) -> float:
-    """Return the width of a text in a sans-serif font, an upper estimate."""
+    """Return an upper estimate of the width of a text in a sans-serif font."""
     return size * sum(
         0.34 if c in "iljtfr.,:;|!'()[]/ " else 0.95 if c in "mwMW\u00d7…@%" or ord(c) > 0x2E7F else 0.62 for c in text
     )
 
 
 def place_item(item: Item) -> Placed:
-    """Place an item, and the content of an open frame."""
+    """Return an item with its size, and with the placed content of an open frame."""
     if isinstance(item, Frame) and item.is_open:
         return _place_frame(item)
     texts = [(text, 12.0 if number == 0 else 10.0) for number, text in enumerate(box_lines(item))]
@@ -77,7 +78,7 @@ def place_item(item: Item) -> Placed:
 
 
 def box_lines(item: Item) -> list[str]:
-    """Return the lines of text of a card or a folded frame; the first is its title."""
+    """Return the lines of text of a card or a folded frame; the first line is the title."""
     count = f" \u00d7{item.count:,}" if item.count > 1 else ""
     if isinstance(item, Frame):
         return [
@@ -129,7 +130,7 @@ def _row_height(row: Sequence[Slot], placed: dict[Item, Placed]) -> float:
 
 
 def _assign_x(rows: LayerRows, placed: dict[Item, Placed]) -> None:
-    """Assign each slot the mean of its neighbours as nearly as the order and the widths of its row allow."""
+    """Assign each slot the x coordinate nearest to the mean of its neighbours that order and widths of its row allow."""
     offsets: list[list[float]] = []
     above: dict[Slot, list[tuple[Wire, float]]] = {}
     below: dict[Slot, list[tuple[Wire, float]]] = {}
@@ -172,8 +173,10 @@ def _assign_x(rows: LayerRows, placed: dict[Item, Placed]) -> None:
 
 
 def separate(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """Return the coordinates nearest to ``wanted`` (least weighted squares) that are apart as ``offsets`` are: isotonic
-    regression by pooling adjacent violators, in O(n)."""
+    """Return the coordinates nearest to ``wanted`` (weighted least squares) that are at least as far apart as ``offsets``.
+
+    The algorithm is isotonic regression by pooling adjacent violators, in O(n).
+    """
     blocks: list[list[float]] = []
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
         blocks.append([want - offset, weight, 1])
@@ -188,7 +191,7 @@ def separate(wanted: Sequence[float], weights: Sequence[float], offsets: Sequenc
 
 
 def _assign_y(rows: LayerRows, placed: dict[Item, Placed]) -> list[float]:
-    """Return the top of each row."""
+    """Return the y coordinate of the top of each row."""
     tops, y = [], TITLE + MARGIN * 0.6
     for row in rows.rows:
         if row and all(isinstance(slot.end, Gate) and slot.end.is_entry for slot in row if slot.end is not None):
@@ -201,7 +204,7 @@ def _assign_y(rows: LayerRows, placed: dict[Item, Placed]) -> list[float]:
 
 
 def _columns(rows: LayerRows, placed: dict[Item, Placed], tops: list[float]) -> tuple[list[int], list[float]]:
-    """Fold a tall frame into columns: return the column of each row and the shift of its slots; ``tops`` change."""
+    """Fold a tall frame into columns: return the column of each row and the x shift of its slots, and change ``tops``."""
     heights = [_row_height(row, placed) for row in rows.rows]
     spans = [
         (
@@ -231,11 +234,11 @@ def _columns(rows: LayerRows, placed: dict[Item, Placed], tops: list[float]) -> 
 
 
 def _break_rows(limit: int, tops: list[float], heights: list[float], part: float) -> list[int]:
-    """Return the column of each row for columns of about the height ``part``, at most ``limit``."""
+    """Return the column of each row for at most ``limit`` columns of about the height ``part``."""
     column, base = [0] * len(tops), 0.0
     for number in range(1, len(tops)):
         column[number] = column[number - 1]
-        # The last row may be that of the gates, which stays below the rows before it.
+        # A last row of gates has no height, and stays in the column of the row before it.
         if heights[number] and tops[number] + heights[number] - base > 1.05 * part and column[number] < limit - 1:
             column[number] += 1
             base = tops[number]
@@ -243,7 +246,7 @@ def _break_rows(limit: int, tops: list[float], heights: list[float], part: float
 
 
 def _extent(column: list[int], tops: list[float], heights: list[float], spans: list[tuple[float, float]]) -> float:
-    """Return the size of a frame in columns: the larger of its width and 1.3 times its height."""
+    """Return the extent of a frame folded into columns: the maximum of its width and 1.3 times its height."""
     width, tallest = 0.0, 0.0
     for current in range(max(column, default=0) + 1):
         numbers = [number for number, each in enumerate(column) if each == current]
@@ -270,7 +273,7 @@ def _paths(rows: LayerRows, placed: dict[Item, Placed], tops: list[float], colum
         if wire.is_first and not wire.is_backward and not isinstance(source.end, Gate):
             label = edge_label(wire)
             labels = labelled.setdefault(source, [])
-            # Wires that leave side by side have room for two lines of labels.
+            # There is space for two lines of labels below a box.
             label = "" if label in labels or len(labels) > 1 else label
             labels += [label] if label else []
         points = [leave, reach]
@@ -294,7 +297,7 @@ def _paths(rows: LayerRows, placed: dict[Item, Placed], tops: list[float], colum
 
 
 def edge_label(wire: Wire) -> str:
-    """Return the shape on an edge, or the number of its values where their shapes differ."""
+    """Return the label of an edge: the shape of its values, or their number if the shapes differ."""
     shapes = list(dict.fromkeys(shape_label(value) for value in wire.values[:50]))
     return shapes[0] if len(shapes) == 1 else f"{len(wire.values):,} values"
 
@@ -302,7 +305,7 @@ def edge_label(wire: Wire) -> str:
 def _through_gutter(
     rows: LayerRows, placed: dict[Item, Placed], source: Slot, target: Slot, start: Point, end: Point, lane: int
 ) -> list[Point]:
-    """Return the way from the last row of a column to the first row of the next, up through the gutter."""
+    """Return the points of a line from the last row of a column up through the gutter to the next column's first row."""
     offset = 5.0 * (lane % 6)
     left = min(slot.x - _half_width(slot, placed) for number in range(target.row, len(rows.rows)) for slot in rows.rows[number])
     x = left - GUTTER * 0.75 + offset
@@ -319,9 +322,9 @@ def _top(slot: Slot, placed: dict[Item, Placed], height: float) -> float:
 
 
 def _ports(rows: LayerRows, placed: dict[Item, Placed]) -> dict[tuple[Wire, int], float]:
-    """Return the coordinate at which each wire leaves its source (0) and reaches its target (1).
+    """Return the x coordinates at which each wire leaves its source (0) and reaches its target (1).
 
-    Wires of a frame meet its gates; those of a card are side by side in the order of their other ends.
+    Wires of a frame end at its gates. Wires of a card are adjacent, in the order of their other ends.
     """
     found: dict[tuple[Wire, int], float] = {}
     sides: dict[tuple[Slot, int], list[Wire]] = {}
@@ -347,7 +350,7 @@ def _ports(rows: LayerRows, placed: dict[Item, Placed]) -> dict[tuple[Wire, int]
 
 
 def gate_of(slot: Slot, side: int, wire: Wire) -> Gate | None:
-    """Return the gate of a frame through which a wire goes on inside, where the frame is open."""
+    """Return the gate through which a wire continues inside a frame; None if there is no such gate."""
     if not isinstance(slot.end, Frame) or not wire.values:
         return None
     is_entry = (side == 1) != wire.is_backward

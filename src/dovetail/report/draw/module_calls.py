@@ -1,4 +1,4 @@
-"""Calls of modules: a module whose edges leave it and come back is divided into its calls, so that no cycle of frames remains."""
+"""Divide modules into calls: if edges leave a module and return to it, each call becomes a frame, to avoid cycles."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dovetail.ir.graph import Node
 from dovetail.ir.modules import MAX_PARTS
 
 Part: TypeAlias = tuple[str, int]
-"""Name of a module and the number of its call."""
+"""The name of a module, and the number of its call."""
 Edges: TypeAlias = Mapping[Node, Sequence[Node]]
 
 
 def call_paths(paths: Mapping[Node, tuple[str, ...]], after: Edges) -> dict[Node, tuple[Part, ...]]:
-    """Return the path of each node as modules and calls, so that the edges between the modules of one frame have no cycle.
+    """Return the path of each node as modules and calls, such that edges between the modules of one frame form no cycle.
 
-    ``after`` has the readers of each node; the nodes of ``paths`` are in topological order. Of modules that are on no cycle, all
-    nodes are of call 0. O(MAX_PARTS * edges * log nodes).
+    ``after`` has the readers of each node. The nodes of ``paths`` must be in topological order. All nodes of a module that is on
+    no cycle belong to call 0. Complexity: O(MAX_PARTS * edges * log nodes).
     """
     found: dict[Node, tuple[Part, ...]] = dict.fromkeys(paths, ())
     for depth in range(min(max(map(len, paths.values()), default=0), MAX_PARTS)):
@@ -27,7 +27,7 @@ def call_paths(paths: Mapping[Node, tuple[str, ...]], after: Edges) -> dict[Node
             if len(found[node]) == depth:
                 around.setdefault(found[node], []).append(node)
         for outer, nodes in around.items():
-            # A node without a module of this depth is its own, so that cycles through it count.
+            # A node without a module at this depth counts as a module, so that cycles through the node are found.
             names = {node: paths[node][depth] if len(paths[node]) > depth else node for node in nodes}
             for node, call in _calls(names, after).items():
                 if isinstance(name := names[node], str):
@@ -36,7 +36,10 @@ def call_paths(paths: Mapping[Node, tuple[str, ...]], after: Edges) -> dict[Node
 
 
 def _calls(names: Mapping[Node, str | Node], after: Edges) -> dict[Node, int]:
-    """Return the call of the module of each node: modules on cycles are divided, by an order that leaves a module late."""
+    """Return for each node the number of its module's call; modules on cycles are divided into few calls.
+
+    The nodes of a cycle are ordered such that the order leaves a module as late as possible.
+    """
     calls = dict.fromkeys(names, 0)
     modules: dict[str | Node, dict[str | Node, None]] = {name: {} for name in names.values()}
     for node, name in names.items():
@@ -60,7 +63,7 @@ def _calls(names: Mapping[Node, str | Node], after: Edges) -> dict[Node, int]:
 
 
 def _order_by_module(nodes: Sequence[Node], names: Mapping[Node, str | Node], after: Edges) -> Iterator[Node]:
-    """Yield nodes in a topological order that leaves a module where none of its nodes is ready."""
+    """Yield nodes in a topological order that leaves a module only when none of its nodes is ready."""
     position = {node: number for number, node in enumerate(nodes)}
     waiting = dict.fromkeys(nodes, 0)
     for node in nodes:
@@ -96,7 +99,7 @@ def _order_by_module(nodes: Sequence[Node], names: Mapping[Node, str | Node], af
 
 
 def _cycles(after: Mapping[str | Node, Mapping[str | Node, None]]) -> Iterator[list[str | Node]]:
-    """Yield the strongly connected components of two items or more (Tarjan's algorithm)."""
+    """Yield the strongly connected components of at least two items (Tarjan's algorithm)."""
     number: dict[str | Node, int] = {}
     low: dict[str | Node, int] = {}
     stack: dict[str | Node, None] = {}

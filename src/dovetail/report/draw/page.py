@@ -1,4 +1,4 @@
-"""HTML page of a picture: one file with its data, style and script; no external resource, every name escaped."""
+"""HTML page of a picture: one file with data, style and script; it uses no external resources, and names are escaped."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dovetail.report.draw.scene import Card, Frame, Gate, Item, Scene, full_name
 from dovetail.report.draw.svg import STYLES, legend_of
 
 MAX_NAMES = 64
-"""The most node names of one box that the search knows."""
+"""The maximum number of node names of one box that the search of the page finds."""
 FIRST, LAST, BACKWARD = 1, 2, 4
-"""Flags of a wire."""
+"""The flags of a wire in the data of the page."""
 
 
 def write_page(scene: Scene, title: str, measure: Measure | None) -> str:
-    """Return the page, which is well-formed XML too.
+    """Return the HTML page, which is also well-formed XML.
 
-    Its content security policy allows the page's own style and script, by their digests, and no request.
+    The content security policy allows only the style and script of the page, by their digests, and no requests.
     """
     name = text_of(title)
     plain = "" if measure is None else " plain"
@@ -43,7 +43,7 @@ def write_page(scene: Scene, title: str, measure: Measure | None) -> str:
 
 
 def _data(scene: Scene, measure: Measure | None) -> str:
-    """Return the JSON that the script draws."""
+    """Return the data of the scene as JSON, which the script of the page draws."""
     items = list(scene.items())
     index = {item: number for number, item in enumerate(items)}
     rows = [_item(item, index, measure) for item in items]
@@ -86,7 +86,7 @@ def _gates(frame: Frame) -> dict[Gate, int]:
 
 
 def _rows(rows: LayerRows, frame: Frame, index: dict[Item, int]) -> dict[str, Any]:
-    """Return rows and wires of a frame: a slot is the number of an item, -1 for a bend, or -2 - n for gate n."""
+    """Return rows and wires of a frame; a slot is encoded as the index of its item, -1 for a bend, or -2 - n for gate n."""
     gates = _gates(frame)
     columns = {slot: number for row in rows.rows for number, slot in enumerate(row)}
     groups: dict[Any, int] = {}

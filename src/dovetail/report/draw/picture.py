@@ -1,4 +1,4 @@
-"""Draw a model: the picture as SVG, PNG and an HTML page."""
+"""Draw a model as SVG, PNG or an HTML page."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dovetail.report.draw.scene_builder import build_scene
 from dovetail.report.draw.svg import FONT, write_svg
 
 BOXES = 150
-"""The number of boxes up to which modules are drawn open."""
+"""The default maximum number of drawn boxes; modules are opened as long as it is not exceeded."""
 MAX_PIXELS = 60_000_000
-"""The most pixels of a PNG."""
+"""The maximum number of pixels of a PNG."""
 
 LETTER = f'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{FONT}"><text x="2" y="16">M</text></svg>'
-"""A picture that is empty where no font is found."""
+"""A test picture, which is rendered without its letter if no font is installed."""
 
 
 @dataclass(slots=True)
 class Drawing:
-    """A picture of a model, and ``notes``: what in it is coarser than the model. Made by :func:`draw_model`."""
+    """Drawing is a picture of a model, created by :func:`draw_model`; ``notes`` lists its simplifications."""
 
     name: str
     scene: Scene
@@ -38,7 +38,7 @@ class Drawing:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on what is drawn coarser than it is: a graph that is too large or too dense for its layout."""
+        """The simplifications of the picture, for graphs that are too large or too dense for the layout, one line each."""
         return self.scene.notes
 
     def svg(self) -> str:
@@ -49,9 +49,9 @@ class Drawing:
         return write_svg(self._placed, self.name, self.notes, self.measure)
 
     def png(self, zoom: float = 1.0) -> bytes:
-        """Return the picture as a PNG file with ``zoom`` pixels for each unit of the SVG, fewer beyond MAX_PIXELS.
+        """Return the picture as a PNG file with ``zoom`` pixels per SVG unit, or fewer to stay within MAX_PIXELS.
 
-        Raises UnsupportedError [extra.missing] where resvg is missing or the machine has no font.
+        Raises UnsupportedError [extra.missing] if the package resvg_py is missing or the machine has no font.
         """
         try:
             # Deferred: the library is optional.
@@ -65,11 +65,13 @@ class Drawing:
         pixels = max(self._placed.width, 480) * (self._placed.height + 80)
         zoom = min(zoom, (MAX_PIXELS / pixels) ** 0.5)
         if _render(resvg_py, LETTER) == _render(resvg_py, LETTER.replace("M", "")):
-            raise UnsupportedError("extra.missing", "a PNG needs a font, and none was found; install one, such as DejaVu Sans")
+            raise UnsupportedError(
+                "extra.missing", "a PNG needs a font, but none is installed; install a font such as DejaVu Sans"
+            )
         return _render(resvg_py, text, zoom)
 
     def html(self) -> str:
-        """Return one page without external resources: search, hover, folding of modules, pan and zoom."""
+        """Return an HTML page without external resources, with search, hover, folding of modules, pan and zoom."""
         # Deferred for start-up time.
         from dovetail.report.draw.page import write_page
 
@@ -77,7 +79,7 @@ class Drawing:
         return write_page(self.scene, self.name, self.measure)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the facts of the picture, for JSON: ``nodes``, ``boxes`` in the file, ``drawn`` boxes, ``notes``."""
+        """Return facts of the picture for JSON: the numbers of ``nodes``, ``boxes`` and ``drawn`` boxes, and the ``notes``."""
         items = list(self.scene.items())
         drawn = sum(item.parent is None or item.parent.is_open for item in items)
         return {"nodes": self.scene.root.total, "boxes": len(items), "drawn": drawn, "notes": self.notes}
@@ -98,15 +100,16 @@ def draw_model(
 ) -> Drawing:
     """Draw a model.
 
-    ``colors`` has numbers by node name (``Node.label``), which colour the boxes; ``measure`` is their title, ``unit`` is "s", "B"
-    or a text after each number, and a box of several nodes has their sum, or with ``is_sum`` False the largest. Modules are
-    drawn open from the outermost as long as the picture has at most ``boxes`` boxes, or up to ``depth`` levels.
+    ``colors`` has numbers by node name (``Node.label``), which colour the boxes. ``measure`` is the title of these numbers, and
+    ``unit`` is "s", "B" or a text after each number. The number of a box with several nodes is their sum, or with
+    ``is_sum=False`` their maximum. Modules are opened from the outermost on, while at most ``boxes`` boxes are drawn, or up to
+    ``depth`` levels.
 
-    Raises RuleError [argument.value] for a number below 1, [argument.type] where a colour is no number. ``Drawing.svg`` raises
-    UnsupportedError [extra.missing] where the packages of ``dovetail-graph[draw]`` are missing.
+    Raises RuleError [argument.value] for ``boxes`` below 1, and RuleError [argument.type] for a colour that is not a number.
+    ``Drawing.svg`` raises UnsupportedError [extra.missing] if the packages of ``dovetail-graph[draw]`` are missing.
     """
     if boxes < 1:
-        raise RuleError("argument.value", f"the number of boxes must be at least 1, got {boxes}")
+        raise RuleError("argument.value", f"boxes must be at least 1, got {boxes}")
     scene = build_scene(model)
     scale = None
     if colors is not None:
@@ -124,7 +127,7 @@ def _render(library: Any, text: str, zoom: float = 1.0) -> bytes:
 
 
 def open_frames(scene: Scene, boxes: int, depth: int | None) -> None:
-    """Open frames from the outermost, sections last, while at most ``boxes`` boxes are drawn, or all up to a depth."""
+    """Open frames from the outermost on, sections last, while at most ``boxes`` boxes are drawn, or up to ``depth`` levels."""
     numbers = count()
     shown = len(scene.root.children)
     waiting: list[tuple[int, int, int, Frame]] = []

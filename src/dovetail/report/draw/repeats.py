@@ -1,4 +1,4 @@
-"""Tandem repeats in a sequence: periods that follow each other two times or more."""
+"""Find tandem repeats in a sequence: blocks that occur at least twice in succession."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 MIN_SAVED = 5
-"""A repeat stands for at least this many nodes besides the first copy."""
+"""The minimum number of nodes in the copies of a repeat after the first copy."""
 PERIODS = 48
-"""The most periods that are tried, those of most pairs first."""
+"""The maximum number of periods that are tried; periods with the most pairs of equal items come first."""
 
 
 class Repeat(NamedTuple):
-    """``copies`` copies of ``period`` items from item ``start``."""
+    """Repeat is a run of ``copies`` equal blocks of ``period`` items, from item ``start`` on."""
 
     start: int
     period: int
@@ -23,9 +23,10 @@ class Repeat(NamedTuple):
 
 
 def tandem_repeats(tokens: Sequence[int], weights: Sequence[int]) -> list[Repeat]:
-    """Return disjoint repeats by start: greedily those that stand for most nodes, the shorter period first.
+    """Return disjoint repeats in order of their starts, chosen greedily: most saved nodes first, then shorter periods.
 
-    Items are equal where their tokens are; ``weights`` are their numbers of nodes. Takes O(n) time for each of PERIODS periods.
+    Items are equal if their tokens are equal; ``weights`` are the numbers of nodes of the items. The search takes O(n) time for
+    each of at most PERIODS periods.
     """
     sequence = np.asarray(tokens, np.int64)
     total = np.concatenate([[0], np.cumsum(np.asarray(weights, np.int64))])
@@ -48,7 +49,7 @@ def tandem_repeats(tokens: Sequence[int], weights: Sequence[int]) -> list[Repeat
 
 
 def _periods(tokens: Sequence[int]) -> list[int]:
-    """Return the most frequent distances between an item and the next equal ones."""
+    """Return the most frequent distances between equal items, at most PERIODS; each item has at most 4 predecessors."""
     last: dict[int, list[int]] = {}
     distances: Counter[int] = Counter()
     for position, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""The picture of a graph before its layout: cards of nodes in nested frames, and the links between the items of each frame."""
+"""The scene of a graph, a picture before its layout: cards of nodes in nested frames, and links between items."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dovetail.ir.graph import Value
 from dovetail.ir.types import Size, Tensor, shape_of
 
 MAX_LABEL = 30
-"""The most characters of a label in the picture."""
+"""The maximum length, in characters, of a label in the picture."""
 TIMES = "\u00d7"
 """The sign between the sizes of a shape."""
 MAX_TITLE = 300
-"""The most characters of a name that a picture shows at the pointer."""
+"""The maximum length, in characters, of a name in a tooltip."""
 
 
 @dataclass(eq=False, slots=True)
 class Card:
-    """A box without content: a node with its weights, or inputs or outputs of a graph.
+    """Card is a box without inner boxes: a node with its weights, or inputs or outputs of a graph.
 
-    ``kind`` is operator, weighted, movement, control, input or output. ``total`` counts the nodes that the card stands for, with
-    the copies in ``hidden``; cards of inputs and outputs stand for none.
+    ``kind`` is operator, weighted, movement, control, input or output. ``total`` is the number of nodes that the card represents,
+    including the copies in ``hidden``; it is 0 for cards of inputs and outputs.
     """
 
     kind: str
@@ -43,11 +43,11 @@ class Card:
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """A box with items in it: a module, a repeated block, a section of a large graph, a node with subgraphs, or a subgraph.
+    """Frame is a box with items: a module, a repeated block, a section of a large graph, a node with subgraphs, or a subgraph.
 
-    ``count`` is the number of copies that it stands for, the others are ``hidden``. ``nodes`` is the label of a node with
-    subgraphs. ``links`` are the edges among the children: (source, target) to the values on it. A port of the frame, where an
-    edge passes its border, is a target or a source too.
+    ``count`` is the number of copies that the frame represents; ``hidden`` has the copies that are not drawn. ``nodes`` has the
+    label of a node with subgraphs. ``links`` maps each edge (source, target) among the children to its values. A gate of the
+    frame, where edges cross its border, may also be a source or target.
     """
 
     kind: str
@@ -66,12 +66,12 @@ class Frame:
     is_open: bool = False
     detail: str = ""
     summary: str = ""
-    """The most frequent operators."""
+    """The most frequent operators in the frame, as text."""
 
 
 @dataclass(eq=False, slots=True)
 class Gate:
-    """The place where edges of one value, or of many, pass the border of a frame."""
+    """Gate is a position where edges of one or more values cross the border of a frame."""
 
     is_entry: bool
     parent: Frame | None = None
@@ -83,13 +83,13 @@ End: TypeAlias = Card | Frame | Gate
 
 @dataclass(slots=True)
 class Scene:
-    """A picture without positions: the outermost frame, and ``notes`` on what it leaves out."""
+    """Scene is a picture without positions: the outermost frame, and ``notes`` on simplifications."""
 
     root: Frame
     notes: list[str]
 
     def items(self) -> Iterator[Item]:
-        """Yield every item that can be drawn, the frame before its content; copies that are counted are not among them."""
+        """Yield every item that can be drawn, frames before their content; hidden copies are excluded."""
         pending: list[Item] = [self.root]
         while pending:
             item = pending.pop()
@@ -111,13 +111,13 @@ def all_cards(item: Item) -> Iterator[Card]:
 
 
 def summarize(frame: Frame) -> str:
-    """Return the three most frequent operators in a frame with their numbers, copies included."""
+    """Return the three most frequent operators in a frame with their counts, including hidden copies."""
     counts = Counter(card.title for card in all_cards(frame) if card.total)
     return " · ".join(f"{title} {count:,}" for title, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:3])
 
 
 def node_names(item: Item) -> Iterator[str]:
-    """Yield the labels of the nodes that an item stands for, hidden copies included."""
+    """Yield the labels of the nodes that an item represents, including hidden copies."""
     pending: list[Item] = [item]
     while pending:
         each = pending.pop()
@@ -128,7 +128,7 @@ def node_names(item: Item) -> Iterator[str]:
 
 
 def shorten(text: str, length: int = MAX_LABEL) -> str:
-    """Return ``text`` escaped, its middle left out where it has more than ``length`` characters."""
+    """Return the escaped ``text``; if it exceeds ``length`` characters, its middle is replaced by an ellipsis."""
     text = printable(text if len(text) <= 4 * length else f"{text[: 2 * length]}{text[-2 * length :]}")
     if len(text) <= length:
         return text
@@ -137,12 +137,12 @@ def shorten(text: str, length: int = MAX_LABEL) -> str:
 
 
 def full_name(text: str) -> str:
-    """Return a name escaped and cut to MAX_TITLE characters."""
+    """Return an escaped name, shortened to MAX_TITLE characters."""
     return shorten(text, MAX_TITLE)
 
 
 def shape_label(value: Value) -> str:
-    """Return the shape of a value as the label of an edge, after the element type where that is not f32."""
+    """Return the shape of a value as the label of an edge, preceded by the element type unless it is f32."""
     type = value.type
     if not isinstance(type, Tensor):
         return shorten(str(type), 24)
@@ -155,7 +155,7 @@ def shape_label(value: Value) -> str:
 
 
 def _size_label(size: Size | None) -> str:
-    """Return a size; "?" for one that has no name in the file."""
+    """Return the text of a size; "?" for a size without a name in the file."""
     text = "?" if size is None else str(size)
     text = "?" if "?" in text else shorten(text, 14)
     return f"({text})" if " " in text and not text.endswith(")") else text

@@ -1,4 +1,4 @@
-"""Build the scene of a graph: modules are frames, weights are in the cards of their readers, subgraphs are frames."""
+"""Build the scene of a graph: modules and subgraphs become frames, and weights are listed in the cards of their readers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dovetail.report.draw.module_calls import Part, call_paths
 from dovetail.report.draw.scene import MAX_TITLE, Card, End, Frame, Gate, Item, Scene, full_name, shape_label, shorten, summarize
 
 MAX_NODES = 200_000
-"""The most nodes of a model that are drawn: about 30 seconds."""
+"""The maximum number of drawn nodes of a model, which take about 30 seconds."""
 MAX_EDGES = 500_000
-"""The most edges of a graph that are drawn: about 20 seconds."""
+"""The maximum number of drawn edges of a graph, which take about 20 seconds."""
 MAX_SUBGRAPHS = 6
-"""The deepest nesting of subgraphs that is drawn."""
+"""The maximum nesting depth of drawn subgraphs."""
 MAX_CARDS = 12
-"""The most cards of inputs, and of outputs, of one graph."""
+"""The maximum number of cards for inputs, and for outputs, of one graph."""
 MAX_GATES = 12
-"""The most places where edges enter a frame, and where they leave it."""
+"""The maximum number of entries, and of exits, of a frame."""
 MAX_LINES = 3
-"""The most weights that a card lists."""
+"""The maximum number of lines for weights on a card."""
 MAX_INDEX = 2**63 - 1
-"""The index that stands for the end of an axis."""
+"""The index that represents the end of an axis in ONNX."""
 
 
 def build_scene(model: Model) -> Scene:
@@ -38,7 +38,7 @@ def build_scene(model: Model) -> Scene:
 
 
 class SceneBuilder:
-    """The state of building one scene: the item of each node and input, the edges, and the tokens of equal items."""
+    """SceneBuilder is the state of building one scene: notes, edges, and tokens, which are equal for equal items."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -89,7 +89,7 @@ class SceneBuilder:
         return root
 
     def _drawn_nodes(self, graph: Graph, computed: ComputedWeights) -> list[Node]:
-        """Return the nodes that have boxes, at most MAX_NODES of all graphs."""
+        """Return the nodes of a graph that get boxes; all graphs together have at most MAX_NODES."""
         nodes = [node for node in graph.nodes if not _is_weight(node) and node not in computed.readers]
         if len(nodes) > self.room:
             self.notes.append(f"very many nodes: the first {self.room:,} of {len(nodes):,} are drawn")
@@ -98,7 +98,7 @@ class SceneBuilder:
         return nodes
 
     def _edges_of_node(self, nodes: Collection[Node]) -> int | None:
-        """Return the most edges into one node that are drawn; None where all are."""
+        """Return the maximum number of drawn edges into one node; None if all edges are drawn."""
         count = sum(len(node.inputs) for node in nodes)
         if count <= MAX_EDGES:
             return None
@@ -137,7 +137,7 @@ class SceneBuilder:
         return frame
 
     def _terminals(self, kind: str, values: list[Value], owners: dict[Value, Item], position: int) -> list[Item]:
-        """Return the cards of inputs or outputs: one each, or one for all of a type where there are many."""
+        """Return the cards of inputs or outputs: one card each, or for more than MAX_CARDS one card per type, or one in all."""
         groups: dict[Any, list[Value]] = {value: [value] for value in values}
         if len(groups) > MAX_CARDS:
             groups = {}
@@ -162,7 +162,7 @@ class SceneBuilder:
     # Links
 
     def _link(self, representative: Callable[..., Any] | None = None, are_apart: Any = None) -> None:
-        """Add each edge to the frames that it crosses; an edge between two counted copies is not drawn."""
+        """Add each edge to the frames that it crosses, except edges between two merged copies."""
         seen = set()
         for source, target, value in self.edges:
             if representative is not None:
@@ -196,7 +196,7 @@ def _add_link(source: End, target: End, value: Value) -> None:
 
 
 def _chain(item: End) -> list[End]:
-    """Return the frames around an item, the outermost first, and the item."""
+    """Return the enclosing frames of an item, the outermost first, followed by the item."""
     chain: list[End] = [item]
     while (parent := chain[-1].parent) is not None:
         chain.append(parent)
@@ -204,7 +204,10 @@ def _chain(item: End) -> list[End]:
 
 
 def _merge_gates(frame: Frame) -> None:
-    """Merge exits of the same items, entries of the same items too where there are more than MAX_GATES, or all of a side."""
+    """Merge the gates of a frame: exits of equal sources, and for more than MAX_GATES entries of equal targets.
+
+    If more than MAX_GATES gates remain on a side, all gates of that side are merged.
+    """
     for gates, side in ((frame.entries, 0), (frame.exits, 1)):
         ends: dict[Gate, list[int]] = {}
         for pair in frame.links:
@@ -225,7 +228,7 @@ def _merge_gates(frame: Frame) -> None:
 
 
 def _frames(root: Frame) -> Iterator[Frame]:
-    """Yield the frames, copies that are counted included."""
+    """Yield all frames in ``root``, including hidden copies."""
     pending: list[Item] = [root]
     while pending:
         item = pending.pop()
@@ -264,7 +267,7 @@ def _count(frame: Frame) -> int:
 
 
 def _simplify(frame: Frame) -> None:
-    """Put a card that is alone in its module in the place of the module, and join modules that hold one module alone."""
+    """Replace each module with a single item by that item; the titles of nested modules are joined."""
     for index, child in enumerate(frame.children):
         if not isinstance(child, Frame) or child.kind != "module":
             continue
@@ -277,7 +280,7 @@ def _simplify(frame: Frame) -> None:
 
 
 def _splice_single_module(root: Frame) -> None:
-    """Put the content of a module that holds all nodes into the outermost frame."""
+    """Replace a module that contains all nodes by its content."""
     while True:
         inner = [child for child in root.children if child.total]
         if len(inner) != 1 or not isinstance(inner[0], Frame) or inner[0].kind != "module":
@@ -292,7 +295,7 @@ def _splice_single_module(root: Frame) -> None:
 
 
 def _is_weight(node: Node) -> bool:
-    """Return whether a node is a constant that the cards of its readers list."""
+    """Return whether a node is a constant with readers, which is listed on the cards of its readers."""
     return len(node.outputs) == 1 and node.outputs[0].constant is not None and bool(node.outputs[0].uses)
 
 
@@ -303,19 +306,19 @@ def _title(op: Any) -> str:
 
 
 def _is_movement(op: Op) -> bool:
-    """Return whether an operator only moves data: it has the rule ``windows``."""
+    """Return whether an operator only moves data, that is, has the rule ``windows``."""
     return has(op, "windows")
 
 
 @dataclass(slots=True)
 class ComputedWeights:
-    """Nodes that compute a weight from constants, by what reads it: their cards are those of their readers."""
+    """ComputedWeights holds the nodes that compute a weight from constants; the card of the weight's reader represents them."""
 
     readers: dict[Node, Node]
     nodes: dict[Node, list[Node]]
 
     def nodes_of(self, node: Node) -> list[Node]:
-        """Return the nodes that compute the weights of ``node``, those of these weights included."""
+        """Return all nodes that compute weights of ``node``, directly or through other computed weights."""
         found: list[Node] = []
         pending = list(self.nodes.get(node, ()))
         while pending:
@@ -369,12 +372,12 @@ def _constant_line(label: str, data: np.ndarray[Any, Any]) -> str:
 
 
 def _element_label(item: float) -> str:
-    """Return an element; the last index of ONNX, which stands for the end of an axis, is a power."""
+    """Return the text of an element; MAX_INDEX is written as a power of two minus one."""
     return "2\u2076\u00b3\u22121" if item == MAX_INDEX else f"{item:.4g}" if isinstance(item, float) else str(item)
 
 
 def _signature(node: Node) -> tuple[Any, ...]:
-    """Return what equal nodes of repeated blocks have in common: operator, attributes, types of outputs."""
+    """Return the properties that are equal for equal nodes of repeated blocks: operator, attributes, output types."""
     return (_title(node.op), tuple(_attributes(node.op)), len(node.inputs), tuple(map(shape_label, node.outputs)))
 
 
@@ -387,7 +390,7 @@ def _attributes(op: Op) -> Iterable[str]:
 
 
 def _detail(node: Node) -> str:
-    """Return the attributes and the types of a node for the pointer."""
+    """Return the attributes and the output types of a node for its tooltip."""
     attributes = ", ".join(list(_attributes(node.op))[:12])
     types = ", ".join(printable(str(y.type)) for y in node.outputs[:4])
     return shorten(f"{attributes}\n{types}" if attributes else types, MAX_TITLE).replace("\\x0a", "\n")

@@ -1,4 +1,4 @@
-"""SVG of a placed scene: no script, no external resource, every name escaped."""
+"""SVG of a placed scene, without scripts and external resources; every name is escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.report.draw.scene import Card, Frame, Item, shorten
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 BACKGROUND = "#ffffff"
 
-# Kind of a box: background, border, text of the title.
+# For each kind of box: the colours of its background, its border and its text.
 STYLES = {
     "operator": ("#f4f7fb", "#a9b8cc", "#22303f"),
     "weighted": ("#dbe8fb", "#6f97d1", "#173a6b"),
@@ -40,7 +40,7 @@ NOTE_LINE = 16.0
 def write_svg(placed: Placed, title: str, notes: Sequence[str], measure: Measure | None) -> str:
     """Return the picture as SVG text, which is well-formed XML.
 
-    Boxes have the class dt-card or dt-frame, and ``data-total``, the number of nodes that they stand for.
+    Boxes have the class dt-card or dt-frame, and the attribute ``data-total``, the number of nodes that a box represents.
     """
     width = max(placed.width + 24, 480.0, text_width(title, 16) + 40)
     top = HEADER + NOTE_LINE * len(notes)
@@ -62,7 +62,7 @@ def write_svg(placed: Placed, title: str, notes: Sequence[str], measure: Measure
 
 
 def legend_of(measure: Measure | None) -> Sequence[tuple[str, str]]:
-    """Return the kinds of boxes that a picture tells apart, and their texts; colours by a measure leave the dashed ones."""
+    """Return the kinds of boxes in the legend with their texts; with a measure, kinds differ only in dashed borders."""
     return LEGEND if measure is None else (("operator", "no number"), ("movement", "only moves data"))
 
 
@@ -111,7 +111,7 @@ def _open_frame(placed: Placed, measure: Measure | None, depth: int) -> Iterator
     yield f'<rect class="dt-rect" {size} rx="6" fill="{fill}" stroke="{stroke}"{dash}/>'
     yield "</g>"
     yield from _content(placed, measure, depth)
-    # The title is over the edges that enter the frame.
+    # The title is drawn after, and therefore over, the edges that enter the frame.
     yield f'<text x="10" y="17" font-size="12" font-weight="bold" fill="#3b4856" {_halo(fill)}>{_text(shorten(frame.title, 60))}'
     if frame.count > 1:
         yield f'<tspan dx="6" fill="#b4470e">\u00d7{frame.count:,}</tspan>'
@@ -121,7 +121,7 @@ def _open_frame(placed: Placed, measure: Measure | None, depth: int) -> Iterator
 
 
 def _halo(color: str) -> str:
-    """Return the attributes of a text that is legible over lines."""
+    """Return SVG attributes that give a text an outline, so that the text is legible over lines."""
     return f'stroke="{color}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
 
 
@@ -153,7 +153,7 @@ def _box(placed: Placed, measure: Measure | None) -> Iterator[str]:
 
 
 def _stack(placed: Placed, count: int, fill: str, stroke: str) -> Iterator[str]:
-    """Yield the borders of two more boxes behind one that stands for several."""
+    """Yield the borders of two more boxes behind a box that represents several copies."""
     for offset in (6, 3) if count > 1 else ():
         yield (
             f'<rect x="{offset}" y="{offset}" width="{_n(placed.width)}" height="{_n(placed.height)}" rx="5" '
@@ -162,7 +162,7 @@ def _stack(placed: Placed, count: int, fill: str, stroke: str) -> Iterator[str]:
 
 
 def _title(item: Item, measure: Measure | None) -> str:
-    """Return what a box shows at the pointer."""
+    """Return the tooltip of a box."""
     name = item.name if isinstance(item, Card) else item.title
     lines = [f"{item.title}: {name}" if isinstance(item, Card) else name, item.detail]
     if isinstance(item, Frame):
@@ -200,7 +200,7 @@ def _edges(paths: Sequence[Path]) -> Iterator[str]:
 
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
-    """Return the path of an edge: vertical to the border of its row, then a curve, or lines through gutters, and vertical."""
+    """Return the SVG path of an edge: a vertical line to the row's border, a curve or gutter lines, and a vertical line."""
     (x, y), (_, low), *between, (end, high), (_, last) = points
     start = f"M{_n(x)} {_n(y)}" + (f"V{_n(low)}" if low != y else "")
     stop = f"V{_n(last)}" if last != high else ""

@@ -1,4 +1,4 @@
-"""Loop and TensorIterator: their port maps and back edges."""
+"""Converters for Loop and TensorIterator, their port maps and back edges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def import_tensor_iterator(ctx: ImportContext) -> list[Value]:
 
 @OPENVINO.importer("Loop", 5)
 def import_loop(ctx: ImportContext) -> list[Value]:
-    """Import Loop: a negative trip count is no limit in OpenVINO, and no trips in the core."""
+    """Import Loop: a negative trip count means no limit in OpenVINO, but no trips in the core."""
     trips, condition = ctx.input(0), ctx.input(1)
     return _LoopImporter(ctx).loop(_limit(ctx.b, trips), None if is_true(condition) else condition)
 
@@ -58,7 +58,7 @@ def _limit(b: Builder, trips: Value) -> Value | None:
 
 
 def _is_non_negative(trips: Value) -> bool:
-    """Tell whether a number is Maximum(x, 0), or a Where that replaces a negative number, as :func:`_limit` writes it."""
+    """Return whether ``trips`` is Maximum(x, 0), or the Where of :func:`_limit` that replaces a negative number."""
     node = trips.node
     if node is None:
         return False
@@ -81,7 +81,7 @@ def _is_zero(x: Value | None) -> bool:
 
 
 class _LoopImporter:
-    """The import of one layer: the entries of its port map by purpose."""
+    """_LoopImporter imports one Loop or TensorIterator from the entries of its port map."""
 
     def __init__(self, ctx: ImportContext) -> None:
         self.ctx = ctx
@@ -104,11 +104,11 @@ class _LoopImporter:
         self._check_port_map(input_rows)
         states = [row for row in input_rows if row["internal_layer_id"] in self.back]
         if any("axis" in row for row in states):
-            raise UnsupportedError("op.unsupported", "the initial value of a state must be a whole input, got a slice")
+            raise UnsupportedError("op.unsupported", "the initial value of a state must be a full input, got a slice")
         cut = [row for row in input_rows if "axis" in row]
         whole = [row for row in input_rows if "axis" not in row and row not in states]
         if trips is None and condition is None and not cut and is_true(self._condition_result()):
-            raise UnsupportedError("op.unsupported", "the loop needs a trip count, a condition or a sliced input")
+            raise UnsupportedError("op.unsupported", "the loop must have a trip count, a condition or a sliced input")
         output_rows = [self._output_row(index) for index in range(len(self.ctx.node.outputs))]
         last = [row for row in output_rows if "axis" not in row]
         first = [self.ctx.input(int(row["external_port_id"])) for row in states]
@@ -149,10 +149,10 @@ class _LoopImporter:
         return [next(parts) if "axis" in row else outputs[carried.index(row["internal_layer_id"])] for row in output_rows]
 
     def _add_trip_number(self) -> Value:
-        """Return the input for the trip number; an unread one where the body has none."""
+        """Return the body input for the trip number; an unread input is created if the body has none."""
         rows = [row for row in self.rows if row.get("purpose") == "current_iteration"]
         olds = [self.inputs[row["internal_layer_id"]] for row in rows]
-        # The body's own input keeps its name where it has the type of a trip number.
+        # An input of the body with the type of a trip number is used, and keeps its name.
         number = next((old for old in olds if old.type == NUMBER), None) or Value(self.body.claim("trip"), NUMBER)
         nodes, self.body.nodes = self.body.nodes, []
         for old in olds:
@@ -196,7 +196,7 @@ class _LoopImporter:
         return rows[0]
 
     def _add_initial_value(self, layer: str) -> Value:
-        """Return the initial value of a body result that is an output of the last trip, and no state."""
+        """Return zeros as initial value for a body result that becomes a state, to return its value in the last trip."""
         type = self.results[layer].type
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             raise UnsupportedError("op.unsupported", f"an output of the last trip must have a static shape, got {type}")
@@ -217,10 +217,11 @@ class _LoopImporter:
         axis, size = int(row["axis"]), int(row.get("part_size", 1))
         start, end, stride = (int(row.get(name, default)) for name, default in (("start", 0), ("end", -1), ("stride", 1)))
         if not -rank <= axis < rank:
-            raise FormatError("axis.range", f"axis {axis} is out of range for an input of rank {rank}")
+            raise FormatError("axis.range", f"axis must be in [{-rank}, {rank - 1}], got {axis}")
         if size < 1 or (start, end, stride) not in ((0, -1, size), (-1, 0, -size)):
             raise UnsupportedError(
-                "op.unsupported", f"slices of {size} from {start} to {end} by {stride} do not cover the whole axis in order"
+                "op.unsupported",
+                f"slices must cover the full axis in order, got size {size}, start {start}, end {end}, stride {stride}",
             )
         return axis % rank, size, stride < 0
 
@@ -228,7 +229,9 @@ class _LoopImporter:
         part = self.results[row["internal_layer_id"]]
         axis, size, is_reversed = self._slice_entry(row, len(part.dims))
         if isinstance(part.dims[axis], int) and part.dims[axis] != size:
-            raise FormatError("shape.disagree", f"part_size is {size} along axis {axis}, and the body produces {part.type}")
+            raise FormatError(
+                "shape.disagree", f"the body result must have size part_size ({size}) along axis {axis}, got {part.type}"
+            )
         return axis, is_reversed
 
 
@@ -239,8 +242,8 @@ class _LoopImporter:
 def legalize_loop(b: Builder, node: Node) -> Any:
     """Legalize Loop for OpenVINO.
 
-    A negative trip count becomes 0: OpenVINO reads it as no limit. OpenVINO's Loop slices parts of size 1, in order; other
-    loops slice inside the body. A TensorIterator contains no other TensorIterator.
+    A negative trip count becomes 0, because it means no limit in OpenVINO. OpenVINO's Loop only slices parts of size 1 in order;
+    other slices are moved into the body. A TensorIterator must not contain another TensorIterator.
     """
     op: Any = node.op
     if (rewritten := eliminate_in_subgraphs(b, node)) is not None:
@@ -250,7 +253,7 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     trips, condition = (*node.inputs, None, None)[:2]
     if trips is None and not op.scan_inputs and (condition is None or is_true(condition)) and is_endless(op.body):
         # The importer of IR refuses such a loop.
-        raise UnsupportedError("op.unsupported", "the loop needs a trip count, a condition or a sliced input")
+        raise UnsupportedError("op.unsupported", "the loop must have a trip count, a condition or a sliced input")
     is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scan_inputs)
     is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
@@ -267,9 +270,9 @@ def legalize_loop(b: Builder, node: Node) -> Any:
 
 
 def _drop_unread_slices(b: Builder, node: Node) -> list[Value] | None:
-    """Leave out the slices that the body of a loop with states does not read; None where it reads all.
+    """Remove sliced inputs that the body of a loop with states does not read; None if the body reads all of them.
 
-    OpenVINO's CPU plugin (2026.4) computes states in the memory of such a slice, and writes the next slice over them.
+    OpenVINO's CPU plugin (2026.4) computes states in the memory of an unread slice, and overwrites them with the next slice.
     """
     op: Any = node.op
     if not op.carried or not op.scan_inputs:
@@ -293,16 +296,16 @@ def _drop_unread_slices(b: Builder, node: Node) -> list[Value] | None:
     return list(outputs)
 
 
-# A table, since it states what one plugin does, not what the operators mean.
+# This is a table because it describes one plugin, not the operators.
 VIEWS = ("Gather", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """The operators whose output the CPU plugin may make an alias of their input."""
 
 
 def _copy_slices(b: Builder, node: Node) -> Any:
-    """Copy each view of a slice in the body of a loop with states; None where there is none.
+    """Copy each view of a slice in the body of a loop with states; None if there are no such views.
 
-    OpenVINO's CPU plugin (2026.4) may compute a state in place in such a view, and writes the next slice there before it copies
-    the state: ``Add(Squeeze(slice), state)`` adds the slice to itself.
+    OpenVINO's CPU plugin (2026.4) may compute a state in place in such a view, and overwrites the view with the next slice before
+    it copies the state: ``Add(Squeeze(slice), state)`` adds the slice to itself.
     """
     op: Any = node.op
     if not op.carried or not any(True for _ in _views_of_slices(op, op.body)):
@@ -320,7 +323,7 @@ def _copy_slices(b: Builder, node: Node) -> Any:
 
 
 def _views_of_slices(op: Loop, body: Graph, *, copied: bool = False) -> Iterator[Value]:
-    """Yield each view of a slice of numbers or booleans whose only reader is a copy of it, or that has others."""
+    """Yield each view of a numeric or boolean slice; with ``copied`` those whose only reader is a copy, else the others."""
     first = 1 + op.carried
     for value in body.inputs[first : first + len(op.scan_inputs)]:
         for reader in {id(user): user for user, _ in value.uses}.values():
@@ -340,7 +343,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     is_plain = _is_iterator(node)
     own = op.carried + len(op.scan_inputs)
-    # Unread inputs are left out, except sliced ones, which determine the trip count.
+    # Unread inputs are omitted, except states and slices; slices determine the trip count.
     read = [index for index, value in enumerate(body.inputs) if _is_read(body, value) or 0 < index <= own]
     keys = [ctx.key(xs[index - 1]) for index in read if index]
     if is_plain:
@@ -385,7 +388,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 
 def _is_iterator(node: Node) -> bool:
-    """Tell whether a TensorIterator can express the loop: it has as many trips as its first sliced input has parts."""
+    """Return whether a TensorIterator can express the loop: only its sliced inputs determine the trip count."""
     op: Any = node.op
     is_free = all(x is None for x in node.inputs[:2])
     return is_free and bool(op.scan_inputs) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
@@ -401,7 +404,7 @@ def _holds_iterator(body: Graph) -> bool:
 
 
 def _parts(b: Builder, op: Loop, x: Value | None) -> Value:
-    """Return the number of parts of the first sliced input."""
+    """Return the number of slices of ``x``, the first sliced input."""
     axis, size, _ = op.scan_inputs[0]
     length = b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), np.array(axis), axis=0)
     return length if size == 1 else b.apply("Divide", length, size)  # type: ignore[no-any-return]
@@ -416,7 +419,9 @@ def _part_of(op: Loop, index: int) -> tuple[int, int, bool]:
     sizes = op.body.outputs[index - 1 - op.outputs].shape
     size = None if sizes is None else sizes[axis]
     if not isinstance(size, int):
-        raise UnsupportedError("op.unsupported", f"parts concatenated along axis {axis} must have a known size there, got {size}")
+        raise UnsupportedError(
+            "op.unsupported", f"parts that are concatenated along axis {axis} must have a known size, got {size}"
+        )
     return axis, size, is_reversed
 
 

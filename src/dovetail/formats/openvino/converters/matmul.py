@@ -1,4 +1,4 @@
-"""MatMul: a transposed operand becomes a flag; and Einsum."""
+"""Converters for MatMul, which absorbs transposes of its operands, and for Einsum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 @OPENVINO.legalize("MatMul")
 def legalize_matmul(b: Builder, node: Node) -> Value | None:
-    """Fold a Transpose of the last two axes of an operand, which only this MatMul reads, into the transpose flag."""
+    """Legalize MatMul: fold a Transpose of an operand's last two axes into a transpose flag, if it has no other reader."""
     op = node.op
     assert isinstance(op, MatMul)
     x, y = (None if factor is None else skip_transpose(factor) for factor in node.inputs)
@@ -30,7 +30,7 @@ def legalize_matmul(b: Builder, node: Node) -> Value | None:
 
 
 def skip_transpose(factor: Value) -> Value | None:
-    """Return the input of a Transpose of the last two axes that has no other reader; None for any other value."""
+    """Return the input of the Transpose of the last two axes that produces ``factor`` for one reader; None otherwise."""
     maker = factor.node
     if maker is None or not isinstance(maker.op, Transpose) or len(factor.uses) != 1 or factor.shape is None:
         return None
@@ -46,7 +46,7 @@ def skip_transpose(factor: Value) -> Value | None:
 
 @OPENVINO.legalize("Einsum")
 def legalize_einsum(b: Builder, node: Node) -> Any:
-    """Decompose equations with blanks, which OpenVINO refuses, and products with diagonals, which its plugins compute wrongly."""
+    """Legalize Einsum: remove blanks, which OpenVINO refuses; decompose products with diagonals, which plugins get wrong."""
     op = node.op
     assert isinstance(op, Einsum)
     terms = op.equation.replace(" ", "").partition("->")[0].replace("...", "").split(",")

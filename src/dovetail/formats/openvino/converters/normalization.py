@@ -1,4 +1,4 @@
-"""Normalization operators, Hardmax and Dropout."""
+"""Converters for normalization operators, Hardmax and Dropout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from dovetail.ops.reduction.argminmax import axis_indices
 
 @OPENVINO.importer("MVN", 2)
 def import_mvn(ctx: ImportContext) -> list[Value]:
-    """Import MVN-1 (opset2): epsilon is inside the root; the axes are listed, or all after the channels or after the batch."""
+    """Import MVN-1 (opset2), with epsilon inside the square root.
+
+    Without ``reduction_axes`` the axes are all after the batch, or with ``across_channels=False`` all after the channels.
+    """
     x = ctx.input(0)
     across = ctx.attribute("across_channels", "bool", True)
     axes = ctx.attribute("reduction_axes", "tuple[int, ...]", ()) or tuple(range(1 if across else 2, len(x.dims)))
@@ -33,7 +36,8 @@ def import_lrn(ctx: ImportContext) -> list[Value]:
     size = ctx.attribute("size", "int")
     if size % 2 == 0:
         raise UnsupportedError(
-            "op.unsupported", f"LRN: OpenVINO's specification and implementation differ for an even size, got {size}"
+            "op.unsupported",
+            f"LRN: size must be odd, because OpenVINO's specification and implementation differ for even sizes, got {size}",
         )
     alpha, beta, bias = (ctx.attribute(name, "float") for name in ("alpha", "beta", "bias"))
     x, axes = ctx.input(0), ctx.attribute_or_input(1, "tuple[int, ...]")
@@ -52,14 +56,14 @@ def import_grn(ctx: ImportContext) -> Value:
 
 @OPENVINO.legalize("LRN")
 def legalize_lrn(b: Builder, node: Node) -> Any:
-    """Decompose LRN with an even size, or with a bias other than 1: OpenVINO's CPU plugin takes 1 for every bias."""
+    """Decompose LRN with an even size, or with a bias other than 1, which OpenVINO's CPU plugin ignores."""
     op: Any = node.op
     return op.decompose(b, *node.inputs) if op.size % 2 == 0 or op.bias != 1 else None
 
 
 @OPENVINO.legalize("BatchNormalization")
 def legalize_batch_normalization(b: Builder, node: Node) -> Any:
-    """Decompose BatchNormalization of several element types, which OpenVINO refuses."""
+    """Decompose BatchNormalization with inputs of different element types, which OpenVINO refuses."""
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
     return None if is_one_type or op.training_mode else op.decompose(b, *node.inputs)
@@ -67,7 +71,7 @@ def legalize_batch_normalization(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("Hardmax")
 def legalize_hardmax(b: Builder, node: Node) -> Any:
-    """Write Hardmax as a comparison of each index with that of the first greatest element."""
+    """Legalize Hardmax to a comparison of each index with the ArgMax along the axis."""
     op: Any = node.op
     x = node.input(0)
     if op.coerce_to_2d:
@@ -79,7 +83,7 @@ def legalize_hardmax(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("Dropout")
 def legalize_dropout(b: Builder, node: Node) -> Any:
-    """Write Dropout in inference as Identity and a mask of ones."""
+    """Legalize Dropout in inference mode to its input and a mask of ones."""
     op: Any = node.op
     x, _, training = (*node.inputs, None, None)[:3]
     if x is None or not is_inference(training):

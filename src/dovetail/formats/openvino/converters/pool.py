@@ -1,4 +1,4 @@
-"""Pooling: OpenVINO's MaxPool always has indices, and its average with padding divides by the whole window."""
+"""Converters for pooling: OpenVINO's MaxPool always returns indices, and its padded average divides by the window size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def legalize_average_pool(b: Builder, node: Node) -> Any:
     if op.divisor != "padded":
         return None
     if op.auto_pad != "explicit" or not any(op.pads or ()):
-        # A window never exceeds automatic padding; without padding both modes average the elements inside.
+        # Windows never exceed automatic padding; without padding both modes average the same elements.
         return b.add(op.with_(divisor="window" if op.auto_pad.startswith("same") else "inside"), x)
     if op.rounding_type == "floor" or op.canonical(x).rounding_type == "floor":
         return b.add(op.with_(divisor="window", rounding_type="floor"), x)
@@ -38,14 +38,14 @@ def legalize_average_pool(b: Builder, node: Node) -> Any:
 
 
 def _padded_first(b: Builder, op: AveragePool, x: Any) -> Any:
-    """Pad the input, so that a window beyond the padding averages the same elements as in the core."""
+    """Pad the input explicitly, so that windows beyond the padding average the same elements as in the core."""
     simple: Any = op.with_floor_rounding(x)
     if simple is None:
         raise UnsupportedError("type.unknown", f"{op} needs static spatial sizes")
     count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
     geometry = op.geometry(x.dims[2:], op.kernel_shape)
-    # The extent of the windows is smaller than the padded input where the last window is dropped.
+    # Windows do not reach the end of the padded input if floor rounding drops the last window.
     reach = op.covering_pads(geometry, x.dims[2:])
     pads_end = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *pads_end])
@@ -56,7 +56,7 @@ def _padded_first(b: Builder, op: AveragePool, x: Any) -> Any:
 
 @OPENVINO.legalize("AdaptiveMaxPool")
 def legalize_adaptive_max_pool(b: Builder, node: Node) -> Any:
-    """Cast the indices: OpenVINO's CPU plugin computes them in i32 only."""
+    """Legalize AdaptiveMaxPool: OpenVINO's CPU plugin computes indices only in i32, and a Cast converts them."""
     op: Any = node.op
     if op.index_element_type == "i32":
         return None

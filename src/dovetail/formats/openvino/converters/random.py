@@ -1,4 +1,4 @@
-"""Random operators: OpenVINO has two integer seeds; two zeros draw new numbers in each run."""
+"""Converters for random operators, which in OpenVINO have two integer seeds; seeds 0 and 0 draw new numbers in each run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def import_random_uniform(ctx: ImportContext) -> list[Value]:
     first, second = (ctx.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
     alignment = ctx.attribute("alignment", "str", "tensorflow")
     if alignment not in ("tensorflow", "pytorch"):
-        raise UnsupportedError("attribute.value", f"RandomUniform: alignment {alignment!r} is not supported")
+        raise UnsupportedError("attribute.value", f"RandomUniform: alignment must be tensorflow or pytorch, got {alignment!r}")
     shape, low, high = (ctx.input(index) for index in range(3))
     if low.dtype is not kind or high.dtype is not kind:
         raise UnsupportedError(
@@ -38,7 +38,7 @@ def import_random_uniform(ctx: ImportContext) -> list[Value]:
 
 @OPENVINO.importer("Multinomial", 13)
 def import_multinomial(ctx: ImportContext) -> Value:
-    """Import Multinomial: without replacement, the greatest sums of logarithm and Gumbel noise."""
+    """Import Multinomial: samples without replacement are the TopK of log-probabilities plus Gumbel noise."""
     b, x = ctx.b, ctx.input_of_rank(0, 2)
     kind = ctx.attribute("convert_type", "DType")
     is_repeated, is_log = ctx.attribute("with_replacement", "bool"), ctx.attribute("log_probs", "bool")
@@ -63,7 +63,7 @@ def import_multinomial(ctx: ImportContext) -> Value:
 @OPENVINO.exporter("RandomUniform")
 def export_uniform(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    # A seed that OpenVINO cannot represent (a fraction, infinity, beyond 2**53) is replaced by its bits.
+    # A seed that OpenVINO cannot represent (a fraction, infinity, beyond 2**53) is replaced by its f32 bit pattern.
     is_whole = 0 <= op.seed < _EXACT and op.seed == int(op.seed)
     seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {

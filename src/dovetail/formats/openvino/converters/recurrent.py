@@ -1,4 +1,4 @@
-"""Recurrent sequences and cells: OpenVINO's form on export, canonical attributes on import."""
+"""Converters for recurrent sequences and cells: imports create canonical attributes, exports legalize to OpenVINO's form."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ def import_recurrent(ctx: ImportContext) -> Any:
     words = [word.lower() for word in ctx.attribute("activations", "tuple[str, ...]", ())]
     unknown = [word for word in words if word not in FUNCTIONS]
     if unknown:
-        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the activation function {unknown[0]!r} is not supported")
+        raise UnsupportedError(
+            "attribute.value", f"{ctx.node.kind}: activations must be among {', '.join(FUNCTIONS)}, got {unknown[0]!r}"
+        )
     if words:
         attributes["activations"] = words
-    # Functions without parameters ignore the parameters that are given.
+    # The supported functions have no parameters, and ignore alpha and beta in the file.
     attributes["activations_alpha"] = attributes["activations_beta"] = ""
     if "direction" in attributes:
         attributes["direction"] = ctx.attribute("direction", "str").lower()
@@ -45,7 +47,7 @@ def import_recurrent(ctx: ImportContext) -> Any:
 
 @OPENVINO.legalize("RNNCell", "GRUCell", "LSTMCell")
 def legalize_cell(b: Builder, node: Node) -> Any:
-    """Write every input and attribute of a cell; decompose a cell that OpenVINO lacks."""
+    """Legalize a recurrent cell: set every input and attribute, or decompose a cell that OpenVINO cannot express."""
     op: Any = node.op
     layer = op.as_layer()
     names = {name for name, _, _ in layer.activations_of(0)}
@@ -67,7 +69,7 @@ def legalize_cell(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("RNN", "GRU", "LSTM")
 def legalize_recurrent(b: Builder, node: Node) -> Any:
-    """Write every input and attribute, with summed biases; a layer that OpenVINO lacks is a loop."""
+    """Legalize a recurrent layer: set every input and attribute, with summed biases; other layers become a loop."""
     op: Any = node.op
     xs = pad_inputs(op, node.inputs)
     names = {name for direction in range(op.directions) for name, _, _ in op.activations_of(direction)}
@@ -75,7 +77,7 @@ def legalize_recurrent(b: Builder, node: Node) -> Any:
         names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.state_count :])
     )
     if not is_supported:
-        # A loop of one step is read as the layer again; single steps are many nodes.
+        # The importer recognizes a loop of one step as the recurrent layer again; unrolled steps would be many nodes.
         return op.write_steps(b, 0, *node.inputs)
     plain = op.canonical(*node.inputs)
     if len(plain.activations) > len(op.default_activations):

@@ -1,4 +1,4 @@
-"""Interpolate: its padding is a Pad, and an axis that keeps its length is not resampled."""
+"""Converters for Interpolate, whose padding becomes a Pad, and which does not resample axes that keep their length."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PILLOW = {"bilinear_pillow": "linear", "bicubic_pillow": "cubic"}
 
 @OPENVINO.importer("Interpolate", 1)
 def import_interpolate_1(ctx: ImportContext) -> list[Value]:
-    """Import Interpolate-1 in the modes that OpenVINO's own conversion to Interpolate-4 takes."""
+    """Import Interpolate-1 with the coordinate modes of OpenVINO's conversion from Interpolate-1 to Interpolate-4."""
     x, axes = ctx.input(0), ctx.attribute("axes", _INTS)
     mode = _mode(ctx)
     pads = _pads(ctx, len(x.dims))
@@ -56,7 +56,7 @@ def import_interpolate_11(ctx: ImportContext) -> list[Value]:
 
 
 def _axes(ctx: ImportContext, index: int) -> tuple[tuple[int, ...] | None, Value | None]:
-    """Return the axes as a list where they are constant, otherwise the input."""
+    """Return (axes, None) for constant axes, (None, input) for axes computed at run time, and (None, None) without axes."""
     if ctx.optional_input(index) is None:
         return None, None
     axes = ctx.attribute_or_input(index, _INTS)
@@ -64,10 +64,10 @@ def _axes(ctx: ImportContext, index: int) -> tuple[tuple[int, ...] | None, Value
 
 
 def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
-    """Import bilinear_pillow and bicubic_pillow: antialiased, without elements outside the image.
+    """Import the modes bilinear_pillow and bicubic_pillow, which are antialiased and exclude elements outside the image.
 
-    The coefficient of bicubic_pillow is -0.5 as in Pillow, torch and OpenVINO's plugins, whatever ``cube_coeff`` says. No
-    implementation reads the other attributes.
+    The coefficient of bicubic_pillow is -0.5 for any ``cube_coeff``, as in Pillow, torch and OpenVINO's plugins. All
+    implementations ignore the other attributes.
     """
     x = ctx.input(0)
     pads = _pads(ctx, len(x.dims))
@@ -82,7 +82,7 @@ def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool
 
 
 def _scaled_lengths(b: Builder, op: Resize, x: Value, scales: Value) -> Any:
-    """Compute the resized lengths from scales; the Pillow modes use only the two lengths."""
+    """Return the output lengths for ``scales``; the Pillow modes depend only on input and output lengths."""
     by_margin: Any = op.with_(convention="openvino")
     rows = by_margin.plan(x, None, scales, None)
     if rows is not None and all(isinstance(row.out, int) for row in rows):
@@ -95,7 +95,7 @@ def _interpolate(ctx: ImportContext, sizes: Value | None, scales: Value | None, 
     pads = _pads(ctx, len(ctx.input(0).dims))
     if late is not None:
         sizes, scales = _for_every_axis(ctx, pads, late, sizes, scales)
-    # Neither linear_onnx nor the modes below have antialiasing.
+    # Only the mode "linear" supports antialiasing.
     antialias = ctx.attribute("antialias", "bool", False) and ctx.node.attributes.get("mode") == "linear"
     return _resize(
         ctx,
@@ -114,7 +114,7 @@ def _interpolate(ctx: ImportContext, sizes: Value | None, scales: Value | None, 
 def _for_every_axis(
     ctx: ImportContext, pads: tuple[int, ...], axes: Value, sizes: Value | None, scales: Value | None
 ) -> tuple[Value | None, Value | None]:
-    """Expand sizes or scales to all axes, where the axes are computed at run time: other axes stay as they are."""
+    """Return sizes and scales for all axes, if ``axes`` are computed at run time; other axes keep their length."""
     b, x = ctx.b, ctx.input(0)
     rank = len(x.dims)
     if sizes is None:
@@ -130,7 +130,7 @@ def _for_every_axis(
 def _mode(ctx: ImportContext) -> str:
     name = ctx.attribute("mode", "str")
     if name not in _MODES:
-        raise UnsupportedError("attribute.value", f"Interpolate: mode {name!r} is not supported")
+        raise UnsupportedError("attribute.value", f"Interpolate: mode must be one of {', '.join(_MODES)}, got {name!r}")
     return _MODES[name]
 
 
@@ -164,17 +164,19 @@ def _resize(
     axes: tuple[int, ...] | None,
 ) -> list[Value]:
     if coordinates not in _COORDINATES:
-        raise UnsupportedError("attribute.value", f"Interpolate: coordinate_transformation_mode {coordinates!r} is not supported")
+        raise UnsupportedError(
+            "attribute.value", f"coordinate_transformation_mode must be one of {', '.join(_COORDINATES)}, got {coordinates!r}"
+        )
     b, x = ctx.b, ctx.input(0)
     if any(pads):
         x = b.Pad(x, list(pads))
-    # The linear mode excludes elements outside; without antialiasing that equals repeating the border.
+    # OpenVINO's linear mode excludes elements outside the tensor, which without antialiasing equals repeating the border.
     op: Any = Resize(mode, coordinates, nearest, cubic, axes=axes, convention="openvino")
     if op.is_same_in_onnx(x, sizes, scales):
         op = op.with_(convention="onnx")
     rows = op.plan(x, sizes, scales, None) or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
     if antialias and any(row.scale is None or row.scale < 1 for row in rows):
-        # By specification and reference implementation; the CPU plugin ignores it.
+        # The specification and the reference implementation apply antialiasing; the CPU plugin ignores it.
         narrow = any(row.scale is None or row.scale > 1 for row in rows)
         op = op.with_(antialias=True, narrow=narrow, exclude_outside=True)
     return b.add(op, x, *((sizes,) if sizes is not None else (None, scales)))
@@ -182,9 +184,10 @@ def _resize(
 
 @OPENVINO.legalize("Resize")
 def legalize_resize(b: Builder, node: Node) -> Any:
-    """Write what Interpolate cannot express by weights; ``nearest`` only where they are known before the run.
+    """Legalize Resize: decompose what Interpolate cannot express into products with weights.
 
-    OpenVINO multiplies by the reciprocal of a constant divisor, which moves positions across the limits of rounding.
+    For ``nearest`` the weights must be known before the run: OpenVINO multiplies by the reciprocal of a constant divisor, which
+    moves positions across rounding limits.
     """
     op: Any = node.op
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
@@ -204,7 +207,10 @@ def legalize_resize(b: Builder, node: Node) -> Any:
 
 
 def _over_changed_axes(b: Builder, op: Resize, x: Value, sizes: Value | None, roi: Value | None) -> Any:
-    """Resize like Pillow along the axes that change alone, where their sizes are known; None where that is not possible."""
+    """Return an antialiased Resize along only the axes whose size changes; None if OpenVINO has no such Interpolate.
+
+    The new sizes of these axes must be known.
+    """
     rows = None if sizes is None or not op.antialias else op.plan(x, sizes, None, roi)
     if rows is None:
         return None
@@ -217,7 +223,7 @@ def _over_changed_axes(b: Builder, op: Resize, x: Value, sizes: Value | None, ro
 
 
 def _interpolation_mode(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> str | None:
-    """Return the mode of the Interpolate that means the same; None where there is none."""
+    """Return the mode of the Interpolate that is equivalent to ``op``; None if there is none."""
     has_sizes = sizes is not None and sizes.shape != (0,)
     if op.coordinate_transformation_mode not in _COORDINATES or op.keep_aspect_ratio_policy != "stretch":
         return None
@@ -236,10 +242,10 @@ def _interpolation_mode(op: Resize, x: Value, sizes: Value | None, scales: Value
 
 
 def _pillow_mode(op: Resize, x: Value) -> str | None:
-    """Return the Pillow mode that means the same as an antialiased Resize of two axes; None where there is none."""
+    """Return the Pillow mode that is equivalent to an antialiased Resize of one or two axes; None if there is none."""
     axes, rank = op.axis_indices(len(x.dims)), len(x.dims)
     is_plain = op.exclude_outside and not op.narrow and op.coordinate_transformation_mode == "half_pixel"
-    # OpenVINO rounds integers after each axis, which is what a file of OpenVINO means.
+    # OpenVINO rounds integers after each axis; only convention "openvino" has that rounding.
     is_plain = is_plain and (x.dtype.is_float or op.convention == "openvino")
     if not is_plain or not 2 <= rank <= 4 or axes not in ((rank - 2, rank - 1), (rank - 1,), (rank - 2,)):
         return None
@@ -276,5 +282,5 @@ def export_resize(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 
 def _suits_linear_onnx(axes: tuple[int, ...], rank: int) -> bool:
-    """Tell whether the axes suit linear_onnx: all axes, or all but batch and channels."""
+    """Return whether linear_onnx supports the axes: all axes, or all axes but batch and channels."""
     return axes == tuple(range(rank)) or (rank >= 4 and axes == tuple(range(2, rank)))

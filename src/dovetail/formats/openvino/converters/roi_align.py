@@ -1,4 +1,4 @@
-"""ROIPooling and Proposal."""
+"""Converters for ROIPooling and Proposal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _METHODS = ("max", "bilinear")
 
 @OPENVINO.importer("ROIPooling", 2)
 def import_roi_pooling(ctx: ImportContext) -> list[Value]:
-    """Import ROIPooling: the output size is one list, under either name, or two numbers, or both."""
+    """Import ROIPooling, whose output size is ``output_size``, ``output_roi``, or the pair ``pooled_h`` and ``pooled_w``.
+
+    If several of these attributes are present, they must be equal.
+    """
     sizes = [ctx.attribute(name, "tuple[int, ...]", None) for name in ("output_size", "output_roi")]
     sides = [ctx.attribute(name, "int", None) for name in ("pooled_h", "pooled_w")]
     if None not in sides:
@@ -25,13 +28,14 @@ def import_roi_pooling(ctx: ImportContext) -> list[Value]:
     method = ctx.attribute("method", "str", "max")
     if len(distinct_sizes) != 1 or method not in _METHODS:
         raise FormatError(
-            "attribute.value", f"ROIPooling: sizes {sorted(distinct_sizes)} with method {method!r} are not supported"
+            "attribute.value",
+            f"ROIPooling must have one output size and method max or bilinear, got {sorted(distinct_sizes)}, {method!r}",
         )
     return ctx.b.add(RoiPool(distinct_sizes.pop(), method, ctx.attribute("spatial_scale", "float")), ctx.input(0), ctx.input(1))
 
 
 @OPENVINO.legalize("Proposal")
 def legalize_proposal(b: Builder, node: Node) -> Any:
-    """Write both outputs, regions and scores."""
+    """Legalize Proposal to two outputs, regions and scores."""
     op: Any = node.op
     return None if op.outputs == 2 else b.add(op.with_(outputs=2), *node.inputs)[0]

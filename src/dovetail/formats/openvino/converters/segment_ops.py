@@ -1,4 +1,4 @@
-"""SliceScatter, SegmentMax, Eye and Identity."""
+"""Converters for SliceScatter, SegmentMax, Eye and Identity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.ops.shape_values import join_sizes
 
 @OPENVINO.importer("SliceScatter", 15)
 def import_slice_scatter(ctx: ImportContext) -> Value:
-    """Import SliceScatter: slice the flat indices of the data, and scatter the updates there."""
+    """Import SliceScatter: slice the flat indices of the data, and scatter the updates to the sliced indices."""
     b = ctx.b
     x, updates, *bounds = (ctx.input(index) for index in range(5))
     axes = ctx.optional_input(5)
@@ -48,7 +48,7 @@ def import_slice_scatter(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("SegmentMax", 16)
 def import_segment_max(ctx: ImportContext) -> Value:
-    """Import SegmentMax: an empty segment is 0, or the lowest number of the type."""
+    """Import SegmentMax; the maximum of an empty segment is 0, or the lowest number of the type."""
     b, x, ids, count = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
     mode = ctx.attribute("fill_mode", "str").lower()
     if mode not in ("zero", "lowest"):
@@ -74,7 +74,7 @@ def import_segment_max(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("Eye", 9)
 def import_eye(ctx: ImportContext) -> Value:
-    """Import Eye: ones along a diagonal, for each item of a batch."""
+    """Import Eye: matrices with ones along a diagonal, for each item of a batch."""
     b = ctx.b
     rows, columns, shift = (b.Reshape(as_type(b, ctx.input(index), dtypes.i64), []) for index in range(3))
     batch = ctx.optional_input(3)
@@ -97,9 +97,10 @@ def import_identity(ctx: ImportContext) -> Value:
 
 @OPENVINO.exporter("Identity")
 def export_identity(ctx: ExportContext, node: Node) -> list[ForeignNode]:
-    """Export an Identity between two borders of the model, as OpenVINO's own files have it; the exporter drops all others.
+    """Export an Identity that separates inputs and outputs of the model; the exporter drops every other Identity.
 
-    Strings are reshaped to their shape: the CPU plugin copies their pointers in Identity, and frees them twice.
+    For strings a Reshape to the same shape is exported, because the CPU plugin's Identity copies string pointers and frees them
+    twice.
     """
     x = node.input(0)
     if x.dtype != "string":

@@ -1,4 +1,4 @@
-"""SpaceToBatch, BatchToSpace, ReorgYolo and ExtractImagePatches."""
+"""Import SpaceToBatch, BatchToSpace, ReorgYolo and ExtractImagePatches."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ _INTS = "tuple[int, ...]"
 
 
 def _constant_blocks(ctx: ImportContext) -> tuple[Value, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Read the tensor and the constant inputs block, begin and end."""
+    """Return the tensor and the constant inputs block, begin and end. Raises FormatError [node.inputs]."""
     x = ctx.input(0)
     block, begin, end = (ctx.constant_input(index, _INTS) for index in (1, 2, 3))
     rank = len(x.dims)
     if {len(block), len(begin), len(end)} != {rank} or rank < 2 or min(block) < 1 or block[0] != 1 or begin[0] or end[0]:
-        raise FormatError("node.inputs", f"{ctx.node.kind}: block {block}, begin {begin} and end {end} do not fit {x.type}")
+        raise FormatError(
+            "node.inputs",
+            f"{ctx.node.kind}: block, begin and end must have one element per axis of {x.type}, "
+            f"and leave the batch, got {block}, {begin}, {end}",
+        )
     if min(*begin, *end) < 0:
         raise FormatError("node.inputs", f"{ctx.node.kind}: pads or crops must not be negative, got {begin}, {end}")
     return x, block, begin, end
@@ -48,14 +52,14 @@ def _size(b: Builder, x: Value, axis: int) -> Any:
 
 
 def _has_runtime_blocks(ctx: ImportContext) -> bool:
-    """Tell whether the block, or the pads or crops, are computed at run time."""
+    """Return whether block, begin or end are computed at run time."""
     return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
 def _runtime_blocks(ctx: ImportContext) -> tuple[Value, list[Any], Value, Value]:
-    """Read the tensor and the inputs block, begin and end as values; the block as vectors of size 1.
+    """Return the tensor and the inputs block, begin and end as values; the block as a list of vectors of size 1.
 
-    Blocks that do not divide an axis, or the batch, are refused at run time, by Reshape.
+    If a block does not divide an axis or the batch, Reshape raises an error at run time.
     """
     b, x = ctx.b, ctx.input(0)
     block, begin, end = (as_i64(b, ctx.input(index)) for index in (1, 2, 3))
@@ -75,7 +79,7 @@ def _product(b: Builder, items: list[Any]) -> Any:
 
 @OPENVINO.importer("SpaceToBatch", 2)
 def import_space_to_batch(ctx: ImportContext) -> Value:
-    """Import SpaceToBatch: pad, then move each position within a block to the batch axis."""
+    """Import SpaceToBatch: pad, then move the position within a block to the batch axis."""
     b = ctx.b
     if _has_runtime_blocks(ctx):
         x, late, before, after = _runtime_blocks(ctx)
@@ -145,12 +149,15 @@ def _from_batch(b: Builder, x: Value, block: Sequence[Any], all_blocks: Operand)
 
 @OPENVINO.importer("ReorgYolo", 2)
 def import_reorg_yolo(ctx: ImportContext) -> Value:
-    """Import ReorgYolo: SpaceToDepth of the tensor with fewer channels and more positions, in the order of darknet."""
+    """Import ReorgYolo: SpaceToDepth after a reshape to fewer channels and larger height and width, as in darknet."""
     b, x = ctx.b, ctx.input(0)
     strides = ctx.attribute("stride", _INTS)
     step = strides[0] if strides else 0
     if len(x.dims) != 4 or not all(isinstance(size, int) for size in x.dims[1:]) or step < 1:
-        raise UnsupportedError("shape.multiple", f"ReorgYolo: stride {list(strides)} does not fit {x.type}")
+        raise UnsupportedError(
+            "shape.multiple",
+            f"ReorgYolo needs a positive stride and static channels, height and width, got {list(strides)}, {x.type}",
+        )
     channels, height, width = (int(size) for size in x.dims[1:])
     if channels % step**2 or height % step or width % step:
         raise FormatError("node.inputs", f"ReorgYolo: the sizes of {x.type} must be multiples of {step}")
@@ -165,17 +172,20 @@ def import_reorg_yolo(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("ExtractImagePatches", 3)
 def import_extract_image_patches(ctx: ImportContext) -> Value:
-    """Import ExtractImagePatches: one slice of the image for each position in a patch, concatenated along the channels."""
+    """Import ExtractImagePatches: slice the image for each position in a patch, and concatenate along the channels."""
     b, x = ctx.b, ctx.input(0)
     sizes, strides, rates = (ctx.attribute(name, _INTS) for name in ("sizes", "strides", "rates"))
     auto_pad = ctx.attribute("auto_pad", "str")
     if {len(sizes), len(strides), len(rates)} != {2} or min(*sizes, *strides, *rates) < 1:
         raise FormatError(
             "attribute.value",
-            f"ExtractImagePatches: sizes {list(sizes)}, strides {list(strides)}, rates {list(rates)} must have 2 items each",
+            f"ExtractImagePatches: sizes, strides and rates must be 2 positive numbers each, "
+            f"got {list(sizes)}, {list(strides)}, {list(rates)}",
         )
     if auto_pad not in ("valid", "same_upper", "same_lower"):
-        raise FormatError("attribute.value", f"ExtractImagePatches: auto_pad {auto_pad!r} is not supported")
+        raise FormatError(
+            "attribute.value", f"ExtractImagePatches: auto_pad must be valid, same_upper or same_lower, got {auto_pad!r}"
+        )
     image_size = [x.dims[2], x.dims[3]]
     if not all(isinstance(size, int) for size in image_size):
         raise UnsupportedError("type.unknown", "ExtractImagePatches needs an image of static size")

@@ -1,4 +1,4 @@
-"""STFT and MelWeightMatrix."""
+"""Converters for STFT and MelWeightMatrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Stft(
     sig="x: F, window: F, length!: I, step!: I1 -> y: F",
     openvino="STFT-15(x, window, length, step; transpose_frames:transposed)",
 ):
-    """OpenVINO's STFT: of real numbers without an axis for parts, onesided, with the frames last if ``transposed``."""
+    """_Stft is the STFT of OpenVINO: onesided, of real signals without an axis of parts; ``transposed`` puts frames last."""
 
     transposed: bool
 
@@ -36,7 +36,7 @@ class _Stft(
 
 @OPENVINO.importer("STFT", 15)
 def import_stft(ctx: ImportContext) -> Value:
-    """Import STFT: a window that is shorter than a frame is centered in it."""
+    """Import STFT; a window that is shorter than a frame is centered in the frame."""
     b, x, window = ctx.b, ctx.input(0), ctx.input(1)
     length, step = (_scalar(b, ctx.input(index)) for index in (2, 3))
     if len(window.dims) != 1:
@@ -69,7 +69,7 @@ def _scalar(b: Builder, x: Value) -> Value:
 
 @OPENVINO.legalize("STFT")
 def legalize_stft(b: Builder, node: Node) -> Any:
-    """Write STFT of complex numbers, or twosided, as gathered frames and DFT; write the window."""
+    """Legalize STFT: decompose complex or two-sided STFT, and add a missing window of ones."""
     op: Any = node.op
     x, step, window, length = (*node.inputs, None, None)[:4]
     assert x is not None and step is not None
@@ -91,11 +91,13 @@ def legalize_stft(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("MelWeightMatrix")
 def legalize_mel_weight_matrix(b: Builder, node: Node) -> Any:
-    """Write MelWeightMatrix of constants as a constant: OpenVINO has no such operator."""
+    """Fold MelWeightMatrix of constants into a constant, because OpenVINO has no such operator."""
     op: Any = node.op
     values = [None if x is None else constant_value(x) for x in node.inputs]
     if any(item is None for item in values):
-        raise UnsupportedError("constant.needed", "MelWeightMatrix needs constant inputs: OpenVINO has no such operator")
+        raise UnsupportedError(
+            "constant.needed", "the inputs of MelWeightMatrix must be constant, because OpenVINO has no such operator"
+        )
     y = node.outputs[0]
     if is_static(y.type):
         refuse_table(static(y.shape), y.dtype.numpy.itemsize, "MelWeightMatrix")

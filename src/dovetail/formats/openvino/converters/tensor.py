@@ -1,4 +1,4 @@
-"""Pad, StridedSlice, Broadcast, Squeeze and other tensor operators that differ by more than an op mapping can express."""
+"""Converters for Pad, StridedSlice, Broadcast, Squeeze and other tensor operators that no op mapping can express."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Pad(
     sig="x: T, begin!: I, end!: I, value?: T -> y: T",
     openvino="Pad-12(x, begin, end, value?; pad_mode:mode)",
 ):
-    """OpenVINO's Pad: pads_begin and pads_end are two vectors."""
+    """_Pad is the Pad of OpenVINO, whose pads_begin and pads_end are separate vectors."""
 
     mode: str
 
@@ -44,12 +44,12 @@ class _Pad(
 
 @OPENVINO.importer("Pad", 1, 12)
 def import_pad(ctx: ImportContext) -> Any:
-    """Import Pad: concatenate pads_begin and pads_end. Pad-1 does not crop."""
+    """Import Pad: concatenate pads_begin and pads_end. Pad-1 does not allow negative pads."""
     mode = ctx.attribute("pad_mode", "str")
     if mode not in ("constant", "edge", "reflect", "symmetric"):
         raise FormatError("attribute.value", f"Pad: pad_mode must be constant, edge, reflect or symmetric, got {mode!r}")
     if len(ctx.inputs) > 4:
-        raise FormatError("node.inputs", f"Pad takes at most 4 inputs, got {len(ctx.inputs)}")
+        raise FormatError("node.inputs", f"Pad must have at most 4 inputs, got {len(ctx.inputs)}")
     x, begin, end = (ctx.input(index) for index in range(3))
     for vector, name in ((begin, "pads_begin"), (end, "pads_end")):
         length_of_vector(vector, name)
@@ -60,7 +60,7 @@ def import_pad(ctx: ImportContext) -> Any:
 
 
 def _join_pads(b: Builder, begin: Value, end: Value) -> Value:
-    """Concatenate pads_begin and pads_end; return the split vector where both are its two parts."""
+    """Concatenate pads_begin and pads_end; if both are the parts of a Split, return the vector that it splits."""
     first, second = begin.node, end.node
     if first is not None and first is second and isinstance(first.op, Split) and [begin.index, end.index] == [0, 1]:
         source, sizes = (*first.inputs, None)[:2]
@@ -82,7 +82,7 @@ def _cast(b: Builder, x: Value) -> Value:
 
 @OPENVINO.legalize("Pad")
 def legalize_pad(b: Builder, node: Node) -> Any:
-    """Split the pads into two vectors over all axes; gather reflections that are larger than the tensor."""
+    """Legalize Pad: split the pads into two vectors over all axes; decompose reflections that are larger than the tensor."""
     op: Any = node.op
     x, pads, value, axes = (*node.inputs, None, None)[:4]
     assert x is not None and pads is not None
@@ -101,7 +101,7 @@ def legalize_pad(b: Builder, node: Node) -> Any:
 
 
 def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
-    """Write a pad value that is computed at run time by Where: OpenVINO's CPU plugin takes 0 for it."""
+    """Pad with a value computed at run time by Where, because OpenVINO's CPU plugin uses 0 for such a value."""
     ones = b.Expand(b.constant(np.array(1, np.int32)), shape_value(b, x))
     inside = b.Equal(b.Pad(ones, pads), b.constant(np.array(1, np.int32)))
     result: Value = b.Where(inside, b.Pad(x, pads), value)
@@ -109,7 +109,7 @@ def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
 
 
 def _is_far(op: Pad, x: Value, pads: Value) -> bool:
-    """Tell whether a reflection is larger than the tensor."""
+    """Return whether a reflection is certainly larger than the tensor."""
     known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
         return False
@@ -141,9 +141,9 @@ _MASKS = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellips
 def import_strided_slice(ctx: ImportContext) -> Any:
     """Import StridedSlice, indexing with five masks: Slice, then Gather for each shrunk axis, then Unsqueeze.
 
-    Masks shorter than the bounds are padded with 0, longer ones are cut. An ellipsis has precedence over a new axis, and a new
-    axis over a shrunk one. For a negative stride a masked end includes the first element, as in OpenVINO's implementation; the
-    specification excludes it.
+    Masks that are shorter than the bounds are padded with 0, and longer masks are truncated. An ellipsis has precedence over a
+    new axis, and a new axis over a shrunk axis. For a negative stride, a masked end includes the first element, as in OpenVINO's
+    implementation; the specification excludes that element.
     """
     b = ctx.b
     masks = {name: ctx.attribute(name, "tuple[int, ...]", REQUIRED if name in _MASKS[:2] else ()) for name in _MASKS}
@@ -152,13 +152,13 @@ def import_strided_slice(ctx: ImportContext) -> Any:
     x, begin, end = (ctx.input(index) for index in range(3))
     strides = ctx.optional_input(3)
     if len(ctx.inputs) > 4:
-        raise FormatError("node.inputs", f"StridedSlice takes at most 4 inputs, got {len(ctx.inputs)}")
+        raise FormatError("node.inputs", f"StridedSlice must have at most 4 inputs, got {len(ctx.inputs)}")
     length = _bounds_length(begin, end, strides)
     begin_mask, end_mask, new_axis, shrink, ellipsis = ((*masks[name], *(0,) * length)[:length] for name in _MASKS)
     if sum(ellipsis) > 1:
         raise FormatError("attribute.value", "StridedSlice: ellipsis_mask must have at most one 1")
     if x.shape is None:
-        raise UnsupportedError("type.unknown", "StridedSlice needs a tensor of known rank")
+        raise UnsupportedError("type.unknown", "the input of StridedSlice must have a known rank")
     plan = _plan(len(x.shape), new_axis, shrink, ellipsis)
     steps: list[int] | Value = [1] * length if strides is None else _steps(strides)
     y = _cut(
@@ -185,23 +185,23 @@ def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
     if len(lengths) > 1:
         raise RuleError("attribute.length", f"begin, end and strides must have equal lengths, got {sorted(lengths)}")
     if not lengths:
-        raise UnsupportedError("constant.needed", "StridedSlice needs a static number of bounds")
+        raise UnsupportedError("constant.needed", "the number of bounds of StridedSlice must be static")
     return lengths.pop()
 
 
 def _steps(strides: Value) -> list[int] | Value:
-    """Return the steps where they are constant, otherwise the input."""
+    """Return the steps as a list if they are constant, otherwise the input."""
     data = constant_or_none(strides)
     return strides if data is None else [int(step) for step in data.reshape(-1).tolist()]
 
 
 def _plan(rank: int, new_axis: Sequence[int], shrink: Sequence[int], ellipsis: Sequence[int]) -> list[tuple[int, int, str]]:
-    """List what each position of the bounds does: (position, axis of ``x``, action)."""
+    """Return the action of each position of the bounds: (position, axis of ``x``, action)."""
     length = len(new_axis)
     added = sum(1 for position in range(length) if new_axis[position] and not ellipsis[position])
     covered = rank - (length - added - sum(ellipsis))
     if covered < 0:
-        raise RuleError("attribute.length", f"StridedSlice: at most {rank} bounds, got {length - added - sum(ellipsis)}")
+        raise RuleError("attribute.length", f"StridedSlice must have at most {rank} bounds, got {length - added - sum(ellipsis)}")
     plan = []
     axis = 0
     for position in range(length):
@@ -227,7 +227,7 @@ def _cut(
     end_mask: Any,
     steps: list[int] | Value,
 ) -> Value:
-    """Slice the axes that are cut, except those with both ends masked and a step of 1."""
+    """Slice ``x`` along the axes in ``cuts``, except axes with both ends masked and a step of 1."""
     if isinstance(steps, Value):
         return _cut_by(b, x, begin, end, steps, cuts, begin_mask, end_mask)
     cuts = [
@@ -249,7 +249,7 @@ def _cut(
 def _cut_by(
     b: Builder, x: Value, begin: Value, end: Value, strides: Value, cuts: list[tuple[int, int]], begin_mask: Any, end_mask: Any
 ) -> Value:
-    """Slice by steps that are computed at run time: the sign of a step determines the masked bounds."""
+    """Slice with steps that are computed at run time; the sign of a step determines the masked bounds."""
     if not cuts:
         return x
     positions = [position for position, _ in cuts]
@@ -265,7 +265,7 @@ def _cut_by(
 
 
 def _apply_mask(b: Builder, bounds: Value, positions: list[int], mask: list[int], instead: list[int]) -> Value:
-    """Return the bounds at ``positions`` as an i64 vector, with the masked ones replaced by ``instead``."""
+    """Return the bounds at ``positions`` as an i64 vector, with masked bounds replaced by ``instead``."""
     data = bounds.constant
     if data is not None:
         known = [int(item) for item in data.reshape(-1).tolist()]
@@ -287,7 +287,7 @@ def _apply_mask(b: Builder, bounds: Value, positions: list[int], mask: list[int]
 
 
 def _change_axes(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, str]], begin_mask: Sequence[int]) -> Value:
-    """Gather one element of each shrunk axis, from the last axis on, and insert the new axes."""
+    """Gather one element of each shrunk axis, in descending order of axes, and insert the new axes."""
     for position, axis, _ in reversed([row for row in plan if row[2] == "shrink"]):
         y = b.Gather(y, b.constant(np.array(0)) if begin_mask[position] else _element(b, begin, position), axis=axis)
     new = []
@@ -309,7 +309,7 @@ def _element(b: Builder, vector: Value, position: int) -> Value:
 
 @OPENVINO.importer("Reverse", 1)
 def import_reverse(ctx: ImportContext) -> Any:
-    """Import Reverse: a Slice with steps of -1 along the axes that are listed or masked."""
+    """Import Reverse: Slice with steps of -1 along the listed or masked axes."""
     mode = ctx.attribute("mode", "str")
     if mode not in ("index", "mask"):
         raise FormatError("attribute.value", f"Reverse: mode must be index or mask, got {mode!r}")
@@ -328,7 +328,7 @@ def import_reverse(ctx: ImportContext) -> Any:
 
 
 def _reversed_by(b: Builder, x: Value, axes_or_mask: Value, mode: str) -> Value:
-    """Reverse by axes, or by a mask, that are computed at run time: slice all axes, with steps of 1 or -1."""
+    """Reverse along axes or a mask that are computed at run time, by slicing all axes with steps of 1 or -1."""
     rank = len(x.dims)
     zero, one, far, near = (b.constant(np.array(bound)) for bound in (0, 1, INT64_MAX, -INT64_MAX))
     if mode == "index":
@@ -343,7 +343,7 @@ def _reversed_by(b: Builder, x: Value, axes_or_mask: Value, mode: str) -> Value:
 
 @OPENVINO.legalize("Slice")
 def legalize_slice(b: Builder, node: Node) -> Any:
-    """Write the steps, which are required in OpenVINO."""
+    """Legalize Slice: add steps of 1, because OpenVINO requires steps."""
     x, starts, stops, axes, steps = (*node.inputs, None, None)[:5]
     assert x is not None and starts is not None and stops is not None
     if starts.shape == (0,):
@@ -364,14 +364,14 @@ def legalize_slice(b: Builder, node: Node) -> Any:
 
 @OPENVINO.importer("Broadcast", 1, 3)
 def import_broadcast(ctx: ImportContext) -> Any:
-    """Import Broadcast: for ``explicit``, unsqueeze the axes that ``axes_mapping`` lacks, then expand."""
+    """Import Broadcast: in mode ``explicit``, unsqueeze the axes that are not in ``axes_mapping``, then expand."""
     mode = ctx.attribute("mode", "str", "numpy")
     x, shape = ctx.input(0), ctx.input(1)
     if mode == "numpy" and ctx.node.version == 1:
-        # The third input belongs to the explicit mode; older tools write it in other modes too.
+        # The third input is used only in mode explicit; older tools write it in other modes too.
         return ctx.b.apply("Expand", x, shape, bidirectional=False)
     if mode == "none" and ctx.node.version == 1:
-        # OpenVINO writes its ``explicit`` mode in this form.
+        # OpenVINO writes the mode ``explicit`` of Broadcast-1 as ``none``.
         mode = "explicit"
     if mode != "explicit":
         return None
@@ -383,7 +383,7 @@ def import_broadcast(ctx: ImportContext) -> Any:
         return ctx.b.apply("Expand", _spread(ctx.b, x, ctx.input(2), rank), shape, bidirectional=False)
     mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
-        raise RuleError("attribute.length", f"axes_mapping must be {len(x.shape)} rising axes below {rank}, got {mapping}")
+        raise RuleError("attribute.length", f"axes_mapping must be {len(x.shape)} ascending axes below {rank}, got {mapping}")
     new = [axis for axis in range(rank) if axis not in mapping]
     return ctx.b.apply("Expand", ctx.b.Unsqueeze(x, new) if new else x, shape, bidirectional=False)
 
@@ -391,7 +391,7 @@ def import_broadcast(ctx: ImportContext) -> Any:
 def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
     """Reshape ``x`` to rank ``rank``, with its axes at the positions ``mapping`` and sizes of 1 elsewhere.
 
-    Axes that do not rise are mapped out of range, which ScatterElements refuses.
+    If the positions are not in ascending order, they are mapped out of range, so that ScatterElements raises an error.
     """
     axes = _cast(b, mapping)
     count = len(x.dims)
@@ -406,11 +406,11 @@ def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
 
 @OPENVINO.importer("Squeeze", 1, 15)
 def import_squeeze(ctx: ImportContext) -> Any:
-    """Import Squeeze: without axes, or with an empty list, all axes of size 1 are removed."""
+    """Import Squeeze; without axes, or with an empty list of axes, all axes of size 1 are removed."""
     ctx.ignore("allow_axis_skip", "pytorch_dynamic_rank")
     axes = ctx.optional_input(1)
     if len(ctx.inputs) > 2:
-        raise FormatError("node.inputs", f"Squeeze takes at most 2 inputs, got {len(ctx.inputs)}")
+        raise FormatError("node.inputs", f"Squeeze must have at most 2 inputs, got {len(ctx.inputs)}")
     if axes is not None and length_of_vector(axes, "axes", scalar=True) == 0:
         axes = None
     return ctx.b.apply("Squeeze", ctx.input(0), *([] if axes is None else [axes]), skip=True)
@@ -418,7 +418,7 @@ def import_squeeze(ctx: ImportContext) -> Any:
 
 @OPENVINO.legalize("Squeeze")
 def legalize_squeeze(b: Builder, node: Node) -> Any:
-    """Set ``skip``: OpenVINO ignores an axis whose size is not 1, which the core refuses."""
+    """Legalize Squeeze: set ``skip``, because OpenVINO ignores an axis whose size is not 1."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is not None and axes.shape == (0,):
@@ -428,7 +428,7 @@ def legalize_squeeze(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("Unsqueeze", "Tile")
 def legalize_unsqueeze_tile(b: Builder, node: Node) -> Any:
-    """Write Unsqueeze without axes, and Tile of a scalar, as Identity: OpenVINO refuses an empty constant."""
+    """Legalize Unsqueeze without axes and Tile of a scalar to Identity, because OpenVINO refuses empty constants."""
     axes = (*node.inputs, None)[1]
     if axes is None or axes.shape != (0,) or (isinstance(node.op, Tile) and node.outputs[0].shape != ()):
         return None
@@ -437,7 +437,7 @@ def legalize_unsqueeze_tile(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("Transpose")
 def legalize_transpose(b: Builder, node: Node) -> Any:
-    """Write an empty order of a vector as [0], and an absent order explicitly."""
+    """Legalize Transpose: a Transpose of rank below 2 becomes Identity, and an empty order becomes explicit."""
     x, order = (*node.inputs, None)[:2]
     assert x is not None
     if x.shape is not None and len(x.shape) < 2:
@@ -449,7 +449,7 @@ def legalize_transpose(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("Expand")
 def legalize_expand(b: Builder, node: Node) -> Any:
-    """Write Expand: OpenVINO expands to a size of 0 in one direction only; an expansion to no shape is Identity."""
+    """Legalize Expand: an empty shape becomes Identity; OpenVINO expands to a size of 0 only without ``bidirectional``."""
     op: Any = node.op
     x, shape = node.input(0), node.input(1)
     if shape.shape == (0,):
@@ -468,7 +468,7 @@ def legalize_expand(b: Builder, node: Node) -> Any:
 
 @OPENVINO.legalize("Range")
 def legalize_range(b: Builder, node: Node) -> Any:
-    """Reshape vectors of size 1 to scalars."""
+    """Legalize Range: reshape vectors of size 1 to scalars."""
     xs = [x for x in node.inputs if x is not None]
     if all(x.shape == () or x.shape is None for x in xs):
         return None

@@ -1,4 +1,4 @@
-"""ConvertPromoteTypes and FakeConvert."""
+"""Import ConvertPromoteTypes and FakeConvert."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 
-# Promoted types of two floats of equal size and different exponents; any other pair has the larger one.
+# (exponent bits, mantissa bits) of each float type; the promoted type has at least the bits of both types.
 _SIZES = {"f8e4m3": (4, 3), "f8e5m2": (5, 2), "f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 _PRIORITY = ("boolean", "integer", "float")
 
 
 @OPENVINO.importer("ConvertPromoteTypes", 14)
 def import_convert_promote_types(ctx: ImportContext) -> list[Value]:
-    """Import ConvertPromoteTypes: cast both inputs to the type that holds both, by OpenVINO's specification."""
+    """Import ConvertPromoteTypes: cast both inputs to their common type, as OpenVINO specifies it."""
     xs = [ctx.input(0), ctx.input(1)]
     is_unsafe = ctx.attribute("promote_unsafe", "bool", False)
     by_rank = ctx.attribute("pytorch_scalar_promotion", "bool", False)
@@ -35,7 +35,7 @@ def import_convert_promote_types(ctx: ImportContext) -> list[Value]:
 def _priority(kind: DType) -> int:
     word = "float" if kind.is_float else "integer" if kind.is_integer else kind.name
     if word not in _PRIORITY:
-        raise UnsupportedError("type.disagree", f"the promoted type of {kind} and another type is not specified")
+        raise UnsupportedError("type.disagree", f"the types to promote must be booleans, integers or floats, got {kind}")
     return _PRIORITY.index(word)
 
 
@@ -57,7 +57,9 @@ def _widest_float(first: DType, second: DType) -> DType:
     if {first.name, second.name} == {"f8e4m3", "f8e5m2"}:
         return dtypes.dtype("f16")
     if not {first.name, second.name} <= set(_SIZES):
-        raise UnsupportedError("type.disagree", f"the promoted type of {first} and {second} is not specified")
+        raise UnsupportedError(
+            "type.disagree", f"the types to promote must have a common type in OpenVINO's specification, got {first} and {second}"
+        )
     minimum = [max(pair) for pair in zip(_SIZES[first.name], _SIZES[second.name], strict=True)]
     fitting = [name for name, parts in _SIZES.items() if parts[0] >= minimum[0] and parts[1] >= minimum[1]]
     return dtypes.dtype(fitting[0])
@@ -73,7 +75,7 @@ def _widest_integer(first: DType, second: DType, beyond: DType) -> DType:
 
 
 def _check_safe(kinds: list[DType], common: DType) -> None:
-    """Raise where, without ``promote_unsafe``, the promotion grows beyond both types or loses values."""
+    """Raise RuleError [attribute.conflict] if the promoted type differs from both types, or cannot represent all values."""
     is_lossy = common.is_float and any(kind.is_integer and common.bits < 2 * kind.bits for kind in kinds)
     is_grown = common not in kinds
     is_cut = common.is_integer and any(kind.is_integer and kind.bits > common.bits for kind in kinds)
@@ -83,15 +85,15 @@ def _check_safe(kinds: list[DType], common: DType) -> None:
 
 @OPENVINO.importer("FakeConvert", 13)
 def import_fake_convert(ctx: ImportContext) -> Value:
-    """Import FakeConvert: scale and shift, round to an 8-bit float by way of f16, and back.
+    """Import FakeConvert: scale and shift, convert to f16, then to an 8-bit float, and invert scale and shift.
 
-    Numbers too large for f8e4m3 become its greatest number. For f8e5m2 that holds for numbers that f16 can hold; infinity
-    stays.
+    Numbers beyond the range of f8e4m3 become its greatest number. For f8e5m2 this holds for numbers within the range of f16;
+    infinity stays.
     """
     b, x, scale, shift = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
     name = ctx.attribute("destination_type", "str", "f8e4m3")
     if name not in ("f8e4m3", "f8e5m2"):
-        raise UnsupportedError("attribute.value", f"FakeConvert: destination_type {name!r} is not supported")
+        raise UnsupportedError("attribute.value", f"FakeConvert: destination_type must be f8e4m3 or f8e5m2, got {name!r}")
     y = b.Multiply(x, scale)
     y = y if shift is None else b.Subtract(y, shift)
     y = y if x.dtype == "f16" else b.Cast(y, to=dtypes.dtype("f16"))
