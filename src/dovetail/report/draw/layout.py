@@ -1,4 +1,4 @@
-"""Positions of a scene: each open frame is laid out separately, inner frames first, and becomes a box in its parent."""
+"""Positions of a scene: each open frame is arranged separately, inner frames first, and becomes a box in its parent."""
 
 from __future__ import annotations
 
