@@ -25,6 +25,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else _escape(ord(character)) for character in text)
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of the message of an error, or its class where it has none."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
 def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

@@ -35,7 +35,6 @@ from dovetail.ir.types import sizes_in
 @click.option("--steps", type=click.IntRange(min=1), help="With --sizes and --grow: calls (default: 64).")
 @options.seed
 @loading
-@options.as_json
 def bench(
     model: str,
     against: str | None,

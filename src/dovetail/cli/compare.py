@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, write_file
 from dovetail.errors import EngineError
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @options.threads
 @options.seed
 @loading
-@options.as_json
 def compare(
     model: str,
     engines: str | None,
@@ -122,9 +121,9 @@ def compare(
     for note in found.notes:
         narrate(note)
     if html is not None:
-        _write(html, found.html())
+        write_file(html, found.html())
     if colors is not None:
-        _write(colors, json.dumps(found.errors_by_node()))
+        write_file(colors, json.dumps(found.errors_by_node()))
     if as_json:
         say_json("compare", file=model, other=other, seed=seed, **found.as_dict())
     else:
@@ -145,14 +144,6 @@ def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
         except EngineError as error:
             found.append(error.message)
     return found
-
-
-def _write(path: str, text: str) -> None:
-    from dovetail.storage.atomic_write import replace_file
-
-    with replace_file(path) as stream:
-        stream.write(text.encode("utf-8"))
-    narrate(f"wrote {path}")
 
 
 def _say(found: LayerComparison, is_all: bool) -> None:

@@ -53,7 +53,6 @@ def _command_that_finds_it(
 @options.dims
 @options.seed
 @loading
-@options.as_json
 def convert(
     source: str,
     target: str,

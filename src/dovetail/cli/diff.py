@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, write_file
 from dovetail.cli.proofs import check_certificate_file, prove_files
 
 
@@ -24,7 +24,6 @@ from dovetail.cli.proofs import check_certificate_file, prove_files
 @click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
 @options.seed
 @loading
-@options.as_json
 def diff(
     a: str,
     b: str,
@@ -63,23 +62,15 @@ def diff(
         found = diff_models(first, second)
     for note in found.notes:
         narrate(note)
-    _write(page, found.html if page else None)
-    _write(colors, lambda: json.dumps(found.node_numbers()))
+    if page is not None:
+        write_file(page, found.html())
+    if colors is not None:
+        write_file(colors, json.dumps(found.node_numbers()))
     if as_json:
         say_json("diff", **{**found.as_dict(), "first": a, "second": b})
     else:
         _say(found, os.path.basename(a), os.path.basename(b))
     return 0 if found.is_same else 1
-
-
-def _write(path: str | None, text: Any) -> None:
-    if path is None:
-        return
-    from dovetail.storage.atomic_write import replace_file
-
-    with replace_file(path) as stream:
-        stream.write(text().encode("utf-8"))
-    narrate(f"wrote {path}")
 
 
 def _say(found: Any, first: str, second: str) -> None:

@@ -13,6 +13,7 @@ from dovetail.cli import options
 from dovetail.cli.output import load, loading, narrate, progress, say_json
 from dovetail.errors import FormatError
 from dovetail.ir.graph import Model
+from dovetail.storage.atomic_write import replace_file
 
 SUFFIXES = (".svg", ".png", ".html")
 MEASURES = ("time", "copied", "error", "difference")
@@ -32,7 +33,6 @@ MEASURES = ("time", "copied", "error", "difference")
 @options.threads
 @options.seed
 @loading
-@options.as_json
 def draw(
     model: str,
     target: str,
@@ -72,7 +72,8 @@ def draw(
     with progress(f"drawing {model}"):
         drawing = draw_model(loaded, boxes=boxes, depth=depth, **options)
         data = drawing.png(zoom) if suffix == ".png" else (drawing.svg() if suffix == ".svg" else drawing.html()).encode("utf-8")
-        _write(target, data)
+        with replace_file(target) as stream:
+            stream.write(data)
     for note in drawing.notes:
         narrate(f"coarser: {note}")
     narrate(f"wrote {target}")
@@ -126,10 +127,3 @@ def _read_colors(path: str) -> dict[str, float]:
         return {name: float(number) for name, number in found.items()}
     except (ValueError, TypeError, RecursionError) as error:
         raise FormatError("argument.type", f"colours must be a JSON object of numbers by node name: {error}", file=path) from None
-
-
-def _write(path: str, data: bytes) -> None:
-    from dovetail.storage.atomic_write import replace_file
-
-    with replace_file(path) as stream:
-        stream.write(data)

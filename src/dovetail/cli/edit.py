@@ -8,17 +8,8 @@ from typing import Any
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
-from dovetail.cli.transformation import (
-    FileOptions,
-    narrate_warnings,
-    rows_as_json,
-    saving,
-    say_differences,
-    split_names,
-    split_pairs,
-    verifying,
-)
+from dovetail.cli.output import load, loading, progress, target_of
+from dovetail.cli.transformation import FileOptions, saving, split_names, split_pairs, verifying, write_result
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.graph import Model
 
@@ -37,7 +28,6 @@ from dovetail.ir.graph import Model
 @saving
 @verifying
 @loading
-@options.as_json
 def edit(
     source: str,
     target: str,
@@ -57,7 +47,6 @@ def edit(
     All options name values as SOURCE names them. A number fills its constant. All faults are reported in one pass, and nothing
     is then written. With --verify outputs are compared with the same values of SOURCE; exit code 1: an output differs.
     """
-    from dovetail.formats import save
 
     options = file_options.of(target)
     to = target_of(target, as_json)
@@ -93,22 +82,8 @@ def edit(
 
         with progress(f"running {source} and the edited model"):
             rows = verify_edit(original, model, names, seed)
-    with progress(f"writing {target}"):
-        save(model, to, **options)
     model.warnings = model.warnings[count:]
-    narrate_warnings(model)
-    narrate(f"wrote {target}: {model!r}")
-    if as_json:
-        say_json(
-            "edit",
-            source=source,
-            target=target,
-            inputs=[x.name for x in model.inputs],
-            outputs=[y.name for y in model.outputs],
-            warnings=[{"code": item.code, "message": item.message} for item in model.warnings],
-            comparisons=rows_as_json(rows),
-        )
-    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)
+    return write_result("edit", {"source": source}, model, target, to, options, rows, as_json=as_json)
 
 
 def _elements(model: Model, texts: dict[str, str]) -> dict[str, Any]:

@@ -5,16 +5,8 @@ from __future__ import annotations
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
-from dovetail.cli.transformation import (
-    FileOptions,
-    narrate_warnings,
-    rows_as_json,
-    saving,
-    say_differences,
-    split_names,
-    verifying,
-)
+from dovetail.cli.output import load, loading, progress, target_of
+from dovetail.cli.transformation import FileOptions, saving, split_names, verifying, write_result
 
 
 @click.command()
@@ -29,7 +21,6 @@ from dovetail.cli.transformation import (
 @saving
 @verifying
 @loading
-@options.as_json
 def extract(
     source: str,
     sources: tuple[str, ...],
@@ -47,7 +38,6 @@ def extract(
     and are reported. - is stdin, or ONNX on stdout. With --verify the part runs on the intermediate values of the whole model.
     Exit code 1: an output differs from the value in the whole model.
     """
-    from dovetail.formats import save
     from dovetail.ir.extract import extract as extract_part
 
     options = file_options.of(target)
@@ -62,19 +52,6 @@ def extract(
 
         with progress(f"running {source} and the part"):
             rows = verify_part(model, part, *ends, seed)
-    with progress(f"writing {target}"):
-        save(part, to, **options)
-    narrate_warnings(part)
-    narrate(f"wrote {target}: {part!r}")
-    if as_json:
-        say_json(
-            "extract",
-            source=source,
-            target=target,
-            inputs=[x.name for x in part.inputs],
-            outputs=[y.name for y in part.outputs],
-            nodes=len(part.graph.nodes),
-            warnings=[{"code": item.code, "message": item.message} for item in part.warnings],
-            comparisons=rows_as_json(rows),
-        )
-    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)
+    return write_result(
+        "extract", {"source": source}, part, target, to, options, rows, as_json=as_json, nodes=len(part.graph.nodes)
+    )

@@ -15,7 +15,6 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @click.option("--wrt", multiple=True, help="With respect to this input, weight or value (default: all float inputs).")
 @click.option("--opset", type=int, help="The ONNX opset to write.")
 @loading
-@options.as_json
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
     """Write a model that computes a value of SOURCE and its gradients, in either format. - is stdin, or ONNX on stdout."""
     from dovetail.formats import save

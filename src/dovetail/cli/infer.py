@@ -17,7 +17,6 @@ from dovetail.cli.transformation import FileOptions, rows_as_json, saving, say_d
 @saving
 @verifying
 @loading
-@options.as_json
 def infer(model: str, output: str | None, file_options: FileOptions, verify: bool, seed: int, as_json: bool) -> int:
     """Infer the type, shape and shape value of every value of MODEL, as expressions over the dimensions of its inputs.
 

@@ -12,7 +12,6 @@ from dovetail.errors import printable
 @click.command()
 @options.model
 @loading
-@options.as_json
 def info(model: str, as_json: bool) -> int:
     """Print inputs, outputs, operators by count, parameters and bytes of MODEL."""
     from dovetail.report.model_summary import summarize

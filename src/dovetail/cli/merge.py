@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
-from dovetail.cli.transformation import FileOptions, narrate_warnings, rows_as_json, saving, say_differences, verifying
+from dovetail.cli.output import load, loading, progress, target_of
+from dovetail.cli.transformation import FileOptions, saving, verifying, write_result
 from dovetail.ir.graph import Model
 
 
@@ -23,7 +23,6 @@ from dovetail.ir.graph import Model
 @saving
 @verifying
 @loading
-@options.as_json
 def merge(
     first: str,
     second: str,
@@ -43,7 +42,6 @@ def merge(
     becomes name_2 in SECOND. An ONNX file gets the larger opset of both. - is stdin (once), or ONNX on stdout. With --verify
     the result is compared with FIRST and SECOND run one after the other; exit code 1: an output differs.
     """
-    from dovetail.formats import save
     from dovetail.passes.merge import merge as merge_models
 
     if connections and side_by_side:
@@ -61,21 +59,7 @@ def merge(
 
         with progress(f"running {first}, {second} and the merged model"):
             rows = verify_merge(*models, merged, pairs, seed)
-    with progress(f"writing {target}"):
-        save(merged, to, **options)
-    narrate_warnings(merged)
-    narrate(f"wrote {target}: {merged!r}")
-    if as_json:
-        say_json(
-            "merge",
-            sources=[first, second],
-            target=target,
-            inputs=[x.name for x in merged.inputs],
-            outputs=[y.name for y in merged.outputs],
-            warnings=[{"code": item.code, "message": item.message} for item in merged.warnings],
-            comparisons=rows_as_json(rows),
-        )
-    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)
+    return write_result("merge", {"sources": [first, second]}, merged, target, to, options, rows, as_json=as_json)
 
 
 def split_connection(text: str, first: Model, second: Model) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import DEFAULT, Limits, defaulting_to
@@ -113,11 +114,11 @@ LIMIT = click.option(
 
 
 def loading(command: Callable[..., Any]) -> Any:
-    """Add the options of every subcommand that loads a model, ``--strict``, ``--freeze-defaults`` and ``--limit``.
+    """Add the options of every subcommand that loads a model: ``--strict``, ``--freeze-defaults``, ``--limit``, and ``--json``.
 
-    :func:`load` applies these options.
+    :func:`load` applies the first three.
     """
-    return _STRICT_OPTION(_FREEZE_OPTION(LIMIT(command)))
+    return _STRICT_OPTION(_FREEZE_OPTION(LIMIT(options.as_json(command))))
 
 
 def limits_of_options() -> Limits:
@@ -202,6 +203,15 @@ def target_of(path: str, as_json: bool) -> Any:
     if as_json:
         raise click.UsageError("--json and a target of - both write to stdout")
     return sys.stdout.buffer
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file as a whole or not at all, and say so."""
+    from dovetail.storage.atomic_write import replace_file
+
+    with replace_file(path) as stream:
+        stream.write(text.encode("utf-8"))
+    narrate(f"wrote {path}")
 
 
 def load(path: str) -> Model:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import load, loading, progress, say_json, table, write_file
 
 
 @click.command()
@@ -27,7 +27,6 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json, tabl
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Number of timed runs; 0: do not time.")
 @options.seed
 @loading
-@options.as_json
 def plan(
     model: str,
     html: str | None,
@@ -55,20 +54,12 @@ def plan(
         arrays = read_inputs(loaded, inputs, seed, dims, given)[0] if inputs else {}
         facts = make_plan(loaded, Inputs(arrays, sizes, given, seed), elide=elide, threads=threads, rounds=rounds)
     if html:
-        _write(html, facts.html())
-        narrate(f"wrote {html}")
+        write_file(html, facts.html())
     if as_json:
         say_json("plan", file=model, html=html, seed=seed, **facts.as_dict())
     else:
         _say(facts)
     return 0
-
-
-def _write(path: str, text: str) -> None:
-    from dovetail.storage.atomic_write import replace_file
-
-    with replace_file(path) as stream:
-        stream.write(text.encode("utf-8"))
 
 
 def _say(facts: Any) -> None:

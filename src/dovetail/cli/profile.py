@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, write_file
 
 SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
 """The method of a profile that writes a file, by the suffix of the file."""
@@ -27,7 +27,6 @@ SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
 @options.dims
 @options.seed
 @loading
-@options.as_json
 def profile(
     model: str,
     output: str | None,
@@ -59,8 +58,7 @@ def profile(
         for note in engine.notes:
             narrate(f"{engine.name}: {note}")
     if output is not None:
-        _write(output, getattr(found, kind)())
-        narrate(f"wrote {output}")
+        write_file(output, getattr(found, kind)())
     if as_json:
         say_json("profile", file=model, output=output, seed=seed, **found.as_dict())
     else:
@@ -73,13 +71,6 @@ def _kind_of(output: str | None) -> str:
     if output is not None and (output == STREAM or suffix not in SUFFIXES):
         raise click.UsageError(f"--output takes a file that ends in {', '.join(SUFFIXES)}, not {output!r}")
     return SUFFIXES.get(suffix, "")
-
-
-def _write(path: str, text: str) -> None:
-    from dovetail.storage.atomic_write import replace_file
-
-    with replace_file(path) as stream:
-        stream.write(text.encode("utf-8"))
 
 
 def _say(found: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli.output import narrate, say_json, table
+from dovetail.cli.output import narrate, say_json, table, write_file
 from dovetail.compare.prove.equality_proof import REAL
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def prove_files(
 
     proof = prove(a, b, real=real, seed=seed)
     if certificate is not None and proof.is_proved:
-        write_json(certificate, proof.certificate())
-        narrate(f"wrote {certificate}")
+        write_file(certificate, json.dumps(proof.certificate()))
     elif certificate is not None:
         narrate(f"{certificate} was not written: nothing is proved")
     if as_json:
@@ -94,14 +93,6 @@ def say_proof(proof: EqualityProof) -> None:
 def _labels(labels: list[str]) -> str:
     more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
     return ", ".join(labels[:MAX_LABELS]) + more if labels else "none"
-
-
-def write_json(path: str, data: object) -> None:
-    """Write JSON data to a file atomically."""
-    from dovetail.storage.atomic_write import replace_file
-
-    with replace_file(path) as stream:
-        stream.write(json.dumps(data).encode("utf-8"))
 
 
 def check_certificate_file(path: str, a: str | Model, b: str | Model) -> None:

@@ -29,7 +29,6 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 @options.input_option(help="Inputs of SOURCE from which samples are made [random].")
 @options.seed
 @loading
-@options.as_json
 def rebatch(
     source: str,
     target: str,

@@ -26,7 +26,6 @@ from dovetail.cli.output import STREAM, load, loading, narrate, say_json, table
     "--runs", default=1000, show_default=True, type=click.IntRange(min=1), help="The maximum number of runs of the command."
 )
 @loading
-@options.as_json
 def reduce(model: str, command: str, target: str, exit_code: int | None, timeout: float, runs: int, as_json: bool) -> int:
     """Write the smallest model on which a command still fails: fewer nodes, then smaller sizes, then simpler weights.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, write_file
 
 
 @click.command()
@@ -19,7 +19,6 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @options.dims
 @options.seed
 @loading
-@options.as_json
 def report(
     model: str,
     output: str | None,
@@ -40,7 +39,6 @@ def report(
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.measure.overview import model_report
     from dovetail.runtime.random_inputs import Inputs
-    from dovetail.storage.atomic_write import replace_file
 
     if output is None and not as_json:
         raise click.UsageError("report needs --output FILE.html or --json")
@@ -54,9 +52,7 @@ def report(
     for section, reason in found.failures.items():
         narrate(f"{section}: {reason}")
     if output is not None:
-        with replace_file(output) as stream:
-            stream.write(found.html().encode("utf-8"))
-        narrate(f"wrote {output}")
+        write_file(output, found.html())
     if as_json:
         say_json("report", output=output, seed=seed, **{**found.as_dict(), "file": model})
     else:

@@ -19,7 +19,6 @@ from dovetail.cli.output import load, loading, progress, say_json
 @options.restart
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that copy [one for each core, at most 4].")
 @loading
-@options.as_json
 def reshard(
     graph: str,
     source: str,

@@ -21,7 +21,6 @@ from dovetail.ir.dtypes import dtype
 @click.option("--engine", type=click.Choice(("auto", "native", "interpreter")), default="auto", show_default=True)
 @options.threads
 @loading
-@options.as_json
 def run(
     model: str,
     inputs: tuple[str, ...],

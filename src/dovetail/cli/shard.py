@@ -28,7 +28,6 @@ COLLECTIVES = ("collective", "node", "count", "bytes")
 @options.dims
 @click.option("--device", help="The platform of the devices: cpu, gpu, tpu [JAX's first].")
 @loading
-@options.as_json
 def shard(
     model: str,
     mesh: str,

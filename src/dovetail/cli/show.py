@@ -17,7 +17,6 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json
 @click.option("--full", is_flag=True, help="Print the whole model in the text form, which dovetail loads again.")
 @click.option("--weights", type=click.Path(), help="The file for the weights of --full: <stem>.safetensors beside the output.")
 @loading
-@options.as_json
 def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes.
 

@@ -28,7 +28,6 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
 @click.option("--types", is_flag=True, help="Write all types and default attributes into an ONNX file.")
 @saving
 @loading
-@options.as_json
 def simplify(
     model: str,
     target: str,

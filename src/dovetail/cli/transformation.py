@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import STREAM, differences, narrate, table
+from dovetail.cli.output import STREAM, differences, narrate, progress, say_json, table
 from dovetail.ir.graph import Model
 from dovetail.storage.deviations import summarize
 
@@ -104,6 +104,42 @@ def say_differences(rows: Sequence[Any], *, as_json: bool, to_stdout: bool) -> i
 def rows_as_json(rows: Sequence[Any] | None) -> list[dict[str, Any]] | None:
     """Return the rows of a comparison as JSON data; None where nothing was compared."""
     return None if rows is None else [dataclasses.asdict(row) for row in rows]
+
+
+def write_result(
+    command: str,
+    sources: Mapping[str, Any],
+    model: Model,
+    target: str,
+    destination: Any,
+    options: Mapping[str, Any],
+    rows: Sequence[Any] | None,
+    *,
+    as_json: bool,
+    **counts: int,
+) -> int:
+    """Write the result of a transformation, and print it and its comparison ``rows``. Returns the exit code.
+
+    ``destination`` is that of :func:`target_of`.
+    """
+    from dovetail.formats import save
+
+    with progress(f"writing {target}"):
+        save(model, destination, **options)
+    narrate_warnings(model)
+    narrate(f"wrote {target}: {model!r}")
+    if as_json:
+        say_json(
+            command,
+            **sources,
+            target=target,
+            inputs=[x.name for x in model.inputs],
+            outputs=[y.name for y in model.outputs],
+            **counts,
+            warnings=[{"code": item.code, "message": item.message} for item in model.warnings],
+            comparisons=rows_as_json(rows),
+        )
+    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)
 
 
 def narrate_warnings(model: Model) -> None:

@@ -68,10 +68,6 @@ def _as_scalar(b: Builder, x: Value) -> Any:
     return x if x.shape == () else b.Reshape(x, [])
 
 
-def _constant(b: Builder, value: float, kind: DType) -> Any:
-    return b.constant(np.array(value, kind.numpy), kind)
-
-
 def _sum_to(b: Builder, gradient: Value, x: Value) -> Any:
     """Sum all elements of a gradient into the shape of ``x``, which has one element."""
     total = b.ReduceSum(b.Reshape(gradient, [-1]), [0], keepdims=False)
@@ -103,7 +99,7 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
     def vjp(self, b: Builder, g: Value, y: Value, shape: Value, low: Value, high: Value) -> Any:
         if not low.dtype.is_float:
             return [None, None, None]
-        share = b.add(self, shape, _constant(b, 0, low.dtype), _constant(b, 1, low.dtype))[0]
+        share = b.add(self, shape, b.constant(0, low.dtype), b.constant(1, low.dtype))[0]
         upper = b.Multiply(g, share)
         return [None, _sum_to(b, b.Subtract(g, upper), low), _sum_to(b, upper, high)]
 
@@ -113,7 +109,7 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         if low.dtype.is_float and all(x is not None for x in bounds):
             return None
         first, last = (as_type(b, _as_scalar(b, x), dtypes.f64) for x in (low, high))
-        share = b.add(self, shape, _constant(b, 0, dtypes.f64), _constant(b, 1, dtypes.f64))[0]
+        share = b.add(self, shape, b.constant(0, dtypes.f64), b.constant(1, dtypes.f64))[0]
         y = b.Add(first, b.Multiply(share, b.Subtract(last, first)))
         return as_type(b, b.Floor(y) if low.dtype.is_integer else y, low.dtype)
 
@@ -131,12 +127,12 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
     def decompose(self, b: Builder, shape: Value, mean: Value, deviation: Value) -> Any:
         """Apply the Box-Muller transform: sqrt(-2 log(1 - u)) * cos(2 pi v)."""
         wide = dtypes.f64 if mean.dtype == "f64" else dtypes.f32
-        zero, one = _constant(b, 0, wide), _constant(b, 1, wide)
+        zero, one = b.constant(0, wide), b.constant(1, wide)
         first, second = (
             b.apply("RandomUniform", shape, zero, one, seed=self.seed, op_seed=self.op_seed + step) for step in (0, 1)
         )
-        length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), _constant(b, -2, wide)))
-        normal = b.Multiply(length, b.Cos(b.Multiply(second, _constant(b, 2 * np.pi, wide))))
+        length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), b.constant(-2, wide)))
+        normal = b.Multiply(length, b.Cos(b.Multiply(second, b.constant(2 * np.pi, wide))))
         mean, deviation = (_as_scalar(b, x) for x in (mean, deviation))
         return b.Add(b.Multiply(as_type(b, normal, mean.dtype), deviation), mean)
 
@@ -174,7 +170,7 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
 
     def decompose(self, b: Builder, x: Value) -> Any:
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
-        share = b.apply("RandomUniform", shape_value(b, x), _constant(b, 0, kind), _constant(b, 1, kind), **self.seeds())
+        share = b.apply("RandomUniform", shape_value(b, x), b.constant(0, kind), b.constant(1, kind), **self.seeds())
         return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
@@ -207,8 +203,8 @@ class Multinomial(_Random, sig="x: F -> y: I"):
         """Apply the Gumbel-max trick: the argmax of the row plus Gumbel noise."""
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         shape = join_sizes(b, [shape_value(b, x, [0]), [self.sample_size], shape_value(b, x, [1])])
-        share = b.apply("RandomUniform", shape, _constant(b, 0, kind), _constant(b, 1, kind), **self.seeds())
-        exponential = b.Negative(b.Log(b.Subtract(_constant(b, 1, kind), share)))
+        share = b.apply("RandomUniform", shape, b.constant(0, kind), b.constant(1, kind), **self.seeds())
+        exponential = b.Negative(b.Log(b.Subtract(b.constant(1, kind), share)))
         total = b.Subtract(b.Unsqueeze(as_type(b, x, kind), [1]), b.Log(exponential))
         return as_type(b, b.ArgMax(total, axis=2, keepdims=False), self.dtype)
 

@@ -44,7 +44,7 @@ def rename_values(model: Model, names: Mapping[str, str]) -> Model:
     # The name of an OpenVINO layer selects the layer's output value.
     own = zip(values, names.items(), strict=True)
     names = {old if old in (value.name, *value.names) else value.name: target for value, (old, target) in own}
-    remaining = _names_in(new.graph) - set(names)
+    remaining = names_in(new.graph) - set(names)
     errors: list[DovetailError] = []
     for target in names.values():
         if not isinstance(target, str) or not target:
@@ -75,7 +75,7 @@ def rename_values(model: Model, names: Mapping[str, str]) -> Model:
     return new
 
 
-def _names_in(graph: Graph) -> set[str]:
+def names_in(graph: Graph) -> set[str]:
     return {name for value in graph.values() for name in (value.name, *value.names)}
 
 

@@ -20,6 +20,7 @@ from dovetail.ir.state_interface import drop_incomplete_states
 from dovetail.ir.suggestions import check_keywords, closest
 from dovetail.ir.types import Size, Tensor
 from dovetail.ops.constant import Identity
+from dovetail.passes.edit import names_in
 from dovetail.passes.unification import Unifier, substitute_symbols, symbols_in
 
 
@@ -228,7 +229,7 @@ def _rename_collisions(first: Model, second: Model, connections: list[Connection
     free = [value for value in second.inputs if id(value) not in connected]
     other_interface = {id(value): value for value in (*free, *second.outputs) if id(value) not in connected}
     taken = {name for value in interface.values() for name in (value.name, *value.names)}
-    every = taken | _all_names(first.graph) | _all_names(second.graph)
+    every = taken | names_in(first.graph) | names_in(second.graph)
     renamed: dict[str, str] = {}
     for value in other_interface.values():
         name = _claim(value, taken, every)
@@ -250,10 +251,6 @@ def _rename_collisions(first: Model, second: Model, connections: list[Connection
         x, y = renamed.get(state.input, state.input), renamed.get(state.output, state.output)
         states.append(State(variable, x, y, initial))
     second.states = states
-
-
-def _all_names(graph: Graph) -> set[str]:
-    return {name for value in graph.values() for name in (value.name, *value.names)}
 
 
 def _claim(value: Value, taken: set[str], every: set[str]) -> str | None:

@@ -40,7 +40,7 @@ def watch(array: np.ndarray[Any, Any], descriptor: int) -> None:
         return
     own = os.dup(descriptor)
     status = os.fstat(own)
-    _states[id(map_)] = _State(own, status.st_size, status.st_mtime_ns, _address(array))
+    _states[id(map_)] = _State(own, status.st_size, status.st_mtime_ns, address_of(array))
     weakref.finalize(map_, _forget, id(map_))
 
 
@@ -77,7 +77,7 @@ def region_of(array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
     """Return the descriptor of the file that a contiguous array maps, and the array's offset; None for any other memory."""
     map_ = map_of(array)
     state = None if map_ is None else _states.get(id(map_))
-    return None if state is None else (state.descriptor, _address(array) - state.address)
+    return None if state is None else (state.descriptor, address_of(array) - state.address)
 
 
 def mapped_constants(graph: Graph) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
@@ -88,7 +88,7 @@ def mapped_constants(graph: Graph) -> Iterator[tuple[np.ndarray[Any, Any], int]]
             yield array, region[1]
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def address_of(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 

@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from dovetail.errors import FormatError
+from dovetail.errors import FormatError, first_line
 
 
 class ArrayHeader(NamedTuple):
@@ -45,7 +45,7 @@ def read_npy_header(stream: IO[bytes], file: str) -> ArrayHeader:
             raise ValueError(f"version {version} of the format is unknown")
         offset = stream.tell()
     except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
-        message = (str(error) or type(error).__name__).splitlines()[0]
+        message = first_line(error)
         raise FormatError("array.file", f"the file must be a valid .npy file: {message}", file=file) from None
     if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
         raise FormatError("file.size", f"the array must have less than 2^63 bytes, got {dtype} of shape {shape}", file=file)

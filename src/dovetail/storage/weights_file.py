@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import FormatError
 from dovetail.ir.dtypes import DType
-from dovetail.storage.mapped_files import region_of
+from dovetail.storage.mapped_files import address_of, region_of
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -165,7 +165,7 @@ class _Known:
         self._digest: bytes | None = None
 
     def equals(self, other: _Known) -> bool:
-        return self.data is other.data or _address(self.data) == _address(other.data) or self.digest() == other.digest()
+        return self.data is other.data or address_of(self.data) == address_of(other.data) or self.digest() == other.digest()
 
     def digest(self) -> bytes:
         if self._digest is None:
@@ -211,7 +211,3 @@ def _sample(data: Bytes) -> bytes:
     """Return up to 3 * _SAMPLE bytes from begin, middle and end of ``data``; different tensors usually differ in them."""
     middle = data.size // 2
     return data[:_SAMPLE].tobytes() + data[middle : middle + _SAMPLE].tobytes() + data[-_SAMPLE:].tobytes()
-
-
-def _address(data: NDArray[Any]) -> int:
-    return int(data.__array_interface__["data"][0])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from dovetail.compare.diff.constant_keys import Weight, attribute_key, op_key, type_key
+from dovetail.compare.diff.constant_keys import Weight, op_key, type_key
 from dovetail.compare.diff.dimensions import Dimensions
 from dovetail.compare.diff.equivalence import align
 from dovetail.compare.diff.node_matches import Matching
@@ -18,6 +18,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import Op, host_inputs
 from dovetail.ir.types import Unknown, is_static
+from dovetail.laws.terms.keys import freeze
 
 DERIVED = ("broadcast", "empty")
 """Attributes that the import derives from the types of operands."""
@@ -317,7 +318,7 @@ def compare_attributes(first: Op, second: Op) -> tuple[FactChange, ...]:
     found = [
         FactChange(name, _text(first.__dict__.get(name)), _text(second.__dict__.get(name)))
         for name in names
-        if attribute_key(first.__dict__.get(name)) != attribute_key(second.__dict__.get(name))
+        if freeze(first.__dict__.get(name)) != freeze(second.__dict__.get(name))
     ]
     return tuple(found)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import fields as dataclass_fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dovetail.errors import DovetailError
 from dovetail.ir.dtypes import DType
-from dovetail.ir.graph import Graph, Node
+from dovetail.ir.graph import Node
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Unknown
-from dovetail.laws.terms.keys import digest
+from dovetail.laws.terms.keys import digest, freeze, operator_key
 from dovetail.ops.constant import Foreign
 
 WHOLE_BYTES = 1 << 16
@@ -85,25 +84,5 @@ def canonical_op(node: Node) -> Op:
 def op_key(op: Op) -> tuple[Hashable, ...]:
     """Return the key of an operator's attributes, without its subgraphs."""
     if isinstance(op, Foreign):
-        return "Foreign", op.domain, op.kind, attribute_key(op.attributes), op.outputs
-    return type(op).__name__, *((name, attribute_key(value)) for name, value in op.__dict__.items())
-
-
-def attribute_key(value: object) -> Hashable:
-    """Return the key of an attribute; all subgraphs have the same key, because they are compared separately."""
-    if isinstance(value, Graph):
-        return "graph"
-    if isinstance(value, np.ndarray):
-        return "array", str(value.dtype), value.shape, _digest(value)
-    if isinstance(value, tuple | list):
-        return tuple(map(attribute_key, value))
-    if isinstance(value, dict):
-        return tuple((str(name), attribute_key(item)) for name, item in value.items())
-    if isinstance(value, DType):
-        return value.name
-    if isinstance(value, Op):
-        return op_key(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value).__name__, *(attribute_key(getattr(value, field.name)) for field in dataclass_fields(value))
-    # The text and the type are in the key, because NaN differs from itself, and 1 equals True.
-    return type(value).__name__, repr(value) if isinstance(value, float) or not isinstance(value, Hashable) else value
+        return "Foreign", op.domain, op.kind, freeze(op.attributes), op.outputs
+    return (operator_key(op),)

@@ -22,7 +22,7 @@ from dovetail.data.rows.dataset import Source, fingerprint_of
 from dovetail.data.rows.dataset_files import DataFile, DataFolder
 from dovetail.data.rows.part_files import Sink, file_name_of, name_errors, part_name
 from dovetail.data.rows.rows import RowBlock, RowFault, RowValues, check_range
-from dovetail.errors import DovetailError, EngineError, FormatError
+from dovetail.errors import DovetailError, EngineError, FormatError, first_line
 from dovetail.ir.host.extras import import_extra
 from dovetail.storage.files import StrPath, check_location
 
@@ -175,7 +175,7 @@ class ImageSource(Source):
             try:
                 return self.options.convert(image.convert("RGB"))
             except Exception as error:  # decoders raise OSError, ValueError, SyntaxError, struct.error, MemoryError and others
-                raise FormatError("dataset.unreadable", f"the image cannot be decoded: {_first_line(error)}") from None
+                raise FormatError("dataset.unreadable", f"the image cannot be decoded: {first_line(error)}") from None
 
     def _open(self, file: DataFile) -> Any:
         """Open an image and read its header. Raises FormatError [dataset.unreadable], [file.size]."""
@@ -192,7 +192,7 @@ class ImageSource(Source):
             raise FormatError("dataset.unreadable", f"an image must be one of {', '.join(_FORMATS)}") from None
         except Exception as error:  # SyntaxError, struct.error, ValueError and others
             stream.close()
-            raise FormatError("dataset.unreadable", f"the file must be an image: {_first_line(error)}") from None
+            raise FormatError("dataset.unreadable", f"the file must be an image: {first_line(error)}") from None
         if image.width * image.height > MAX_PIXELS:
             stream.close()
             message = f"an image must have at most {MAX_PIXELS} pixels, got {image.width} x {image.height}"
@@ -233,10 +233,6 @@ def _stack(images: list[NDArray[Any]]) -> RowValues:
 def _text(name: str) -> str:
     """Return the name of a file as text; bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 class ImageSink(Sink):

@@ -22,7 +22,7 @@ from dovetail.data.rows.dataset import MAX_ROWS, ReaderSource, RowType
 from dovetail.data.rows.dataset_files import DataFile, DataFolder
 from dovetail.data.rows.part_files import OneFileSink
 from dovetail.data.rows.rows import RowBlock, RowFault, RowValues, fault_rows, take_rows
-from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
+from dovetail.errors import DovetailError, FormatError, UnsupportedError, first_line, raise_all
 from dovetail.ir.host.extras import import_extra
 from dovetail.storage.files import StrPath
 
@@ -85,7 +85,7 @@ class ParquetSource(ReaderSource):
             except DovetailError:
                 raise
             except Exception as error:  # a type that contradicts its data raises ArrowException, ValueError and others
-                raise FormatError("dataset.unreadable", f"the rows cannot be decoded: {_first_line(error)}") from None
+                raise FormatError("dataset.unreadable", f"the rows cannot be decoded: {first_line(error)}") from None
         return block
 
     def _decode(self, table: Any, rows: Any, faults: list[RowFault], file: str) -> RowBlock:
@@ -183,7 +183,7 @@ def _read_footer(folder: DataFolder, file: DataFile) -> _Footer:
         except DovetailError as error:
             raise error.at(file=file.name) from None
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, KeyError and others for a damaged footer
-            message = f"the file must be a valid Parquet file: {_first_line(error)}"
+            message = f"the file must be a valid Parquet file: {first_line(error)}"
             raise FormatError("dataset.unreadable", message, file=file.name) from None
 
 
@@ -236,7 +236,7 @@ class _FileReader:
             footer = _Footer(self._file.metadata, self._file.schema_arrow)
         except Exception as error:
             self.stream.close()
-            message = error.message if isinstance(error, DovetailError) else _first_line(error)
+            message = error.message if isinstance(error, DovetailError) else first_line(error)
             raise FormatError("dataset.unreadable", message, file=file.name) from None
         self._ends = [0, *accumulate(footer.group_rows)]
         self._batch_rows = min(max(_BATCH_BYTES // footer.row_bytes(names), 1), _MAX_BATCH_ROWS)
@@ -263,7 +263,7 @@ class _FileReader:
                     message = f"the row group {group} ends after {reached - first} of {end - first} rows"
                 except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError and others for damaged pages
                     self._group = -1
-                    message = _first_line(error)
+                    message = first_line(error)
                 for fault in fault_rows(reached, high, "dataset.unreadable", message, None):
                     faults[fault.row] = (fault.code, fault.message)
         return tables, faults
@@ -285,10 +285,6 @@ class _FileReader:
             if batch is None:
                 return
             self._batch, self._batch_start = batch, self._batch_start + size
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _is_numeric(kind: Any) -> bool:

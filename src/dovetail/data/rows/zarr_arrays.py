@@ -17,7 +17,7 @@ from dovetail.data.rows.numpy_files import ARRAY, native_array, plain_array
 from dovetail.data.rows.part_files import Sink, column_of, file_name_of, part_name
 from dovetail.data.rows.rows import RowBlock, RowValues, check_range, fault_rows, join_blocks
 from dovetail.data.rows.zarr_codecs import codecs_of
-from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, raise_all
+from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, first_line, raise_all
 from dovetail.ir.host.extras import import_extra
 from dovetail.storage.files import StrPath
 
@@ -98,7 +98,7 @@ class ZarrSource(Source):
             if not ends:
                 file = os.path.basename(self.folder.root)
                 code = error.code if isinstance(error, DovetailError) else "dataset.unreadable"
-                message = (str(error) or type(error).__name__).splitlines()[0]
+                message = first_line(error)
                 return RowBlock(np.empty(0, np.int64), faults=fault_rows(start, stop, code, message, file))
         blocks = [self.read(low, high) for low, high in zip([start, *ends], [*ends, stop], strict=True)]
         return join_blocks(blocks, self.selected, self.keep)
@@ -146,7 +146,7 @@ def _open_array(store: Any, path: str) -> Any:
     except DovetailError:
         raise
     except Exception as error:  # damaged metadata raise ValueError, KeyError, TypeError, JSONDecodeError, ...
-        message = (str(error) or type(error).__name__).splitlines()[0]
+        message = first_line(error)
         raise FormatError("dataset.unreadable", f"the array must be a valid zarr array: {message}") from None
     codecs = codecs_of(metadata, _slab(array))
     is_text = array.dtype.kind not in "biufcU"

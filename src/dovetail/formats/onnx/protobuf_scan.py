@@ -152,7 +152,7 @@ class _Rewriter(ABC):
             if field_kind == "elements"
             else self.message(field_kind, start, start + length, depth + 1)
         )
-        head = _encode_varint(tag) + _encode_varint(size)
+        head = encode_varint(tag) + encode_varint(size)
         self.pieces[head_index] = head
         return len(head) + size
 
@@ -218,7 +218,7 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     raise _NotScanned
 
 
-def _encode_varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     encoded = bytearray()
     while number > 127:
         encoded.append(number & 127 | 128)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.onnx.messages import parse_message
+from dovetail.formats.onnx.protobuf_scan import encode_varint
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -122,20 +123,11 @@ def _take(message: Any) -> bytes:
 
 def _encode_field(field: Any) -> bytes:
     """Encode one unknown field in its original encoding. Source: protobuf's encoding guide."""
-    head = _encode_varint(field.field_number << 3 | field.wire_type)
+    head = encode_varint(field.field_number << 3 | field.wire_type)
     if field.wire_type == _VARINT:
-        return head + _encode_varint(field.data)
+        return head + encode_varint(field.data)
     if field.wire_type in (_FIXED64, _FIXED32):
         return head + int(field.data).to_bytes(8 if field.wire_type == _FIXED64 else 4, "little")
     if field.wire_type == _BYTES:
-        return head + _encode_varint(len(field.data)) + bytes(field.data)
-    return head + b"".join(map(_encode_field, field.data)) + _encode_varint(field.field_number << 3 | _GROUP_END)
-
-
-def _encode_varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+        return head + encode_varint(len(field.data)) + bytes(field.data)
+    return head + b"".join(map(_encode_field, field.data)) + encode_varint(field.field_number << 3 | _GROUP_END)

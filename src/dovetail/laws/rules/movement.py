@@ -24,6 +24,10 @@ MAX_UNIFORM = 1 << 22
 """Maximum number of elements of a constant that is tested for equal elements."""
 
 
+def is_one(size: object) -> bool:
+    return isinstance(size, int) and size == 1
+
+
 def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
     """Return the i64 vector of sizes."""
     if all(isinstance(size, int) for size in sizes):

@@ -9,16 +9,12 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
 from dovetail.laws.law import Result, permutation_of
 from dovetail.laws.rules.arithmetic import is_all
-from dovetail.laws.rules.movement import expand, reshape, transpose
+from dovetail.laws.rules.movement import expand, is_one, reshape, transpose
 from dovetail.laws.terms.terms import Terms, known_elements, known_shape
 from dovetail.ops.elementwise import binary, logical
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose, inverse_of
-
-
-def is_one(size: object) -> bool:
-    return isinstance(size, int) and size == 1
 
 
 def without_axes(shape: Shape, axes: Sequence[int]) -> Shape:

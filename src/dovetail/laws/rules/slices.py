@@ -14,7 +14,7 @@ from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, Tensor, Type, Unknown, View
 from dovetail.laws.law import Result, permutation_of
-from dovetail.laws.rules.movement import expand, reshape, sizes_term, transpose
+from dovetail.laws.rules.movement import expand, is_one, reshape, sizes_term, transpose
 from dovetail.laws.rules.pointwise_classes import is_pointwise
 from dovetail.laws.terms.terms import Terms, known_elements
 from dovetail.ops.elementwise.broadcast import BroadcastingOp
@@ -200,7 +200,7 @@ def _slice_reshape(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
             (
                 index
                 for index in range(len(source.dims))
-                if symbolic.equal(symbolic.product(source.dims[:index]), before) is True and not _is_one(source.dims[index])
+                if symbolic.equal(symbolic.product(source.dims[:index]), before) is True and not is_one(source.dims[index])
             ),
             None,
         )
@@ -217,10 +217,6 @@ def _slice_reshape(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
         inner[found] = Span(span.start * rest, span.length * rest, 1)
     result = tuple(spans[axis].length if axis in spans else size for axis, size in enumerate(shape))
     return reshape(b, slice_axes(b, source, inner), result)
-
-
-def _is_one(size: Size) -> bool:
-    return isinstance(size, int) and size == 1
 
 
 def write_slice_by_lengths(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

@@ -34,6 +34,10 @@ def freeze(value: Any) -> Hashable:
         return kind, value
     if kind is float:
         return kind, value.hex()
+    if isinstance(value, Graph):
+        return "graph"
+    if isinstance(value, Op):
+        return operator_key(value)
     if isinstance(value, np.ndarray):
         return "array", value.dtype.name, value.shape, digest(value)
     if isinstance(value, tuple | list):

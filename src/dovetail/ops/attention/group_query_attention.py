@@ -14,6 +14,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Type, View, agree
 from dovetail.ops.attention.heads import (
     axis_size_of,
+    check_rank,
     default_scale,
     head_size_of,
     multiply_grouped_heads,
@@ -136,11 +137,11 @@ class GroupQueryAttention(
                 )
         if self.do_rotary and cos_cache is None:
             raise RuleError("attribute.conflict", "do_rotary needs cos_cache and sin_cache")
-        _check_rank(query, 3, "query")
-        _check_rank(key, 3, "key")
-        _check_rank(value, 3, "value")
-        _check_rank(past_key, 4, "past_key")
-        _check_rank(past_value, 4, "past_value")
+        check_rank(query, 3, "query")
+        check_rank(key, 3, "key")
+        check_rank(value, 3, "value")
+        check_rank(past_key, 4, "past_key")
+        check_rank(past_value, 4, "past_value")
         if query.shape is None:
             return [None] * self.outputs
         assert seqlens_k is not None and total_sequence_length is not None
@@ -172,10 +173,10 @@ class GroupQueryAttention(
         attention_bias: View | None,
         head_sink: View | None,
     ) -> None:
-        _check_rank(cos_cache, 2, "cos_cache")
-        _check_rank(position_ids, 2, "position_ids")
-        _check_rank(attention_bias, 4, "attention_bias")
-        _check_rank(head_sink, 1, "head_sink")
+        check_rank(cos_cache, 2, "cos_cache")
+        check_rank(position_ids, 2, "position_ids")
+        check_rank(attention_bias, 4, "attention_bias")
+        check_rank(head_sink, 1, "head_sink")
         if seqlens_k.shape is not None and seqlens_k.shape and len(seqlens_k.shape) < 3:
             agree(seqlens_k.shape[0], shape[0])
         elif seqlens_k.shape is not None:
@@ -294,8 +295,3 @@ class GroupQueryAttention(
             if self.local_window_size < 0
             else b.And(visible, b.Greater(key, b.Subtract(row, b.constant(self.local_window_size))))
         )
-
-
-def _check_rank(x: View | None, rank: int, name: str) -> None:
-    if x is not None and x.shape is not None and len(x.shape) != rank:
-        raise RuleError("shape.rank", f"{name} must have rank {rank}, got {x.type}")

@@ -9,13 +9,18 @@ from dovetail.errors import RuleError
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
-from dovetail.ir.types import Size
+from dovetail.ir.types import Size, View
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.shape_values import join_sizes
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
+
+
+def check_rank(x: View | None, rank: int, name: str) -> None:
+    if x is not None and x.shape is not None and len(x.shape) != rank:
+        raise RuleError("shape.rank", f"{name} must have rank {rank}, got {x.type}")
 
 
 def default_scale(b: Builder, q: Value) -> Any:

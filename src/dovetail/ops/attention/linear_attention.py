@@ -10,7 +10,7 @@ from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.edit import inline
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View, agree
-from dovetail.ops.attention.heads import default_scale, head_size_of
+from dovetail.ops.attention.heads import check_rank, default_scale, head_size_of
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.shape_values import join_sizes
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
 """Flags of each update rule: whether it decays the state; whether it subtracts the state's prediction from ``value``."""
-
-
-def _check_rank(x: View | None, rank: int, name: str) -> None:
-    if x is not None and x.shape is not None and len(x.shape) != rank:
-        raise RuleError("shape.rank", f"{name} must have rank {rank}, got {x.type}")
 
 
 class LinearAttention(
@@ -88,8 +83,8 @@ class LinearAttention(
                     "attribute.conflict", f"update_rule {self.update_rule} {'needs' if is_needed else 'takes no'} {name}"
                 )
         for x, name in ((query, "query"), (key, "key"), (value, "value"), (decay, "decay"), (beta, "beta")):
-            _check_rank(x, 3, name)
-        _check_rank(past_state, 4, "past_state")
+            check_rank(x, 3, name)
+        check_rank(past_state, 4, "past_state")
         if query.shape is None or value.shape is None:
             return [None, None]
         batch, rows, columns = query.shape

@@ -169,8 +169,8 @@ class _BackwardLoop:
 
         The scan inputs of the backward Loop include the states that the forward Loop stores.
         """
-        saved = [index for index in self.states if _is_read(body, stored_states[index])]
-        numbers, states = self._store_states(saved, not self.is_scan or _is_read(body, number))
+        saved = [index for index in self.states if is_read(body, stored_states[index])]
+        numbers, states = self._store_states(saved, not self.is_scan or is_read(body, number))
         rows: list[tuple[Value, Value, tuple[int, int, bool]]] = []
         if numbers is not None:
             rows.append((number, numbers, (0, 1, True)))
@@ -179,12 +179,12 @@ class _BackwardLoop:
         for index in self.scan_inputs:
             axis, size, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
             part = forward_inputs[index - self.scan_inputs.start]
-            if _is_read(body, part) or (not rows and not scan_deltas and index == self.scan_inputs[-1]):
+            if is_read(body, part) or (not rows and not scan_deltas and index == self.scan_inputs[-1]):
                 rows.append((part, pieces[index][0], (axis, size, not is_reversed)))
         for (index, delta), part in scan_deltas:
             axis, is_reversed = self.op.scan_outputs[index]
             rows.append((part, delta, (axis, self._length(index, axis), not is_reversed)))
-        others = [index for index in self.others if _is_read(body, forward_inputs[index - self.scan_inputs.start])]
+        others = [index for index in self.others if is_read(body, forward_inputs[index - self.scan_inputs.start])]
         body.inputs = [
             trip,
             *state_deltas,
@@ -281,7 +281,7 @@ def _has_rank(value: Value) -> bool:
     return isinstance(value.type, Tensor) and value.type.shape is not None
 
 
-def _is_read(body: Graph, value: Value) -> bool:
+def is_read(body: Graph, value: Value) -> bool:
     return bool(value.uses) or any(value is output for output in body.outputs)
 
 

@@ -13,6 +13,7 @@ from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
 from dovetail.ops.casts import as_type, wide_type
+from dovetail.ops.detection.roi_pool import int_size_of
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import join_sizes
 
@@ -213,9 +214,9 @@ def _pool_samples(
     flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), special_zero=False)
     total = None
     for row, height in rows[1]:
-        line = b.Add(b.Multiply(images, _size_of(b, x, 2)), b.Cast(row, to=dtypes.i64))
+        line = b.Add(b.Multiply(images, int_size_of(b, x, 2)), b.Cast(row, to=dtypes.i64))
         for column, width in columns[1]:
-            index = b.Add(b.Multiply(line, _size_of(b, x, 3)), b.Cast(column, to=dtypes.i64))
+            index = b.Add(b.Multiply(line, int_size_of(b, x, 3)), b.Cast(column, to=dtypes.i64))
             weight = b.Unsqueeze(b.Where(inside, b.Multiply(height, width), 0.0), [5])
             product = b.Multiply(as_type(b, b.Gather(flat, index, axis=0), wide), weight)
             # Products are accumulated one at a time: each is as large as all sample points of all regions.
@@ -246,8 +247,3 @@ def _bilinear_taps(b: Builder, position: Value, size: Value) -> tuple[Any, list[
     first = b.Floor(position)
     fraction = b.Subtract(position, first)
     return is_inside, [(first, b.Subtract(1.0, fraction)), (b.Minimum(b.Add(first, 1.0), last), fraction)]
-
-
-def _size_of(b: Builder, x: Value, axis: int) -> Any:
-    """Return the size of an axis as an i64 scalar."""
-    return size_of(b, x, axis, dtypes.i64)

@@ -167,7 +167,7 @@ def size_of(b: Builder, x: Value, axis: int, kind: DType) -> Any:
     """Return the size of an axis as a scalar of type ``kind``."""
     size = shape_value(b, x, [axis])
     if isinstance(size, list):
-        return b.constant(np.array(size[0], kind.numpy), kind)
+        return b.constant(size[0], kind)
     return b.Cast(b.Reshape(size, []), to=kind)
 
 

@@ -12,7 +12,7 @@ from dovetail.ir import arrays, dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, View, agree_shapes, axis_in, broadcast
-from dovetail.ops.casts import as_type, round_to
+from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST
 from dovetail.ops.quantization.scales import (
     apply_by_blocks,
@@ -116,7 +116,7 @@ class QuantizeLinear(
     def canonical(self, x: View, y_scale: View, y_zero_point: View | None = None) -> Op:
         """Drop attributes without effect: ``axis`` of a scalar scale, ``output_dtype`` with a zero point, equal ``precision``."""
         kind = self.output_dtype if y_zero_point is None else y_zero_point.dtype
-        wide = _quotient_type(x.dtype, y_scale.dtype)
+        wide = wide_type(x.dtype, y_scale.dtype)
         return self.with_(
             axis=self.plain_axis(x, y_scale),
             output_dtype=None if y_zero_point is not None or self.output_dtype == "u8" else self.output_dtype,
@@ -127,7 +127,7 @@ class QuantizeLinear(
     def evaluate(self, xp: Namespace, x: Array, y_scale: Array, y_zero_point: Array | None = None) -> Any:
         kind = self.target(None if y_zero_point is None else arrays.element(y_zero_point), y_zero_point)
         assert kind is not None
-        wide = _quotient_type(arrays.element(x), arrays.element(y_scale))
+        wide = wide_type(arrays.element(x), arrays.element(y_scale))
         factor = broadcast_parameter(xp, arrays.cast(xp, y_scale, wide), x.shape, self.axis, self.block_size)
         offset = 0
         if y_zero_point is not None:
@@ -142,7 +142,7 @@ class QuantizeLinear(
         kind = self.target(None if y_zero_point is None else y_zero_point.dtype, y_zero_point)
         if kind is None:
             raise Unknown
-        wide = _quotient_type(x.dtype, y_scale.dtype)
+        wide = wide_type(x.dtype, y_scale.dtype)
 
         def compute(values: Value, factor: Value, offset: Value | None) -> Any:
             quotient = b.Divide(values, factor)
@@ -156,10 +156,6 @@ class QuantizeLinear(
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
         raise UnsupportedError("grad.op", "quantization has no gradient")
-
-
-def _quotient_type(*kinds: DType) -> DType:
-    return dtypes.f64 if any(kind == "f64" for kind in kinds) else dtypes.f32
 
 
 def _without_zeros(zero_point: Value | None) -> Value | None:
@@ -240,7 +236,7 @@ class DequantizeLinear(
 
     def evaluate(self, xp: Namespace, x: Array, x_scale: Array, x_zero_point: Array | None = None) -> Any:
         kind, result = arrays.element(x), self.output_dtype or arrays.element(x_scale)
-        wide = _quotient_type(arrays.element(x_scale), result)
+        wide = wide_type(arrays.element(x_scale), result)
         values = arrays.cast(xp, x, _difference_type(kind, wide))
         if x_zero_point is not None:
             offset = arrays.cast(xp, x_zero_point, _difference_type(kind, wide))
@@ -250,7 +246,7 @@ class DequantizeLinear(
 
     def decompose(self, b: Builder, x: Value, x_scale: Value, x_zero_point: Value | None = None) -> Any:
         result = self.output_dtype or x_scale.dtype
-        wide = _quotient_type(x_scale.dtype, result)
+        wide = wide_type(x_scale.dtype, result)
         exact = _difference_type(x.dtype, wide)
         offset = _without_zeros(x_zero_point)
 

@@ -23,7 +23,13 @@ from dovetail.ops.tensor.transpose_expand_tile import Expand
 from dovetail.passes.rebatching.axes import BatchAxis, FreedSize
 from dovetail.passes.rebatching.indices import elements_of_indices, repair_elements, repair_scatter_nd
 from dovetail.passes.rebatching.reshape import repair_reshape
-from dovetail.passes.rebatching.sizes import repair_expand_sizes, repair_reshape_sizes, repair_resize_sizes, repair_slice_sizes
+from dovetail.passes.rebatching.sizes import (
+    repair_expand_sizes,
+    repair_reshape_sizes,
+    repair_resize_sizes,
+    repair_slice_sizes,
+    replace_bounds,
+)
 from dovetail.passes.rebatching.state import RepairState
 
 Repair = Callable[[RepairState, Node, FreedSize], bool]
@@ -58,12 +64,7 @@ def repair_slice(state: RepairState, node: Node, freed: FreedSize) -> bool:
         return False
     reason = "the slice takes whole batches: its bounds follow the batch of the input"
     state.add_change(node, f"{starts} to {ends}", f"{state.text(first)} to {state.text(last)}", reason)
-    for index, bounds in ((1, first), (2, last)):
-        state.replace_input(node, index, state.write_sizes(bounds))
-    for index in range(3, len(node.inputs)):
-        rest = integers_of(node.inputs[index])
-        if rest is not None and node.input(index).dtype.name != "i64":
-            state.replace_input(node, index, state.b.constant(np.array(rest, np.int64)))
+    replace_bounds(state, node, first, last)
     return True
 
 

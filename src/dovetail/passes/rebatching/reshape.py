@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -130,7 +131,7 @@ def _write_transpose(state: RepairState, node: Node) -> bool:
     return True
 
 
-def _keeps(node: Node, sizes: list[Size]) -> bool:
+def infers_sizes(node: Node, sizes: Sequence[Size]) -> bool:
     """Return whether the unchanged target gives an output of ``sizes``."""
     try:
         return infer_types(node.op, tuple(node.inputs))[0] == Tensor(node.outputs[0].dtype, tuple(sizes))
@@ -189,7 +190,7 @@ def _write_target(state: RepairState, node: Node, freed: FreedSize, axis: int, s
         else:
             elements.append(size)
     is_copied = special and axis < len(data_shape) and data_shape[axis] == sizes[axis]
-    if _keeps(node, sizes):
+    if infers_sizes(node, sizes):
         return False
     if -1 not in elements and 0 not in sizes:
         elements[axis] = -1

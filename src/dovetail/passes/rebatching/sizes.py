@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import infer_types
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, axes_in
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.shape_values import elements_of, integers_of
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 from dovetail.passes.rebatching.axes import carries
-from dovetail.passes.rebatching.reshape import become_transpose
+from dovetail.passes.rebatching.reshape import become_transpose, infers_sizes
 from dovetail.passes.rebatching.state import RepairState
 
 Factors = tuple[Size, ...]
@@ -54,7 +52,7 @@ def repair_reshape_sizes(state: RepairState, node: Node) -> bool:
     if moved is not None:
         _write_moved_batch(state, node, moved, sizes)
         return True
-    if _infers(node, sizes):
+    if infers_sizes(node, sizes):
         return False
     old = integers_of(node.input(1))
     state.add_change(node, old or list(result), state.text(sizes), "the target fixes sizes of the input")
@@ -196,14 +194,6 @@ def match_factors(factors: Sequence[Size], target: Sequence[int], old_size: Call
     return None if queue else matched
 
 
-def _infers(node: Node, sizes: Sequence[Size]) -> bool:
-    """Return whether the unchanged target gives an output of ``sizes``."""
-    try:
-        return infer_types(node.op, tuple(node.inputs))[0] == Tensor(node.outputs[0].dtype, tuple(sizes))
-    except DovetailError:
-        return False
-
-
 def _write_target(state: RepairState, node: Node, sizes: Sequence[Size]) -> Value:
     """Emit a new target: -1 for the last symbolic size, the other symbolic sizes computed from shapes."""
     elements: list[Size] = list(sizes)
@@ -211,6 +201,16 @@ def _write_target(state: RepairState, node: Node, sizes: Sequence[Size]) -> Valu
     if symbolic_axes and 0 not in elements:
         elements[symbolic_axes[-1]] = -1
     return state.write_sizes(elements)
+
+
+def replace_bounds(state: RepairState, node: Node, first: Sequence[Size], last: Sequence[Size]) -> None:
+    """Replace the bounds of a Slice; its axes and steps become i64 as they are."""
+    for index, bounds in ((1, first), (2, last)):
+        state.replace_input(node, index, state.write_sizes(bounds))
+    for index in range(3, len(node.inputs)):
+        numbers = integers_of(node.inputs[index])
+        if numbers is not None and node.input(index).dtype.name != "i64":
+            state.replace_input(node, index, state.b.constant(np.array(numbers, np.int64)))
 
 
 def repair_slice_sizes(state: RepairState, node: Node) -> bool:
@@ -238,12 +238,7 @@ def repair_slice_sizes(state: RepairState, node: Node) -> bool:
     if (first, last) == (starts, ends):
         return False
     state.add_change(node, f"{starts} to {ends}", f"{state.text(first)} to {state.text(last)}", "the bounds are old sizes")
-    for index, bounds in ((1, first), (2, last)):
-        state.replace_input(node, index, state.write_sizes(bounds))
-    for index in range(3, len(node.inputs)):
-        numbers = integers_of(node.inputs[index])
-        if numbers is not None and node.input(index).dtype.name != "i64":
-            state.replace_input(node, index, state.b.constant(np.array(numbers, np.int64)))
+    replace_bounds(state, node, first, last)
     return True
 
 

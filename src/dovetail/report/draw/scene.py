@@ -98,16 +98,23 @@ class Scene:
                 pending += reversed(item.children)
 
 
-def all_cards(item: Item) -> Iterator[Card]:
-    """Yield the cards in an item, hidden copies included."""
+def all_items(item: Item) -> Iterator[Item]:
+    """Yield an item and those in it, hidden copies included."""
     pending: list[Item] = [item]
     while pending:
         each = pending.pop()
         pending += each.hidden
-        if isinstance(each, Card):
-            yield each
-        else:
+        if isinstance(each, Frame):
             pending += each.children
+        yield each
+
+
+def all_cards(item: Item) -> Iterator[Card]:
+    return (each for each in all_items(item) if isinstance(each, Card))
+
+
+def all_frames(item: Item) -> Iterator[Frame]:
+    return (each for each in all_items(item) if isinstance(each, Frame))
 
 
 def summarize(frame: Frame) -> str:

@@ -14,7 +14,20 @@ from dovetail.ir.modules import module_paths
 from dovetail.ir.op import Op, bodies, has
 from dovetail.report.draw.arrangement import arrange
 from dovetail.report.draw.module_calls import Part, call_paths
-from dovetail.report.draw.scene import MAX_TITLE, Card, End, Frame, Gate, Item, Scene, full_name, shape_label, shorten, summarize
+from dovetail.report.draw.scene import (
+    MAX_TITLE,
+    Card,
+    End,
+    Frame,
+    Gate,
+    Item,
+    Scene,
+    all_frames,
+    full_name,
+    shape_label,
+    shorten,
+    summarize,
+)
 
 MAX_NODES = 200_000
 """The maximum number of drawn nodes of a model, which take about 30 seconds."""
@@ -53,7 +66,7 @@ class SceneBuilder:
         copies = arrange(root, self.tokens, self.notes)
         _clear_links(root)
         self._link(copies.representative, copies.are_apart)
-        for frame in _frames(root):
+        for frame in all_frames(root):
             _merge_gates(frame)
             frame.summary = summarize(frame)
         return Scene(root, list(dict.fromkeys(self.notes)))
@@ -227,25 +240,14 @@ def _merge_gates(frame: Frame) -> None:
         frame.links = links
 
 
-def _frames(root: Frame) -> Iterator[Frame]:
-    """Yield all frames in ``root``, including hidden copies."""
-    pending: list[Item] = [root]
-    while pending:
-        item = pending.pop()
-        pending += item.hidden
-        if isinstance(item, Frame):
-            yield item
-            pending += item.children
-
-
 def _clear_links(root: Frame) -> None:
-    for frame in _frames(root):
+    for frame in all_frames(root):
         frame.links, frame.entries, frame.exits = {}, {}, {}
     _set_parents(root)
 
 
 def _set_parents(root: Frame) -> None:
-    for frame in _frames(root):
+    for frame in all_frames(root):
         for child in frame.children:
             child.parent = frame
 

@@ -49,7 +49,7 @@ def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
     if not kind.is_float:
         raise UnsupportedError("attribute.value", f"{ctx.node.kind}: dtype must be a float type, got {kind}")
     values = [ctx.attribute(word, "float", default) for word, default in _WORDS[name]]
-    return [ctx.b.constant(np.array(value, kind.numpy), kind) for value in values]
+    return [ctx.b.constant(value, kind) for value in values]
 
 
 @ONNX.importer("Bernoulli", 15, 22)

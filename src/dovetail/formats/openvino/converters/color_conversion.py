@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
@@ -75,29 +73,25 @@ def _to_rgb(ctx: ImportContext, y: Value, u: Value, v: Value) -> Value:
         raise RuleError("type.class", f"the input of {ctx.node.kind} must be real numbers, got {dtype}")
     wide = dtypes.f32 if dtype.is_integer else dtype
     planes = {"u": _upsample(b, _subtract_offset(b, u, wide, 128)), "v": _upsample(b, _subtract_offset(b, v, wide, 128))}
-    bright = b.Multiply(_subtract_offset(b, y, wide, 16), _number(b, _BRIGHTNESS, wide))
+    bright = b.Multiply(_subtract_offset(b, y, wide, 16), b.constant(_BRIGHTNESS, wide))
     channels = []
     for parts in (_RED, _GREEN, _BLUE):
         total = bright
         for name, factor in parts.items():
-            total = b.Add(total, b.Multiply(planes[name], _number(b, factor, wide)))
+            total = b.Add(total, b.Multiply(planes[name], b.constant(factor, wide)))
         channels.append(total)
     if ctx.node.kind.endswith("BGR"):
         channels.reverse()
     image = b.Concat(*channels, axis=3)
     if dtype.is_integer:
-        image = b.Floor(b.Add(image, _number(b, 0.5, wide)))
-    image = b.Clip(image, _number(b, 0, wide), _number(b, 255, wide))
+        image = b.Floor(b.Add(image, b.constant(0.5, wide)))
+    image = b.Clip(image, b.constant(0, wide), b.constant(255, wide))
     return b.Cast(image, to=dtype) if dtype.is_integer else image
 
 
 def _subtract_offset(b: Builder, x: Value, dtype: dtypes.DType, middle: float) -> Any:
     x = x if x.dtype is dtype else b.Cast(x, to=dtype)
-    return b.Subtract(x, _number(b, middle, dtype))
-
-
-def _number(b: Builder, value: float, dtype: dtypes.DType) -> Value:
-    return b.constant(np.array(value, dtype.numpy), dtype)
+    return b.Subtract(x, b.constant(middle, dtype))
 
 
 def _upsample(b: Builder, x: Value) -> Value:

@@ -165,14 +165,14 @@ def legalize_prelu(b: Builder, node: Node) -> Value | None:
     return result
 
 
-def _has_runtime_attribute(ctx: ImportContext) -> bool:
+def has_runtime_attribute(ctx: ImportContext) -> bool:
     """Return whether an input that corresponds to a core attribute is computed at run time."""
     return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
 @OPENVINO.importer("HardSigmoid", 1)
 def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
-    if not _has_runtime_attribute(ctx):
+    if not has_runtime_attribute(ctx):
         return None
     b, x = ctx.b, ctx.input(0)
     line = b.Add(b.Multiply(x, ctx.input(1)), ctx.input(2))
@@ -182,7 +182,7 @@ def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
 
 @OPENVINO.importer("Selu", 1)
 def import_selu(ctx: ImportContext) -> Value | None:
-    if not _has_runtime_attribute(ctx):
+    if not has_runtime_attribute(ctx):
         return None
     b, x = ctx.b, ctx.input(0)
     below = b.Multiply(b.Subtract(b.Exp(x), 1), ctx.input(1))
@@ -192,7 +192,7 @@ def import_selu(ctx: ImportContext) -> Value | None:
 
 @OPENVINO.importer("Swish", 4)
 def import_swish(ctx: ImportContext) -> Value | None:
-    if not _has_runtime_attribute(ctx):
+    if not has_runtime_attribute(ctx):
         return None
     x = ctx.input(0)
     result: Value = ctx.b.Multiply(x, ctx.b.Sigmoid(ctx.b.Multiply(x, ctx.input(1))))

@@ -21,6 +21,7 @@ from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
 from dovetail.laws.sequences import eliminate_in_subgraphs
+from dovetail.ops.control_flow.gradients import is_read
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
 from dovetail.ops.recurrent.lstm_loop import write_as_lstm
 
@@ -280,7 +281,7 @@ def _drop_unread_slices(b: Builder, node: Node) -> list[Value] | None:
     body = copy_graph(op.body)
     remove_dead(body)
     first = 1 + op.carried
-    kept = [index for index in range(len(op.scan_inputs)) if _is_read(body, body.inputs[first + index])]
+    kept = [index for index in range(len(op.scan_inputs)) if is_read(body, body.inputs[first + index])]
     if len(kept) == len(op.scan_inputs):
         return None
     trips, condition, *xs = node.inputs
@@ -331,7 +332,7 @@ def _views_of_slices(op: Loop, body: Graph, *, copied: bool = False) -> Iterator
                 is_copied = {type(user.op).__name__ for user, _ in view.uses} <= {"Maximum", "Or"}
                 is_copied = is_copied and len(view.uses) == 2 and all(user.inputs == [view, view] for user, _ in view.uses)
                 is_copied = is_copied and all(view is not output for output in body.outputs)
-                if is_copied is copied and view.dtype != "string" and _is_read(body, view):
+                if is_copied is copied and view.dtype != "string" and is_read(body, view):
                     yield view
 
 
@@ -344,7 +345,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     is_plain = _is_iterator(node)
     own = op.carried + len(op.scan_inputs)
     # Unread inputs are omitted, except states and slices; slices determine the trip count.
-    read = [index for index, value in enumerate(body.inputs) if _is_read(body, value) or 0 < index <= own]
+    read = [index for index, value in enumerate(body.inputs) if is_read(body, value) or 0 < index <= own]
     keys = [ctx.key(xs[index - 1]) for index in read if index]
     if is_plain:
         # A TensorIterator has no condition.
@@ -391,7 +392,7 @@ def _is_iterator(node: Node) -> bool:
     """Return whether a TensorIterator can express the loop: only its sliced inputs determine the trip count."""
     op: Any = node.op
     is_free = all(x is None for x in node.inputs[:2])
-    return is_free and bool(op.scan_inputs) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
+    return is_free and bool(op.scan_inputs) and not is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
 
 
 def _holds_iterator(body: Graph) -> bool:
@@ -408,10 +409,6 @@ def _parts(b: Builder, op: Loop, x: Value | None) -> Value:
     axis, size, _ = op.scan_inputs[0]
     length = b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), np.array(axis), axis=0)
     return length if size == 1 else b.apply("Divide", length, size)  # type: ignore[no-any-return]
-
-
-def _is_read(body: Graph, value: Value) -> bool:
-    return bool(value.uses) or any(value is output for output in body.outputs)
 
 
 def _part_of(op: Loop, index: int) -> tuple[int, int, bool]:

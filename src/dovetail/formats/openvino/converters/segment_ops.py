@@ -59,15 +59,13 @@ def import_segment_max(ctx: ImportContext) -> Value:
     else:
         size = b.Reshape(as_type(b, count, dtypes.i64), [1])
     lowest = kind.range()[0] if kind.is_integer else -np.inf
-    start = b.Expand(
-        b.constant(np.array(lowest, kind.numpy), kind), join_sizes(b, [size, shape_value(b, x, range(1, len(x.dims)))])
-    )
+    start = b.Expand(b.constant(lowest, kind), join_sizes(b, [size, shape_value(b, x, range(1, len(x.dims)))]))
     indices = b.Unsqueeze(wide, [1])
     maxima = b.ScatterND(start, indices, x, reduction="max")
     counts = b.ScatterND(b.Expand(b.constant(0), size), indices, b.Expand(b.constant(1), shape_value(b, wide)), reduction="add")
     counts = b.Unsqueeze(counts, list(range(1, len(x.dims)))) if len(x.dims) > 1 else counts
     fill = 0 if mode == "zero" else lowest if kind.is_integer else np.finfo(kind.numpy).min
-    empty = b.constant(np.array(fill, kind.numpy), kind)
+    empty = b.constant(fill, kind)
     result: Value = b.Where(b.Equal(counts, b.constant(0)), empty, maxima)
     return result
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.mapping_selection import constant_or_none
+from dovetail.formats.openvino.converters.elementwise import has_runtime_attribute
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Operand, Value
@@ -51,11 +51,6 @@ def _size(b: Builder, x: Value, axis: int) -> Any:
     return b.constant(np.array(result)) if isinstance(result, list) else result
 
 
-def _has_runtime_blocks(ctx: ImportContext) -> bool:
-    """Return whether block, begin or end are computed at run time."""
-    return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
-
-
 def _runtime_blocks(ctx: ImportContext) -> tuple[Value, list[Any], Value, Value]:
     """Return the tensor and the inputs block, begin and end as values; the block as a list of vectors of size 1.
 
@@ -81,7 +76,7 @@ def _product(b: Builder, items: list[Any]) -> Any:
 def import_space_to_batch(ctx: ImportContext) -> Value:
     """Import SpaceToBatch: pad, then move the position within a block to the batch axis."""
     b = ctx.b
-    if _has_runtime_blocks(ctx):
+    if has_runtime_attribute(ctx):
         x, late, before, after = _runtime_blocks(ctx)
         return _to_batch(b, b.Pad(x, b.Concat(before, after, axis=0)), late, _product(b, late))
     x, block, begin, end = _constant_blocks(ctx)
@@ -116,7 +111,7 @@ def _times(b: Builder, x: Value, axis: int, by: Operand) -> Any:
 def import_batch_to_space(ctx: ImportContext) -> Value:
     """Import BatchToSpace: move block positions from the batch axis to the spatial axes, then crop."""
     b = ctx.b
-    if _has_runtime_blocks(ctx):
+    if has_runtime_attribute(ctx):
         x, late, before, after = _runtime_blocks(ctx)
         whole = _from_batch(b, x, late, _product(b, late))
         result: Value = b.Slice(whole, before, b.Subtract(b.Shape(whole), after), list(range(len(late))))
