@@ -115,19 +115,9 @@ def _say_groups(kind: str, groups: Any) -> None:
 
 def _say_subgraphs(steps: Any) -> None:
     """Print the steps of If and Loop, with the steps of their subgraphs indented."""
-    from dovetail.report.profile_text import nbytes, operations, share_of_limit
-    from dovetail.report.text import duration, subgraph_rows
+    from dovetail.report.profile_text import rows_of_subgraphs
 
-    rows = []
-    for depth, label, runs, seconds, step in subgraph_rows(steps):
-        name, time = "  " * depth + label, duration(seconds)
-        if step is None:
-            rows.append(["", name, "", "", runs, time, "", "", ""])
-        else:
-            rows.append(
-                [step.number, name, step.operator, step.kernel, runs, time, nbytes(step.nbytes), operations(step.operations),
-                 share_of_limit(step.share_of_limit, step.bound)]
-            )  # fmt: skip
+    rows = list(rows_of_subgraphs(steps, lambda depth, label: "  " * depth + label))
     if rows:
         click.echo()
         table(("step", "in subgraphs", "operator", "kernel", "runs", "time", "bytes", "operations", "of the limit"), rows)

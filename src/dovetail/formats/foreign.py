@@ -7,6 +7,8 @@ the XML for IR. This module knows no operators.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,3 +107,24 @@ class ForeignModel:
     file: str | None = None
     producer: tuple[str, str] = ("", "")
     doc: str = ""
+
+
+def topological_order(sources: Sequence[Collection[int]]) -> list[int]:
+    """Return the positions of nodes in topological order, each as early as possible; without those behind a cycle.
+
+    ``sources`` are the positions of the nodes that each node reads.
+    """
+    readers: list[list[int]] = [[] for _ in sources]
+    for index, positions in enumerate(sources):
+        for position in positions:
+            readers[position].append(index)
+    waiting = list(map(len, sources))
+    ready = [index for index, count in enumerate(waiting) if not count]
+    order: list[int] = []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for reader in readers[order[-1]]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    return order

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Value
@@ -85,15 +85,16 @@ def take_name(graph: Graph, old: Value, new: Value) -> None:
     new.names, new.doc, new.metadata = old.names or new.names, old.doc or new.doc, {**new.metadata, **old.metadata}
 
 
-def remove_dead(graph: Graph) -> int:
+def remove_dead(graph: Graph, kept: Collection[int] = ()) -> int:
     """Remove every node without a used output (dead code elimination). Returns the number of removed nodes.
 
-    Graph inputs stay, and so do the DefaultInput nodes of optional inputs.
+    Graph inputs stay, and so do the DefaultInput nodes of optional inputs and the nodes whose ids are in ``kept``.
     """
     outputs = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(y.uses or id(y) in outputs for y in node.outputs) or type(node.op).__name__ == "DefaultInput":
+        is_read = any(y.uses or id(y) in outputs for y in node.outputs)
+        if is_read or id(node) in kept or type(node.op).__name__ == "DefaultInput":
             nodes.append(node)
             continue
         disconnect(node)

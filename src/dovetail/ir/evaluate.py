@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence as Several
+from collections.abc import Callable, Iterable, Iterator, Sequence as Several
 from functools import reduce
 from math import prod
 from typing import Any
@@ -101,10 +101,11 @@ def _key_type(x: dict[Any, Any]) -> DType:
     return dtypes.string if any(isinstance(key, str) for key in x) else dtypes.i64
 
 
-def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
+def run(graph: Graph, inputs: Several[Array], xp: Namespace, store: Callable[[Any], Any] | None = None) -> list[Any]:
     """Run the nodes that the outputs of ``graph`` need, with ``inputs`` in the order of the graph's inputs.
 
-    A value is released after its last reader. Raises the ``fault`` of a subgraph that cannot run with its input types.
+    ``store`` is applied to every result. A value is released after its last reader. Raises the ``fault`` of a subgraph that
+    cannot run with its input types.
     """
     if isinstance(graph.fault, RuleError):
         raise graph.fault.with_traceback(None)
@@ -121,7 +122,8 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
             if timed is not None:
                 timed.check_time()
             xs = [None if x is None else arrays_by_id[id(x)] for x in node.inputs]
-            arrays_by_id.store(node, evaluate_node(node, xp, xs, index in on_host))
+            ys = evaluate_node(node, xp, xs, index in on_host)
+            arrays_by_id.store(node, ys if store is None else map(store, ys))
             for key in last.get(index, ()):
                 arrays_by_id.release(key)
         return [arrays_by_id[id(value)] for value in graph.outputs]

@@ -6,9 +6,9 @@ from typing import Any
 
 from dovetail.report.document import cards, document, stylesheet, text_of
 from dovetail.report.profile_chart import charts_of, legend
-from dovetail.report.profile_text import engine_text, machine_text, nbytes, operations, share_of_limit
+from dovetail.report.profile_text import engine_text, machine_text, nbytes, operations, rows_of_subgraphs, share_of_limit
 from dovetail.report.tables import Bar, Indented, table
-from dovetail.report.text import count, duration, percent, size, subgraph_rows
+from dovetail.report.text import count, duration, percent, size
 
 MAX_INPUTS = 8
 """The maximum number of inputs that the subtitle names."""
@@ -93,16 +93,7 @@ def _native_tables(engine: Any) -> str:
 
 def subgraphs_table(engine: Any) -> str:
     """Return the table of If and Loop with the steps of their subgraphs; an empty string if no subgraph ran."""
-    rows = []
-    for depth, label, runs, seconds, step in subgraph_rows(engine.steps):
-        name, time = Indented(depth, label), duration(seconds)
-        if step is None:
-            rows.append(("", name, "", "", runs, time, "", "", ""))
-        else:
-            rows.append(
-                (step.number, name, step.operator, step.kernel, runs, time, nbytes(step.nbytes), operations(step.operations),
-                 share_of_limit(step.share_of_limit, step.bound))
-            )  # fmt: skip
+    rows = list(rows_of_subgraphs(engine.steps, Indented))
     columns = ("#step", "node", "operator", "kernel", "#runs", "#time", "#bytes", "#operations", "#of the limit")
     return table("Steps of subgraphs", columns, rows, "", is_open=False) if rows else ""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from dovetail.report.text import count, duration, percent, size
+from dovetail.report.text import count, duration, percent, size, subgraph_rows
 
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -57,3 +58,14 @@ def engine_text(engine: Any) -> str:
         return "; ".join(engine.notes)
     text = f"{duration(engine.run_seconds)} a run, {duration(engine.step_seconds)} in {count(len(engine.steps), 'step')}"
     return "; ".join((f"{text}, median of {count(engine.runs, 'run')}", *engine.notes))
+
+
+def rows_of_subgraphs(steps: Any, name_of: Callable[[int, str], Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the cells of If and Loop with the steps of their subgraphs; ``name_of`` indents a label by its depth."""
+    for depth, label, runs, seconds, step in subgraph_rows(steps):
+        name, time = name_of(depth, label), duration(seconds)
+        if step is None:
+            yield ("", name, "", "", runs, time, "", "", "")
+        else:
+            work = nbytes(step.nbytes), operations(step.operations), share_of_limit(step.share_of_limit, step.bound)
+            yield (step.number, name, step.operator, step.kernel, runs, time, *work)

@@ -16,6 +16,7 @@ import numpy as np
 Bytes = np.ndarray[Any, Any]
 """An array of u8 with one axis."""
 
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 PIECE = 1 << 22
 """Bytes of one piece."""
 MAX_THREADS = 4
@@ -103,10 +104,10 @@ def _run_in_threads(work: Callable[[int], None], count: int) -> None:
         helper.join()
 
 
-def map_file(path: str) -> mmap.mmap | bytes | None:
+def map_file(path: str, flags: int = 0) -> mmap.mmap | bytes | None:
     """Return a memory map of a regular file (``b""`` for an empty file); None if the file cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        descriptor = os.open(path, _READ | flags)
     except (OSError, ValueError):
         return None
     try:

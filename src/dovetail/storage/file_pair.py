@@ -16,9 +16,7 @@ file is on the disk. The signature has the draft's digest, and the next read rea
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
-import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +27,7 @@ import numpy as np
 from dovetail.errors import DovetailError, FormatError
 from dovetail.storage import atomic_write, files
 from dovetail.storage.deviations import Deviations
+from dovetail.storage.digest import map_file
 from dovetail.storage.safetensors_file import signature_in_header
 from dovetail.storage.weights_file import DIGEST, PairSignature, WeightsFile, signature_in_trailer
 
@@ -96,7 +95,7 @@ def refuse_foreign(side_path: str, path: str) -> None:
     The file at ``side_path`` may be replaced in two cases: the model file at ``path`` refers to the file, or an earlier save of
     dovetail wrote the file and no model file of the folder refers to it (an interrupted save, a removed model file).
     """
-    side = _content_of(side_path)
+    side = map_file(side_path, files.NO_FOLLOW)
     if side is None:
         # There is no file, or replace_files refuses the file.
         return
@@ -116,33 +115,15 @@ def refuse_foreign(side_path: str, path: str) -> None:
         raise FormatError("path.foreign", message, file=path)
 
 
-def _content_of(path: str) -> bytes | mmap.mmap | None:
-    """Return a memory map of a regular file (``b""`` for an empty file); None if the file cannot be read."""
-    flags = os.O_RDONLY | files.NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        descriptor = os.open(path, flags)
-    except (OSError, ValueError):
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if status.st_size else b""
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
 def _refers(path: str, signature: PairSignature) -> bool:
     """Return whether a model file contains the digest of the weights in ``signature``."""
-    content = _content_of(os.path.realpath(path))
+    content = map_file(os.path.realpath(path), files.NO_FOLLOW)
     return content is not None and content.find(signature.weights.encode()) >= 0
 
 
 def _refers_without_digest(path: str, name: str) -> bool:
     """Return whether a model file refers to the weights file ``name``: ONNX contains the name, an IR has the same stem."""
-    content = _content_of(os.path.realpath(path))
+    content = map_file(os.path.realpath(path), files.NO_FOLLOW)
     if content is None:
         return False
     is_ir = content[:4096].find(b"<net") >= 0

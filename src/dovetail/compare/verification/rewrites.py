@@ -13,10 +13,10 @@ from dovetail.compare.verification.conversion import compare, random_outputs
 from dovetail.compare.verification.engine import MAX_NATIVE_WEIGHTS, has_native_size
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
-from dovetail.ir.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
+from dovetail.ir.evaluate import run
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.inputs_outputs import flatten_outputs, sizes_of_arrays
-from dovetail.ir.limits import active, counting, current
+from dovetail.ir.limits import active, counting
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 from dovetail.runtime.random_inputs import random_inputs
@@ -215,18 +215,13 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
     A sum of floats depends on the order of its addends, which numpy chooses by the strides of its input. Two graphs that move
     elements by different views then have the same bits only if every operator reads the same layout.
     """
-    graph = model.graph
-    last, live = last_readers(graph), live_nodes(graph)
-    with counting(None if active() else model.limits), RunArrays((id(x), inputs[x.name]) for x in graph.inputs) as arrays:
-        for index, node in enumerate(graph.nodes):
-            if index not in live:
-                continue
-            current().check_time()
-            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
-            arrays.store(node, [np.ascontiguousarray(y).reshape(y.shape) if isinstance(y, np.ndarray) else y for y in ys])
-            for key in last.get(index, ()):
-                arrays.release(key)
-        return {y.name: arrays[id(y)] for y in graph.outputs}
+    with counting(None if active() else model.limits):
+        ys = run(model.graph, [inputs[x.name] for x in model.inputs], np, store=_row_major)
+    return dict(zip([y.name for y in model.outputs], ys, strict=True))
+
+
+def _row_major(y: Any) -> Any:
+    return np.ascontiguousarray(y).reshape(y.shape) if isinstance(y, np.ndarray) else y
 
 
 def bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:

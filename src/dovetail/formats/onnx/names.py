@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 from dovetail.errors import DovetailError, FormatError
-from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue, topological_order
 
 _Scopes = tuple[dict[str, int], ...]
 
@@ -211,22 +210,10 @@ def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:
 
 def _sort_topologically(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:
     """Sort the nodes topologically; among ready nodes, the first in the present order comes first."""
-    reads = [{writers[name] for name in _names_read(node) if name in writers} - {index} for index, node in enumerate(nodes)]
-    readers: list[list[int]] = [[] for _ in nodes]
-    for index, sources in enumerate(reads):
-        for source in sources:
-            readers[source].append(index)
-    waiting = [len(sources) for sources in reads]
-    ready = [index for index, count in enumerate(waiting) if not count]
-    ordered: list[ForeignNode] = []
-    while ready:
-        index = heapq.heappop(ready)
-        ordered.append(nodes[index])
-        for reader in readers[index]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, reader)
-    return ordered if len(ordered) == len(nodes) else nodes
+    order = topological_order(
+        [{writers[name] for name in _names_read(node) if name in writers} - {index} for index, node in enumerate(nodes)]
+    )
+    return [nodes[index] for index in order] if len(order) == len(nodes) else nodes
 
 
 def _names_read(node: ForeignNode) -> Iterator[str]:
@@ -243,19 +230,7 @@ def _find_cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[i
     reads: list[set[int]] = [{writers[name] for name in node.inputs if name in writers} for node in graph.nodes]
     for index, name in late:
         reads[index].add(writers[name])
-    readers: list[list[int]] = [[] for _ in graph.nodes]
-    for index, sources in enumerate(reads):
-        for source in sources:
-            readers[source].append(index)
-    waiting = [len(sources) for sources in reads]
-    ready = [index for index, count in enumerate(waiting) if not count]
-    while ready:
-        for reader in readers[ready.pop()]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                ready.append(reader)
-    waiting_nodes = {index for index, count in enumerate(waiting) if count}
-    return _walk_back(reads, waiting_nodes)
+    return _walk_back(reads, set(range(len(reads))).difference(topological_order(reads)))
 
 
 def _walk_back(reads: list[set[int]], waiting_nodes: set[int]) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
 
+from dovetail.formats.foreign import topological_order
 from dovetail.formats.openvino import xml_attributes
 from dovetail.formats.openvino.diagnostics import Checks, Layer
 
@@ -53,27 +53,15 @@ def sort(checks: Checks, layers: dict[str, Layer], sources: dict[tuple[str, int]
     """Sort the layers topologically; among ready layers, the first in the file comes first."""
     order = list(layers.values())
     position = {layer.id: index for index, layer in enumerate(order)}
-    pending_inputs = [0] * len(order)
-    users: list[list[int]] = [[] for _ in order]
-    is_sorted = True
+    reads: list[set[int]] = [set() for _ in order]
     for (identity, _), key in sources.items():
-        start, end = position[key.partition(":")[0]], position[identity]
-        is_sorted = is_sorted and start < end
-        pending_inputs[end] += 1
-        users[start].append(end)
-    if is_sorted:
+        reads[position[identity]].add(position[key.partition(":")[0]])
+    numbers = topological_order(reads)
+    if numbers == list(range(len(order))):
         return order
-    ready = [index for index, count in enumerate(pending_inputs) if not count]
-    ordered: list[Layer] = []
-    while ready:
-        index = heapq.heappop(ready)
-        ordered.append(order[index])
-        for user in users[index]:
-            pending_inputs[user] -= 1
-            if not pending_inputs[user]:
-                heapq.heappush(ready, user)
+    ordered = [order[index] for index in numbers]
     if len(ordered) < len(order):
-        waiting = [order[index] for index, count in enumerate(pending_inputs) if count]
+        waiting = [order[index] for index in sorted({*range(len(order))}.difference(numbers))]
         names = ", ".join(repr(layer.name) for layer in waiting[:5])
         checks.add_fault(
             "graph.cycle", f"the graph must have no cycle, got {len(waiting)} layers in or behind cycles: {names}", waiting[0]

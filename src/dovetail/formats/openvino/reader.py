@@ -17,7 +17,7 @@ from dovetail.formats.openvino.diagnostics import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.opsets import resolve
 from dovetail.ir.limits import current, weight_of_node
-from dovetail.ir.types import Shape, Size, Tensor, impossible
+from dovetail.ir.types import Shape, Tensor
 from dovetail.storage.deviations import Deviations
 
 if TYPE_CHECKING:
@@ -167,26 +167,11 @@ class Reader:
         return name
 
     def _parse_shape(self, text: str, name: str, layer: Layer) -> Shape | None:
-        """Parse a partial shape such as "1,3,?", "1..8,2..", "..." (unknown rank) or "" (scalar); None for unknown rank."""
-        inner = text.strip()
-        if inner.startswith("[") and inner.endswith("]"):
-            inner = inner[1:-1].strip()
-        if inner == "...":
+        try:
+            return xml_attributes.parse_shape(text, name)
+        except FormatError as error:
+            self.checks.add_fault(error.code, error.message, layer)
             return None
-        shape: list[Size] = []
-        for axis, piece in enumerate(inner.split(",") if inner else ()):
-            match = xml_attributes.SIZES.fullmatch(piece)
-            size = None if match is None else xml_attributes.size_of(match, f"?{name}.{axis}")
-            if size is None:
-                self.checks.add_fault(
-                    "ir.number", f"sizes in the shape {text!r} must be numbers, bounds or '?', got {piece.strip()!r}", layer
-                )
-                return None
-            shape.append(size)
-        if fault := impossible(shape):
-            self.checks.add_fault("ir.number", fault, layer)
-            return None
-        return tuple(shape)
 
     def _constant(self, graph: ForeignGraph, layer: Layer, data: dict[str, str], value: ForeignValue, path: str) -> None:
         graph.values[value.key] = value

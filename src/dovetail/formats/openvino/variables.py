@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.formats.openvino.xml_attributes import format_shape
-from dovetail.ir import symbolic
+from dovetail.formats.openvino.xml_attributes import format_shape, parse_shape
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import State
-from dovetail.ir.types import Shape, Tensor
+from dovetail.ir.types import Tensor
 
 VERSION = 6
 """The version of ReadValue and Assign in exported models."""
-_SIZE = re.compile(r"\s*(?:(?P<exact>\d+)|\?|-1|(?P<low>\d*)\.\.(?P<high>\d*))\s*")
 
 
 @OPENVINO.importer("ReadValue", 3, 6)
@@ -27,7 +24,9 @@ def import_read_value(ctx: ImportContext) -> Value:
     variable = ctx.attribute("variable_id", "str")
     initial = ctx.optional_input(0)
     if ctx.node.version == 6:
-        type: Any = Tensor(_dtype(ctx, initial), _shape(ctx.attribute("variable_shape", "str"), variable))
+        type: Any = Tensor(
+            _dtype(ctx, initial), parse_shape(ctx.attribute("variable_shape", "str"), variable, f" of the variable {variable!r}")
+        )
     else:
         type = ctx.input(0).type
     return ctx.scope.variables.read(variable, type, initial)
@@ -39,27 +38,6 @@ def _dtype(ctx: ImportContext, initial: Value | None) -> DType | None:
         return None if initial is None else initial.dtype
     dtype: DType = ctx.attribute("variable_type", "DType")
     return dtype
-
-
-def _shape(text: str, variable: str) -> Shape | None:
-    """Parse a partial shape of IR such as "1,3,?", "1..8,2..", "..." (unknown rank) or "" (scalar); None for unknown rank."""
-    inner = text.strip().removeprefix("[").removesuffix("]").strip()
-    if inner == "...":
-        return None
-    sizes: list[Any] = []
-    for axis, text_of_size in enumerate(inner.split(",") if inner else ()):
-        match = _SIZE.fullmatch(text_of_size)
-        if match is None:
-            raise FormatError(
-                "ir.number",
-                f"sizes of the variable {variable!r} must be numbers, bounds or '?', got {text_of_size.strip()!r} in {text!r}",
-            )
-        if match["exact"]:
-            sizes.append(int(match["exact"]))
-            continue
-        low, high = (int(match[side]) if match[side] else None for side in ("low", "high"))
-        sizes.append(symbolic.symbol(f"?{variable}.{axis}", 0 if low is None else low, high))
-    return tuple(sizes)
 
 
 @OPENVINO.importer("Assign", 3, 6)

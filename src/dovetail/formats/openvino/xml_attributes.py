@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import constants
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import BY_OPENVINO, DType
-from dovetail.ir.types import INT64_MAX, Size, impossible
+from dovetail.ir.types import INT64_MAX, Shape, Size, impossible
 
 # The port precisions that differ from the upper-case name of the element type.
 PRECISIONS = {"boolean": "BOOL", "u1": "BIN", "f16": "FP16", "f32": "FP32", "f64": "FP64"}
@@ -41,6 +41,29 @@ def size_of(match: re.Match[str], name: str) -> Size | None:
     if minimum > INT64_MAX or (maximum is not None and not minimum <= maximum <= INT64_MAX):
         return None
     return symbolic.symbol(name, minimum, maximum)
+
+
+def parse_shape(text: str, name: str, owner: str = "") -> Shape | None:
+    """Parse a partial shape such as "1,3,?", "1..8,2..", "..." (unknown rank) or "" (scalar); None for unknown rank.
+
+    Unknown sizes are named after ``name``. Raises FormatError [ir.number], with ``owner`` after the shape.
+    """
+    inner = text.strip()
+    if inner.startswith("[") and inner.endswith("]"):
+        inner = inner[1:-1].strip()
+    if inner == "...":
+        return None
+    shape: list[Size] = []
+    for axis, piece in enumerate(inner.split(",") if inner else ()):
+        match = SIZES.fullmatch(piece)
+        size = None if match is None else size_of(match, f"?{name}.{axis}")
+        if size is None:
+            rule = f"sizes in the shape {text!r}{owner} must be numbers, bounds or '?'"
+            raise FormatError("ir.number", f"{rule}, got {piece.strip()!r}")
+        shape.append(size)
+    if fault := impossible(shape):
+        raise FormatError("ir.number", fault)
+    return tuple(shape)
 
 
 def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:

@@ -37,7 +37,7 @@ def freeze(value: Any) -> Hashable:
     if isinstance(value, Graph):
         return "graph"
     if isinstance(value, Op):
-        return operator_key(value)
+        return (operator_key(value),)
     if isinstance(value, np.ndarray):
         return "array", value.dtype.name, value.shape, digest(value)
     if isinstance(value, tuple | list):

@@ -11,8 +11,8 @@ import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.builder import describe_op
-from dovetail.ir.edit import disconnect
-from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.edit import remove_dead
+from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import faults, infer_types, infer_values
 from dovetail.ir.substitution import map_elements, substitute_type
 from dovetail.ir.symbolic import Dim, Inexact
@@ -72,7 +72,7 @@ def propagate(state: RepairState) -> list[Blocker]:
     except BaseException:
         graph.nodes.extend(nodes[position:])
         raise
-    sweep_nodes(graph, state.dead)
+    remove_dead(graph, state.dead)
     return blockers
 
 
@@ -262,20 +262,6 @@ def _propagate_factors(state: RepairState, node: Node) -> None:
         for axis, size in enumerate(y.type.shape or () if known and isinstance(y.type, Tensor) else ()):
             if size in known and (id(y), axis) not in state.factors:
                 state.set_factors(y, axis, known[size])
-
-
-def sweep_nodes(graph: Graph, dead: set[int]) -> None:
-    """Remove the nodes that the repairs left without readers; the nodes ``dead``, which had no readers before, stay."""
-    outputs = {id(value) for value in graph.outputs}
-    nodes: list[Node] = []
-    for node in reversed(graph.nodes):
-        if id(node) in dead or any(y.uses or id(y) in outputs for y in node.outputs):
-            nodes.append(node)
-            continue
-        disconnect(node)
-        for y in node.outputs:
-            graph.release(y.name)
-    graph.nodes = nodes[::-1]
 
 
 def describe(blocker: Blocker) -> str:

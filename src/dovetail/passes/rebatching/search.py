@@ -12,7 +12,7 @@ from dovetail.compare.verification.conversion import random_outputs
 from dovetail.compare.verification.engine import compile_for_verification, run_for_verification
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir import dtypes, symbolic
-from dovetail.ir.edit import copy_graph, copy_model, disconnect
+from dovetail.ir.edit import copy_graph, copy_model, disconnect, remove_dead
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.op import draws
@@ -22,7 +22,7 @@ from dovetail.ops.constant import Constant
 from dovetail.ops.control_flow.if_op import types_in
 from dovetail.passes.rebatching.axes import FreedSize
 from dovetail.passes.rebatching.other_sizes import run_at_other_sizes
-from dovetail.passes.rebatching.propagation import Blocker, describe, propagate, sweep_nodes
+from dovetail.passes.rebatching.propagation import Blocker, describe, propagate
 from dovetail.passes.rebatching.requests import SizeRequest
 from dovetail.passes.rebatching.state import ChangedConstant, RepairState, Restart
 from dovetail.passes.rebatching.verification import (
@@ -369,7 +369,7 @@ def _fold_sizes(attempt: Attempt) -> None:
             disconnect(node)
             node.op = Constant(data=np.asarray(y.value, np.int64), dtype=dtypes.i64)
             node.inputs = []
-    sweep_nodes(attempt.model.graph, attempt.state.dead)
+    remove_dead(attempt.model.graph, attempt.state.dead)
 
 
 def _layout(state: RepairState, batches: Sequence[FreedSize], blockers: Sequence[Blocker]) -> dict[int, list[tuple[int, int]]]:
