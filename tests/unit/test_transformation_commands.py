@@ -170,9 +170,9 @@ def test_verify_agrees_and_finds_a_wrong_result(command: str, ran: Any, monkeypa
 def test_work_is_announced(command: str, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal, work of over a second; test_cli shows it there."""
     texts: list[str] = []
-    module = importlib.import_module(f"dovetail.cli.{command}")
     real = output.progress
-    monkeypatch.setattr(module, "progress", lambda text: texts.append(text) or real(text))
+    for module in (f"dovetail.cli.{command}", "dovetail.cli.transformation"):
+        monkeypatch.setattr(importlib.import_module(module), "progress", lambda text: texts.append(text) or real(text))
     assert ran(command, *ARGUMENTS[command]).code == 0
     assert "writing out.onnx" in texts and (len(texts) > 1 or command == "convert")
 

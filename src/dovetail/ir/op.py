@@ -127,6 +127,8 @@ class Op:
     """Whether the decomposition of a half-precision operator is computed in f32."""
     is_composite: ClassVar[bool] = False
     """Whether the specification defines the operator by other operators: ``decompose`` gives the same bits as ``evaluate``."""
+    commutes: ClassVar[bool] = False
+    """Whether ``is_commutative`` is true of all inputs."""
     commutes_with_rounding: ClassVar[bool] = False
     """Whether the operator commutes with rounding: rounding its first input or its output to a narrower float is the same."""
     _defaults: ClassVar[dict[str, Any]] = {}
@@ -302,7 +304,7 @@ class Op:
 
     def is_commutative(self, *xs: RuleInput) -> bool:
         """Return whether the result has the same bits after these inputs are swapped; NaN payloads may differ."""
-        return False
+        return self.commutes
 
     def multiply_adds(self, inputs: Several[Sizes | None], output: Sizes) -> int:
         """Return the number of multiply-adds of a contraction, for static shapes of the inputs and the first output."""

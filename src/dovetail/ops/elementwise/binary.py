@@ -52,9 +52,7 @@ class Add(
 
     # -0.0 + 0.0 is 0.0: only -0.0 is neutral in a sum of floats.
     neutral = (*both(0, INTEGERS), *both(0, FLOATS, sign=True))
-
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
@@ -95,9 +93,7 @@ class Multiply(
     """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
     neutral = both(1, REALS)
-
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.multiply(x, y)
@@ -245,8 +241,7 @@ class Power(
 class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO_BROADCAST})"):
     """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         difference = xp.subtract(x, y)

@@ -33,8 +33,7 @@ def _refuse_no_bits(x: View) -> None:
 class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", openvino=f"BitwiseAnd-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -44,8 +43,7 @@ class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", op
 class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -55,8 +53,7 @@ class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", open
 class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)

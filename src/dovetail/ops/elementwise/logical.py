@@ -60,9 +60,7 @@ class Equal(
     """Compute x == y for operands of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
     branch = "BRANCH_EQ"
-
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.equal(x, y)
@@ -75,9 +73,7 @@ class NotEqual(ComparisonOp, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual
     """Compute x != y for operands of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     branch = "BRANCH_NEQ"
-
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.not_equal(x, y)
@@ -169,8 +165,7 @@ class And(
     neutral = both(1, BOOLEANS)
     absorbing = both(0, BOOLEANS)
 
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -185,8 +180,7 @@ class Or(
     neutral = both(0, BOOLEANS)
     absorbing = both(1, BOOLEANS)
 
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -201,9 +195,7 @@ class Xor(
     """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
 
     neutral = both(0, BOOLEANS)
-
-    def is_commutative(self, x: View, y: View) -> bool:
-        return True
+    commutes = True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)

@@ -54,13 +54,7 @@ class Samples:
 
     def take(self, indices: Sequence[int]) -> dict[str, Any]:
         """Return the inputs of some samples."""
-        return {name: self._take_array(name, indices) for name in self.arrays}
-
-    def _take_array(self, name: str, indices: Sequence[int]) -> Any:
-        array = self.arrays[name]
-        for pair in self.axes.get(name, ()):
-            array = np.concatenate([take_samples(array, [pair], self.count, index, index + 1) for index in indices], pair[0])
-        return array
+        return {name: _take_chunk(array, self.axes.get(name, []), self.count, indices) for name, array in self.arrays.items()}
 
 
 def draw_samples(

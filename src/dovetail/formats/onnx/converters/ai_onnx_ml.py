@@ -266,8 +266,7 @@ def _tensor(ctx: ImportContext, name: str, dtype: str) -> list[float]:
 def export_tree_ensemble(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.input(0)
-    version = ctx.version_of(DOMAIN, "TreeEnsemble")
-    assert version is not None
+    version = ctx.version("TreeEnsemble", DOMAIN)
 
     def tensor(items: Any) -> ForeignTensor:
         return ForeignTensor(x.dtype, np.array(items, x.dtype.numpy))

@@ -126,12 +126,6 @@ def _split_axes(b: Builder, op: Any, x: Any, axes: list[int], lengths: list[Any]
     return x
 
 
-@ONNX.fallback("DFT")
-def replace_dft(b: Builder, node: Node) -> Any:
-    """Decompose DFT before opset 17; the decomposition needs static sizes."""
-    return node.op.decompose(b, *node.inputs)
-
-
 @ONNX.exporter("DFT")
 def export_dft(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op

@@ -255,9 +255,9 @@ def replace_ceil_pool(b: Builder, node: Node) -> Any:
     return None if simple is None else b.add(simple, node.inputs[0])
 
 
-@ONNX.fallback("Bernoulli")
-def replace_bernoulli(b: Builder, node: Node) -> Any:
-    """Decompose Bernoulli before version 15: compare a uniform random number with the probability."""
+@ONNX.fallback("Bernoulli", "DFT")
+def replace_by_decomposition(b: Builder, node: Node) -> Any:
+    """Decompose Bernoulli before opset 15, and DFT before opset 17, where the decomposition needs static sizes."""
     return node.op.decompose(b, *node.inputs)
 
 

@@ -97,8 +97,7 @@ def export_tree_ensemble(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.input(0)
     kind = type(op).__name__
-    version = ctx.version_of(DOMAIN, kind)
-    assert version is not None
+    version = ctx.version(kind, DOMAIN)
     attributes: dict[str, Any] = {name: list(getattr(op, name)) for name in (*_INTEGERS, "nodes_modes")}
     if op.nodes_missing_value_tracks_true:
         attributes[_MISSING] = [int(value) for value in op.nodes_missing_value_tracks_true]
