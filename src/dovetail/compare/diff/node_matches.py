@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 from dovetail.compare.diff.side import MIN_WEIGHT, Interner, Ref, Side, Use
 
@@ -258,10 +259,14 @@ class Matching:
                 for node in self.free_nodes(side):
                     if radius or self._has_weight(side, node):
                         groups[levels[radius][side][node]][side].append(node)
-            for first, second in groups.values():
-                if len(first) == len(second) == 1:
-                    self.pair(first[0], second[0])
+            self._pair_single(groups)
         return self.count - before
+
+    def _pair_single(self, groups: Mapping[Any, tuple[list[int], list[int]]]) -> None:
+        """Pair the nodes of groups with one node on each side."""
+        for first, second in groups.values():
+            if len(first) == len(second) == 1:
+                self.pair(first[0], second[0])
 
     def match_weights(self) -> int:
         """Pair unmatched nodes of one operator whose weights have a range that occurs exactly once on each side."""
@@ -272,9 +277,7 @@ class Matching:
                 key = self.sides[side].weight_range(node)
                 if key is not None:
                     groups[key][side].append(node)
-        for first, second in groups.values():
-            if len(first) == len(second) == 1:
-                self.pair(first[0], second[0])
+        self._pair_single(groups)
         return self.count - before
 
     def _refine(self, side: int, colors: Colors) -> Colors:

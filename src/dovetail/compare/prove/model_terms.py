@@ -41,12 +41,7 @@ class Numberer:
     """Numberer translates the graphs of models into one table of terms."""
 
     def __init__(
-        self,
-        models: Sequence[Model],
-        deadline: float | None = None,
-        *,
-        fit_sizes: bool = False,
-        cuts: Sequence[dict[int, int]] | None = None,
+        self, models: Sequence[Model], deadline: float | None, fit_sizes: bool, cuts: Sequence[dict[int, int]] | None
     ) -> None:
         self._models = models
         self._cuts = cuts or [{} for _ in models]
@@ -177,4 +172,4 @@ def number_terms(
     cuts: Sequence[dict[int, int]] | None = None,
 ) -> Numbered:
     """Translate models into one table of terms. ``cuts`` maps ids of values to numbers of the unknowns that replace them."""
-    return Numberer(models, deadline, fit_sizes=fit_sizes, cuts=cuts).run()
+    return Numberer(models, deadline, fit_sizes, cuts).run()

@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import INT64_MAX, Tensor
 from dovetail.laws.rules.cuts import cuts_of
 from dovetail.ops.tensor.slice import Slice
-from dovetail.passes.simplification.rules import Target
+from dovetail.passes.simplification.rules import Target, replace_groups
+
+_Partition = tuple[int, list[tuple[int, int, Node]]]
+"""The axis of a partition, and the start, the stop and the node of each of its slices in order."""
 
 
 def split_partitions(graph: Graph, target: Target) -> int:
     """Replace slices that cover an axis of static size without overlap by one Split. Returns the number of replaced nodes."""
-    groups = _partitions(graph)
-    if not groups:
-        return 0
-    written: dict[int, list[Value]] = {}
-
-    def rule(b: Builder, node: Node) -> Value | None:
-        group = groups.get(id(node))
-        if group is None:
-            return None
-        axis, row = group
-        key = id(row[0][2])
-        if key not in written:
-            lengths = [stop - start for start, stop, _ in row]
-            written[key] = b.Split(node.input(0), lengths, axis=axis, outputs=len(row))
-        target.log(node)
-        return written[key][[id(each) for _, _, each in row].index(id(node))]
-
-    return rewrite(graph, rule)
+    return replace_groups(graph, target, _partitions(graph), _write)
 
 
-def _partitions(graph: Graph) -> dict[int, tuple[int, list[tuple[int, int, Node]]]]:
-    """Return, by the id of a Slice, its axis and the (start, stop, node) of all slices of its partition in order."""
-    found: dict[int, tuple[int, list[tuple[int, int, Node]]]] = {}
+def _write(b: Builder, node: Node, partition: _Partition) -> list[Value]:
+    axis, row = partition
+    return b.Split(node.input(0), [stop - start for start, stop, _ in row], axis=axis, outputs=len(row))
+
+
+def _partitions(graph: Graph) -> dict[int, tuple[_Partition, int]]:
+    """Return, by the id of a Slice, its partition and its position there."""
+    found: dict[int, tuple[_Partition, int]] = {}
     for value in graph.values():
         if not isinstance(value.type, Tensor):
             continue
@@ -54,5 +44,7 @@ def _partitions(graph: Graph) -> dict[int, tuple[int, list[tuple[int, int, Node]
             row.sort(key=lambda item: item[:2])
             bounds = [0, *(stop for _, stop, _ in row)]
             if len(row) > 1 and [start for start, _, _ in row] == bounds[:-1] and bounds[-1] == value.dims[axis]:
-                found.update({id(node): (axis, row) for _, _, node in row if id(node) not in found})
+                partition = axis, row
+                for position, (_, _, node) in enumerate(row):
+                    found.setdefault(id(node), (partition, position))
     return found

@@ -8,13 +8,12 @@ import numpy as np
 
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.laws.computed_weights import join
 from dovetail.laws.law import is_among
 from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import MatMul
-from dovetail.passes.simplification.rules import Target
+from dovetail.passes.simplification.rules import Target, replace_groups
 
 Array: TypeAlias = np.ndarray[Any, Any]
 NODES = 3
@@ -45,24 +44,10 @@ def merge_products(graph: Graph, target: Target) -> int:
     for group in _groups(graph):
         for position, product in enumerate(group):
             groups[id(product.last)] = group, position
-    if not groups:
-        return 0
-    written: dict[int, list[Value]] = {}
-
-    def rule(b: Builder, node: Node) -> Value | None:
-        found = groups.get(id(node))
-        if found is None:
-            return None
-        group, position = found
-        if id(group) not in written:
-            written[id(group)] = _write(b, group)
-        target.log(node)
-        return written[id(group)][position]
-
-    return rewrite(graph, rule)
+    return replace_groups(graph, target, groups, _write)
 
 
-def _write(b: Builder, group: list[Product]) -> list[Value]:
+def _write(b: Builder, node: Node, group: list[Product]) -> list[Value]:
     first = group[0].matmul
     x, op, dtype = first.input(0), first.op, first.input(1).dtype
     axis = 0 if getattr(op, "transpose_b", False) else 1

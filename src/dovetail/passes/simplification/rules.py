@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
@@ -14,6 +14,7 @@ from dovetail.ir.op import Op, bodies
 from dovetail.ir.rewrite import rewrite
 from dovetail.laws.law import Result, is_among
 
+G = TypeVar("G")
 Rule: TypeAlias = Callable[[Builder, Node], Result]
 Rules: TypeAlias = Mapping[type[Op], Rule]
 
@@ -50,6 +51,27 @@ def graphs_of(graph: Graph) -> Iterator[Graph]:
         for _, body in bodies(node.op):
             yield from graphs_of(body)
     yield graph
+
+
+def replace_groups(
+    graph: Graph, target: Target, groups: Mapping[int, tuple[G, int]], write: Callable[[Builder, Node, G], list[Value]]
+) -> int:
+    """Replace the nodes of groups by what ``write`` emits once for each group. Returns the number of replaced nodes.
+
+    ``groups`` has, by the id of a node, its group and the position of its output in the result of ``write``.
+    """
+    written: dict[int, list[Value]] = {}
+
+    def rule(b: Builder, node: Node) -> Value | None:
+        group, position = groups.get(id(node), (None, 0))
+        if group is None:
+            return None
+        if id(group) not in written:
+            written[id(group)] = write(b, node, group)
+        target.log(node)
+        return written[id(group)][position]
+
+    return rewrite(graph, rule) if groups else 0
 
 
 def apply_rules(graph: Graph, rules: Rules, target: Target) -> int:
