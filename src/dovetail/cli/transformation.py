@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -111,7 +111,7 @@ def write_result(
     sources: Mapping[str, Any],
     model: Model,
     target: str,
-    destination: Any,
+    destination: str | BinaryIO,
     options: Mapping[str, Any],
     rows: Sequence[Any] | None,
     *,

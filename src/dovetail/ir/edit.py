@@ -85,6 +85,11 @@ def take_name(graph: Graph, old: Value, new: Value) -> None:
     new.names, new.doc, new.metadata = old.names or new.names, old.doc or new.doc, {**new.metadata, **old.metadata}
 
 
+def names_in(graph: Graph) -> set[str]:
+    """Return the names of all values of a graph."""
+    return {name for value in graph.values() for name in (value.name, *value.names)}
+
+
 def remove_dead(graph: Graph, kept: Collection[int] = ()) -> int:
     """Remove every node without a used output (dead code elimination). Returns the number of removed nodes.
 

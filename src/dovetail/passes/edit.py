@@ -14,7 +14,7 @@ from dovetail.formats.roundtrip_metadata import PATH, PROPERTY as OPENVINO_RECOR
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType, DTypeLike
-from dovetail.ir.edit import copy_model, move_readers, remove_dead, rename
+from dovetail.ir.edit import copy_model, move_readers, names_in, remove_dead, rename
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Operand, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.inputs_outputs import to_array
@@ -73,10 +73,6 @@ def rename_values(model: Model, names: Mapping[str, str]) -> Model:
         for state in new.states
     ]
     return new
-
-
-def names_in(graph: Graph) -> set[str]:
-    return {name for value in graph.values() for name in (value.name, *value.names)}
 
 
 # Outputs

@@ -10,7 +10,7 @@ from dovetail.formats.exporter import strip_metadata
 from dovetail.formats.import_constants import FOLDED
 from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_model, move_readers
+from dovetail.ir.edit import copy_model, move_readers, names_in
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
@@ -20,7 +20,6 @@ from dovetail.ir.state_interface import drop_incomplete_states
 from dovetail.ir.suggestions import check_keywords, closest
 from dovetail.ir.types import Size, Tensor
 from dovetail.ops.constant import Identity
-from dovetail.passes.edit import names_in
 from dovetail.passes.unification import Unifier, substitute_symbols, symbols_in
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dovetail.report.text import count, duration, percent, size, subgraph_rows
@@ -60,7 +60,7 @@ def engine_text(engine: Any) -> str:
     return "; ".join((f"{text}, median of {count(engine.runs, 'run')}", *engine.notes))
 
 
-def rows_of_subgraphs(steps: Any, name_of: Callable[[int, str], Any]) -> Iterator[tuple[Any, ...]]:
+def rows_of_subgraphs(steps: Sequence[Any], name_of: Callable[[int, str], Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the cells of If and Loop with the steps of their subgraphs; ``name_of`` indents a label by its depth."""
     for depth, label, runs, seconds, step in subgraph_rows(steps):
         name, time = name_of(depth, label), duration(seconds)

@@ -220,7 +220,7 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
     return dict(zip([y.name for y in model.outputs], ys, strict=True))
 
 
-def _row_major(y: Any) -> Any:
+def _row_major(y: object) -> object:
     return np.ascontiguousarray(y).reshape(y.shape) if isinstance(y, np.ndarray) else y
 
 
