@@ -142,7 +142,7 @@ def _as_lists(value: Any) -> Any:
         (lambda b, x: b.Concat(x), "attribute.missing", "Concat needs the attribute 'axis'"),
         (lambda b, x: b.MatMul(**{FIRST_INPUT: x}), "attribute.unknown", "is an input of MatMul; inputs are positional"),
         (lambda b, x: b.MaxPool(x, strides=2), "attribute.value", "must be a list of integers or None, got 2"),
-        (lambda b, x: b.Add(x, [[1], [2, 3]]), "constant.data", "becomes no tensor"),
+        (lambda b, x: b.Add(x, [[1], [2, 3]]), "constant.data", "cannot become a tensor"),
         (lambda b, x: b.constant(1.5, "string"), "constant.data", "elements must be strings, got float"),
     ],
 )

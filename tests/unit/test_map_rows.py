@@ -411,7 +411,7 @@ def test_each_part_is_done_once_whatever_workers_are_lost(seed: int, workers: in
 
 def test_a_part_that_ends_its_workers_is_named() -> None:
     pool = Pool(2, random.Random(0), losses=0, poison=3)
-    with pytest.raises(EngineError, match=r"part 3 \(rows 30 to 39\) was lost with 3 workers") as caught:
+    with pytest.raises(EngineError, match=r"3 workers were lost while they ran part 3 \(rows 30 to 39\)") as caught:
         Scheduler(pool, lambda progress: None).run(range(100), Rows())
     assert caught.value.code == "job.worker"
 

@@ -102,7 +102,7 @@ def test_commas_inside_of_brackets_separate_nothing() -> None:
         ("Kind-1(x; count=many)", 10, "the default 'many' of count is not a 64-bit integer"),
         ("Kind-1(x; flag=2)", 10, "the default '2' of flag is not a boolean"),
         ("Kind-1(x; mode~{A:plain}=B)", 10, "the default 'B' of mode is not one of A"),
-        ("Kind-1(x; mode~{A}=A)", 15, "a table has rows foreign:core"),
+        ("Kind-1(x; mode~{A}=A)", 15, "the rows of a table must be foreign:core"),
         ("Kind-1(x; count~odd)", 16, "no conversion is called 'odd'"),
         ("Kind-1(x; count~natural=-1)", 10, "the default '-1' of count is not a non-negative 64-bit integer"),
         ("Kind-1(x; n:count=4?)", 10, "the default '4?' of n is not a 64-bit integer"),

@@ -64,7 +64,7 @@ def dimension(size: SizeLike, name: str, axis: int) -> Size:
 
 @check_keywords
 class Builder(OperatorMethods):
-    """Builder appends nodes to ``graph``, by default a new graph. With ``fold``, operators on constants are evaluated at once.
+    """Builder appends nodes to ``graph``, by default a new graph. With ``fold``, operators on constants are folded immediately.
 
     ``strict`` rejects an operator with a subgraph that cannot run. Each new node gets the location ``location``.
     ``folded_inputs`` holds the identities of the constants that folded operators have read. With ``fold``, data movement is not
@@ -154,7 +154,7 @@ class Builder(OperatorMethods):
         except DovetailError:
             raise
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise RuleError("constant.data", f"data of the type {type(data).__name__} becomes no tensor: {error}") from None
+            raise RuleError("constant.data", f"data of the type {type(data).__name__} cannot become a tensor: {error}") from None
         value = Value(self.graph.claim(name or "constant"), Tensor(element_type, array.shape))
         constant = REGISTRY["Constant"](data=array, dtype=element_type)
         self.graph.nodes.append(connect(Node(constant, [], [value], "", self.location)))

@@ -149,7 +149,7 @@ class Usage:
         self.trips += count
         if self.trips > self.limits.trips:
             raise EngineError(
-                "loop.trips", f"the loops of one run make {self.trips} trips or more; {self.limits.describe('trips')}"
+                "loop.trips", f"the loops of one run have at least {self.trips} iterations; {self.limits.describe('trips')}"
             )
 
     def check_time(self) -> None:
@@ -236,10 +236,10 @@ def bytes_of(result: Any) -> int:
 
 
 def refuse_text(nbytes: int, subject: str) -> None:
-    """Raise EngineError [run.text] where the strings of ``subject`` exceed the limit of one operator."""
+    """Raise EngineError [run.text] if the strings of ``subject`` exceed the limit ``text_bytes`` of one operator."""
     limits = current().limits
     if nbytes > limits.text_bytes:
-        raise EngineError("run.text", f"{subject} makes {nbytes} bytes of strings; {limits.describe('text_bytes')}")
+        raise EngineError("run.text", f"{subject} creates {nbytes} bytes of strings; {limits.describe('text_bytes')}")
 
 
 def machine_memory() -> int:

@@ -181,7 +181,7 @@ def _parse_param(op: type[Op], line: str, offset: int, text: str) -> ParamMappin
     if conversion.startswith("{"):
         rows = [row.split(":") for row in conversion[1:-1].split(",")]
         if any(len(row) != 2 for row in rows):
-            raise OpMappingError(op, line, offset + match.start("conversion"), "a table has rows foreign:core")
+            raise OpMappingError(op, line, offset + match.start("conversion"), "the rows of a table must be foreign:core")
         conversion, table = "table", tuple((row[0].strip(), row[1].strip()) for row in rows)  # type: ignore[assignment]
     elif conversion and conversion not in _CONVERSIONS:
         raise OpMappingError(op, line, offset + match.start("conversion"), f"no conversion is called {conversion!r}")

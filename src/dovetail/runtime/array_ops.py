@@ -1,7 +1,8 @@
 """dovetail.concat, split and copy: the operators Concat, Split and Transpose on arrays.
 
 The compiled core handles calls with plain numpy arrays itself. The functions here check all other calls, and compute in numpy if
-the core is not compiled. The number of threads is DOVETAIL_THREADS, by default the processors that this process may use.
+the core is not compiled. The variable DOVETAIL_THREADS sets the number of threads, by default the number of processors that this
+process may use.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
     The pieces are views of ``array``, copies with ``copy``, or the arrays of ``out``, one for each length. Lengths are at least
     0; one length may be -1, which stands for the remainder. A negative axis counts from the end.
 
-    Raises RuleError [shape.rank], [axis.range]; [split.sizes] for lengths with another sum. Raises ArgumentTypeError
+    Raises RuleError [shape.rank], [axis.range]; [split.sizes] for lengths with a wrong sum. Raises ArgumentTypeError
     [attribute.value] for an axis and [split.sizes] for lengths that are no integers. Raises EngineError [output.array] if arrays
     of ``out`` overlap or their number differs from the number of lengths, and the EngineErrors of :func:`concat`.
 
@@ -184,7 +185,7 @@ def _lengths(lengths: Iterable[int], size: int) -> list[int]:
         raise RuleError("split.sizes", f"lengths must be at least 0, only one length may be -1, got {numbers}")
     rest = size - sum(length for length in numbers if length != -1)
     if rest < 0 or (rest != 0 and -1 not in numbers):
-        raise RuleError("split.sizes", f"lengths must add up to {size}, got {numbers}")
+        raise RuleError("split.sizes", f"the sum of lengths must be {size}, got {numbers}")
     return [rest if length == -1 else length for length in numbers]
 
 

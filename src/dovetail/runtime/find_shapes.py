@@ -58,7 +58,7 @@ SIZE_LIMIT = 1 << 15
 DENSE_LIMIT = 1 << 12
 """The largest size, and the largest product of two sizes, in the search that checks only the rule of the failing node."""
 DENSE_TRIALS = 8
-"""The maximum number of candidates of that search that are tried on the whole model."""
+"""The maximum number of candidates of the DENSE_LIMIT search that are tried on the whole model."""
 PAIR_LIMIT = 1 << 8
 """The largest size in a candidate that changes two sizes."""
 PAIR_COST = 4

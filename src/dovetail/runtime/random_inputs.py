@@ -181,7 +181,7 @@ def _array(
     shape = [DEFAULT_SIZE if size is None else symbolic.evaluate(size, chosen) for size in sizes]
     if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
         sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
-        raise EngineError("input.missing", f"input {value.name!r} would have {sizes_text} elements")
+        raise EngineError("input.missing", f"input {value.name!r} must have at most 2**33 elements, got the shape {sizes_text}")
     what = f"input {value.name!r}"
     # numpy draws numbers of 8 bytes, which are then converted.
     refuse_array(shape, max(8, dtype.numpy.itemsize), what)

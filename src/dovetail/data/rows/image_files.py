@@ -64,7 +64,7 @@ class ImageOptions:
             if values is not None and len(values) not in (1, 3):
                 raise EngineError("dataset.image", f"{name} must have 1 or 3 numbers, got {len(values)}")
         if not np.isfinite([self.scale or 0.0, *(self.mean or ()), *(self.std or ())]).all() or 0 in (self.std or ()):
-            raise EngineError("dataset.image", "scale, mean and std must be finite, and std not 0")
+            raise EngineError("dataset.image", "scale, mean and std must be finite, and std must not be 0")
 
     @classmethod
     def for_shape(

@@ -196,7 +196,7 @@ def plain_array(name: str, values: RowValues) -> NDArray[Any]:
     if array.dtype.kind == "O":
         longest = max((len(text) for text in array.flat if isinstance(text, str)), default=0)
         if longest * array.size * 4 > _MAX_TEXT_BYTES or not all(isinstance(text, str) for text in array.flat):
-            message = f"the column {name!r} has objects or long strings, which numpy stores only pickled; write parquet"
+            message = f"the column {name!r} must not hold objects or long strings, which numpy stores only pickled; write parquet"
             raise EngineError("dataset.output", message)
         array = array.astype(f"U{max(longest, 1)}")
     return array

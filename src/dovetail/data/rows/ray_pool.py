@@ -89,7 +89,7 @@ class RayPool:
             return self._lose(worker, str(error).strip().splitlines()[0])
         except self._ray.exceptions.RayError as error:
             text = str(error).strip().splitlines()[-1]
-            return [Event("done", worker, call, Failure(EngineError("job.worker", f"a Ray worker cannot run: {text}")))]
+            return [Event("done", worker, call, Failure(EngineError("job.worker", f"a Ray worker cannot run a call: {text}")))]
         is_start = call == ("start",) and not isinstance(result, Failure)
         if is_start:
             self._deadline = 0.0

@@ -26,7 +26,7 @@ def check_independence(
 ) -> None:
     """Run the second half of a batch again at the positions of the first half, and compare both results.
 
-    The rest of the second batch are copies of a row. Raises EngineError [batch.rows] if the results differ by more than
+    The other rows of that batch are copies of the middle row. Raises EngineError [batch.rows] if the results differ by more than
     MAX_DIFFERENCE and no operator computes a scale of the whole batch. Logs a warning for differences above TOLERANCE.
     """
     middle = count // 2

@@ -117,7 +117,9 @@ class Scheduler:
                 if event.kind == "lost" and event.worker == asked:
                     asked, losses = None, losses + 1
                     if losses == ATTEMPTS:
-                        raise EngineError("job.worker", f"{losses} workers were lost with the first rows; {event.result}")
+                        raise EngineError(
+                            "job.worker", f"{losses} workers were lost while they ran the first rows; {event.result}"
+                        )
 
     def run(self, parts: Iterable[int], job: Division) -> None:
         """Run ``parts``. Raises EngineError [job.worker], [job.errors], and the errors of workers."""
@@ -184,7 +186,7 @@ class Scheduler:
             if losses == ATTEMPTS:
                 rows = job.range_of(part)
                 place = f"part {part} (rows {rows.start} to {rows.stop - 1})"
-                message = f"{place} was lost with {losses} workers; the last: {event.result}"
+                message = f"{losses} workers were lost while they ran {place}; the last: {event.result}"
                 raise EngineError("job.worker", message)
             self._again.append(part)
 

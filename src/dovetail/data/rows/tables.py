@@ -67,7 +67,7 @@ class _Mapped:
         inputs, outputs = self._signature.inputs, self._signature.outputs
         if len(inputs) != 1 or len(outputs) != 1 or rows.ndim == 0:
             message = "an array of rows needs a model of one input and one output, and at least one axis"
-            raise EngineError("batch.table", f"{message}, got {len(inputs)}, {len(outputs)} and {rows.ndim}")
+            raise EngineError("batch.table", f"{message}, got {len(inputs)} inputs, {len(outputs)} outputs and {rows.ndim} axes")
         return self._run({self._columns[inputs[0].name]: rows}, len(rows))[outputs[0].name]
 
     def frame(self, rows: Any) -> Any:

@@ -294,7 +294,7 @@ class _RecipeGraph:
     def _axis(self, value: Value, axis: int, name: str) -> int:
         rank = len(value.dims)
         if not -rank <= axis < rank:
-            raise RuleError("reshard.recipe", f"{name!r}, {value.type}, has no axis {axis}")
+            raise RuleError("reshard.recipe", f"the axis of {name!r}, {value.type}, must be in [{-rank}, {rank - 1}], got {axis}")
         return axis % rank
 
     def _lookup(self, table: Mapping[str, Any], name: str) -> Any:

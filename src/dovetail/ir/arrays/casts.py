@@ -45,7 +45,7 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
     if source is to:
         return x
     if "complex" in (source.kind, to.kind) or to == "nf4":
-        raise UnsupportedError("array.cast", f"no cast from {source} to {to}")
+        raise UnsupportedError("array.cast", f"a cast from {source} to {to} is not supported")
     if not is_numpy(xp):
         if to == "boolean":
             return x != 0
@@ -160,7 +160,7 @@ def _real(text: str, to: DType) -> float:
             return float(text)
     except ValueError:
         pass
-    raise EngineError("array.cast", f"{text!r} is no number to cast to {to}")
+    raise EngineError("array.cast", f"a text must be a number to be cast to {to}, got {text!r}")
 
 
 def _whole(text: str, to: DType) -> int:
@@ -169,4 +169,4 @@ def _whole(text: str, to: DType) -> int:
     low, high = to.range()
     if math.isfinite(real) and low <= (value := int(text) if plain else int(real) if to.bits >= 8 else round(real)) <= high:
         return value
-    raise EngineError("array.cast", f"{text!r} is no value of {to}")
+    raise EngineError("array.cast", f"a text must be a value of {to}, got {text!r}")

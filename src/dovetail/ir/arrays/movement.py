@@ -56,7 +56,7 @@ def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "
         if begin <= 0 and end <= 0:
             x = slice_axis(xp, x, axis, -begin, max(size + end, -begin))
         elif not size:
-            raise EngineError("shape.empty", f"axis {axis} of size 0 has nothing to pad with in mode {mode}")
+            raise EngineError("shape.empty", f"an axis must not be empty for padding in mode {mode}, got size 0 of axis {axis}")
         else:
             refuse_array((size + begin + end,), 16, "the table of a padding")
             places = _REFLECTIONS[mode](np.arange(-begin, size + end), size)
@@ -101,7 +101,7 @@ def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: comp
 
 
 def reshape(xp: Namespace, x: Array, shape: Ints) -> Array:
-    """Reshape ``x``. dask.array cannot reshape empty arrays, and some other shapes only by way of one axis."""
+    """Reshape ``x``. dask.array cannot reshape empty arrays; if it cannot reshape directly, the array is flattened first."""
     if is_dask(xp) and 0 in shape:
         return xp.zeros(tuple(shape), dtype=x.dtype)
     try:

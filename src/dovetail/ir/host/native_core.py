@@ -91,7 +91,7 @@ def copy_window(
     """
     target, source = _bytes_of(dst, "dst"), _bytes_of(src, "src")
     if not target.flags.writeable:
-        raise EngineError("copy.window", "dst is read-only")
+        raise EngineError("copy.window", "dst must be writable, got a read-only buffer")
     itemsize = index(itemsize)
     axes = _axes_of(sizes, dst_strides, src_strides)
     if itemsize < 1:
@@ -135,7 +135,9 @@ def _check_bounds(name: str, axes: list[tuple[int, int]], offset: int, elements:
     first = offset + sum(reach for reach in reaches if reach < 0)
     last = offset + sum(reach for reach in reaches if reach > 0)
     if first < 0 or last >= elements:
-        raise EngineError("copy.window", f"{name}: the window reaches elements {first} to {last} of a buffer of {elements}")
+        raise EngineError(
+            "copy.window", f"{name}: the window must be inside a buffer of {elements} elements, got elements {first} to {last}"
+        )
 
 
 def _check_written_once(axes: list[Axis]) -> None:
@@ -145,7 +147,7 @@ def _check_written_once(axes: list[Axis]) -> None:
         if stride <= reached:
             strides = tuple(axis.dst_stride for axis in axes)
             sizes = tuple(axis.size for axis in axes)
-            raise EngineError("copy.window", f"dst strides {strides} write some element of sizes {sizes} more than once")
+            raise EngineError("copy.window", f"the elements of dst must not overlap, got strides {strides} for sizes {sizes}")
         reached += (size - 1) * stride
 
 

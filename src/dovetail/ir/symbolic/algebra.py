@@ -379,7 +379,7 @@ def symbol(name: str, low: int | None = 0, high: int | None = None) -> Dim:
     Symbols of equal name and bounds are equal.
     """
     if low is not None and high is not None and low > high:
-        raise ValueError(f"no integer lies between {low} and {high}")
+        raise ValueError(f"the lower bound ({low}) must not exceed the upper bound ({high})")
     return dim_of(intern_atom("symbol", (name, low, high)))
 
 

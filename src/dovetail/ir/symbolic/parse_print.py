@@ -149,7 +149,7 @@ class _Parser:
     def sum(self) -> Size:
         self.depth += 1
         if self.depth > 2 * MAX_DEPTH:
-            raise self.error("too many levels")
+            raise self.error(f"parentheses must be nested at most {2 * MAX_DEPTH} levels deep")
         result = self.term()
         while sign := self.take("+", "-"):
             other = self.term()
@@ -186,7 +186,7 @@ class _Parser:
     def number(self) -> int:
         digits = self.tokens.pop()[1]
         if len(digits) > 80 or not digits.isascii():
-            raise self.error("a number is too long")
+            raise self.error("a number must have at most 80 digits")
         return int(digits)
 
     def atom(self) -> Size:

@@ -16,7 +16,7 @@ from dovetail.ir.limits import active, counting
 from dovetail.runtime.devices.device_program import DeviceProgram, copy_to_numpy
 
 LITERAL_ELEMENTS = 1024
-"""Constants up to this number of elements become literals of the compiled program, which XLA folds; larger ones arguments."""
+"""Constants of at most this many elements become literals, which XLA folds; larger constants become arguments."""
 
 
 class JaxProgram(DeviceProgram):
