@@ -56,7 +56,7 @@ class Dialect(FormatTraits):
         return register
 
     def legalize(self, *names: str) -> Callable[[Legalization], Legalization]:
-        """Register the rewrite of core operators, or of whole operator families, into operators that the format has."""
+        """Register the rewrite of core operators or operator families into operators that the format has."""
 
         def register(function: Legalization) -> Legalization:
             self.legalizations.update(dict.fromkeys(names, function))

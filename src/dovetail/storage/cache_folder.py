@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class LockFile:
-    """LockFile is the open lock file of an entry, or None where the lock file cannot be opened.
+    """LockFile is the lock file of an entry; its descriptor is None if the file cannot be opened.
 
     A process that cannot write the entry writes a mark into the lock file; ``is_storable`` is then false.
     """

@@ -75,7 +75,7 @@ def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
 
 
 def read_content(path: StrPath, limit: int) -> Content:
-    """Read or memory-map the regular file at ``path``, chosen as in ``contents``. Raises like read_bytes."""
+    """Read or memory-map the regular file at ``path``, chosen as in ``contents``. Raises the errors of read_bytes."""
     descriptor = _open_user_path(path)
     try:
         size = os.fstat(descriptor).st_size

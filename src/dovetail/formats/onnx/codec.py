@@ -5,12 +5,12 @@ Calls of model-local functions are inlined. Fields without a counterpart in Fore
 written back:
 
 - model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``, ``training_info``,
-  ``unknown_fields`` (see :mod:`dovetail.formats.onnx.unknown_fields`); the import also reads ``undeclared_domains``;
-- graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (initializers stored so),
-  ``defaults`` (initializers that are inputs too, with what is declared of them in ``values``), ``overridable`` (the same before
+  ``unknown_fields`` (see :mod:`dovetail.formats.onnx.unknown_fields`); only the import reads ``undeclared_domains``;
+- graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (sparse initializers),
+  ``defaults`` (initializers that are inputs too, declared in ``values``), ``overridable`` (such initializers before
   IR version 4 and in subgraphs) and ``inputs`` (all names in order);
 - node: ``metadata_props``, ``device_configurations``, ``attribute_docs``, ``notes`` and ``sparse`` (by attribute, or
-  ``attribute[index]``), ``empty`` (what an empty list is of);
+  ``attribute[index]``), ``empty`` (the type of an empty list);
 - value: ``metadata_props``, ``denotations``.
 """
 

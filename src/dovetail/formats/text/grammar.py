@@ -68,7 +68,7 @@ class Line:
             elif not self.text[self.position :].strip(" "):
                 self._token = Token("end", "", len(self.text))
             else:
-                raise self.fault(f"{self.text[self.position :].lstrip()[:20]!r} is no word of the text form")
+                raise self.fault(f"{self.text[self.position :].lstrip()[:20]!r} must be a token of the text form")
         return self._token
 
     def take(self) -> Token:
@@ -93,7 +93,7 @@ class Line:
     def expect_end(self) -> None:
         token = self.peek()
         if token.kind != "end":
-            raise self.fault(f"{token.text[:40]!r} is left over", token.column)
+            raise self.fault(f"expected the end of the line, got {token.text[:40]!r}", token.column)
 
     def name(self) -> str:
         """Consume a plain or quoted name, and return the name."""
@@ -110,9 +110,9 @@ class Line:
             text = str(json.loads(token.text, strict=False))
             text.encode()
         except UnicodeEncodeError:
-            raise self.fault("a string has an unpaired surrogate", token.column) from None
+            raise self.fault("a string must not have an unpaired surrogate", token.column) from None
         except ValueError:
-            raise self.fault("a string has an escape that JSON does not have", token.column) from None
+            raise self.fault("a string must have valid JSON escapes only", token.column) from None
         return text
 
     def rest_until(self, signs: str) -> str:

@@ -130,10 +130,8 @@ class LiteralWriter:
         return self._refuse(value)
 
     def _refuse(self, value: object) -> str:
-        subject = (
-            f"values of {MAX_LEVELS} levels" if self._level > MAX_LEVELS else f"a value of Python's type {type(value).__name__}"
-        )
-        self.faults.append(UnsupportedError("op.unsayable", f"the text form does not have {subject}"))
+        subject = f"values of more than {MAX_LEVELS} levels" if self._level > MAX_LEVELS else f"a Python {type(value).__name__}"
+        self.faults.append(UnsupportedError("op.unsayable", f"the text form cannot express {subject}"))
         return "none"
 
     def operator(self, op: Op, name: str = "", inputs: str = "") -> str:
@@ -161,7 +159,12 @@ class LiteralWriter:
     def _dim(self, size: Size) -> str:
         text = parse_print.dim_text(size, self._symbols.text_of)
         if len(text) > parse_print.LONGEST_TEXT:
-            self.faults.append(UnsupportedError("op.unsayable", f"an expression of dimensions has {len(text)} characters"))
+            self.faults.append(
+                UnsupportedError(
+                    "op.unsayable",
+                    f"an expression of dimensions must have at most {parse_print.LONGEST_TEXT} characters, got {len(text)}",
+                )
+            )
         return text
 
     def array(self, data: Array, dtype: DType, name: str) -> str:
@@ -213,7 +216,7 @@ class LiteralReader:
         """Parse one value."""
         self.depth += 1
         if self.depth > MAX_LEVELS:
-            raise line.fault(f"more than {MAX_LEVELS} levels of values")
+            raise line.fault(f"values must nest at most {MAX_LEVELS} levels deep")
         try:
             return self._value(line)
         finally:
@@ -229,9 +232,9 @@ class LiteralReader:
             try:
                 return base64.b64decode(line.take().text[2:-1], validate=True)
             except binascii.Error:
-                raise line.fault("bytes must be in base 64", token.column) from None
+                raise line.fault("bytes must be in base64", token.column) from None
         if token.kind == "sign" and token.text == "?":
-            raise line.fault("'?' is no value", token.column)
+            raise line.fault("expected a value, got '?'", token.column)
         if token.kind == "sign" and token.text in "([{":
             line.take()
             return {"(": self._tuple, "[": self._list, "{": self._dict}[token.text](line)
@@ -247,7 +250,7 @@ class LiteralReader:
         if word == "op":
             cls, inputs, attributes, graphs = self.operator_parts(line)
             if inputs or graphs:
-                raise line.fault("an operator that is a value has neither inputs nor subgraphs", column)
+                raise line.fault("an operator that is a value must have no inputs and no subgraphs", column)
             return cls(**attributes)
         if word == "size":
             return self._size(line, line.name(), column)
@@ -263,7 +266,7 @@ class LiteralReader:
         if word == "error":
             return self._error(line)
         if word not in _DTYPES:
-            raise line.fault(f"{word!r} is no value", column)
+            raise line.fault(f"expected a value, got {word!r}", column)
         if line.accept("["):
             return self._array(line, dtypes.dtype(word))[0]
         return dtypes.dtype(word)
@@ -287,7 +290,7 @@ class LiteralReader:
             column = line.peek().column
             key = self.value(line)
             if not _is_key(key):
-                raise line.fault("a key must be a string, an integer or a tuple of them", column)
+                raise line.fault("a key must be a string, an integer, or a tuple of strings and integers", column)
             line.expect(":")
             return key, self.value(line)
 
@@ -302,7 +305,7 @@ class LiteralReader:
         items = self.value(line)
         line.expect(")")
         if cls is None or not isinstance(items, dict) or not foreign_forms.has_form(cls, items):
-            raise line.fault("a part of a subgraph has a kind, and all its fields in their form", column)
+            raise line.fault("a part of a subgraph must have a known kind, and all fields of that kind with valid values", column)
         part: ForeignGraph | ForeignNode | ForeignValue = cls(**items)
         return part
 
@@ -317,7 +320,7 @@ class LiteralReader:
             isinstance(row, list) and len(row) == 6 and all(item is None or isinstance(item, str) for item in row) for row in rows
         )  # fmt: skip
         if cls is None or not is_row:
-            raise line.fault("an error has a class and diagnostics of six texts", column)
+            raise line.fault("an error must have a known class, and diagnostics of six strings each", column)
         items = [Diagnostic(row[0] or "", row[1] or "", row[2], row[3], row[4], row[5] or "error") for row in rows]
         first = items[0]
         several = items if len(items) > 1 else ()
@@ -328,7 +331,7 @@ class LiteralReader:
         token = line.peek()
         cls = REGISTRY.get(line.name())
         if cls is None:
-            raise line.fault(f"{token.text[:40]!r} is no operator", token.column)
+            raise line.fault(f"expected an operator, got {token.text[:40]!r}", token.column)
         line.expect("(")
         inputs: list[str | None] = []
         attributes: dict[str, Any] = {}
@@ -343,7 +346,7 @@ class LiteralReader:
             column = line.peek().column
             name = line.name()
             if name in attributes or name in graphs:
-                raise line.fault(f"the attribute {name!r} is there twice", column)
+                raise line.fault(f"attributes must have different names, got {name!r} twice", column)
             line.expect("=")
             if line.accept("graph"):
                 graphs[name] = column
@@ -357,7 +360,7 @@ class LiteralReader:
             self._sequences = 0
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise line.fault(f"more than {MAX_DEPTH} levels of types")
+            raise line.fault(f"types must nest at most {MAX_DEPTH} levels deep")
         try:
             return self._type(line)
         finally:
@@ -371,7 +374,7 @@ class LiteralReader:
             key = line.take().text if word == "map" else ""
             if word == "map":
                 if key not in _DTYPES:
-                    raise line.fault(f"{key[:40]!r} is no element type", token.column)
+                    raise line.fault(f"expected an element type, got {key[:40]!r}", token.column)
                 line.expect(",")
             self._sequences += word == "sequence"
             element = self.type(line)
@@ -382,7 +385,7 @@ class LiteralReader:
                 dtypes.dtype(key), element
             )  # fmt: skip
         if word != "?" and word not in _DTYPES:
-            raise line.fault(f"{word[:40]!r} is no type", token.column)
+            raise line.fault(f"expected a type, got {word[:40]!r}", token.column)
         dtype = None if word == "?" else dtypes.dtype(word)
         line.expect("[")
         sizes: list[Any] = []
@@ -427,7 +430,7 @@ class LiteralReader:
         shape = tuple(self._items(line, "]", _size_number))
         count = prod(shape)
         if len(shape) > 64 or prod(filter(None, shape)) >= 2**63:
-            raise line.fault("a tensor has at most 64 axes and 2**63 - 1 elements", column)
+            raise line.fault("a tensor must have at most 64 axes and 2**63 - 1 elements", column)
         if line.accept("@"):
             data = self._read_from_weights(line, line.name(), dtype, shape, column)
         elif line.peek().kind == "hex":
@@ -437,7 +440,7 @@ class LiteralReader:
             line.expect("{")
             items = self._items(line, "}", self.value)
             if len(items) != count:
-                raise line.fault(f"the shape {list(shape)} has {count} elements, got {len(items)}", column)
+                raise line.fault(f"a tensor of shape {list(shape)} must have {count} elements, got {len(items)}", column)
             data = self._from_items(line, items, dtype, column)
         data = data.reshape(shape)
         data.setflags(write=False)
@@ -446,33 +449,35 @@ class LiteralReader:
     def _from_items(self, line: Line, items: list[Any], dtype: DType, column: int) -> Array:
         kinds = (str, bytes) if dtype is dtypes.string else (int, float) if dtype.is_float else (int,)
         if not all(isinstance(item, kinds) and not isinstance(item, bool) for item in items):
-            raise line.fault(f"an element is no {dtype}", column)
+            raise line.fault(f"all elements must be of type {dtype}", column)
         if dtype is dtypes.string:
             data = np.empty(len(items), object)
             data[:] = items
             return data
         low, high = (0, 1) if dtype is dtypes.boolean else dtype.range() if dtype.is_integer else (0, 0)
         if not dtype.is_float and not all(low <= item <= high for item in items):
-            raise line.fault(f"an element is not in the range of {dtype}", column)
+            raise line.fault(f"all elements must be in the range of {dtype}", column)
         try:
             return np.array(items, np.float64).astype(dtype.numpy) if dtype.is_float else np.array(items).astype(dtype.numpy)
         except (OverflowError, ValueError, TypeError):
-            raise line.fault(f"an element is no {dtype}", column) from None
+            raise line.fault(f"all elements must be of type {dtype}", column) from None
 
     def _read_from_weights(self, line: Line, name: str, dtype: DType, shape: tuple[int, ...], column: int) -> Array:
         row = self._weights.get(name)
         if row is None:
-            raise line.fault(f"the weights file has no tensor {name!r}", column)
+            raise line.fault(f"the weights file must have a tensor {name!r}", column)
         stored, stored_shape, data = row
         is_same = stored is dtype and stored_shape == shape
         if not is_same and (stored is not dtypes.u8 or len(stored_shape) != 1):
-            raise line.fault(f"the tensor {name!r} is {stored}{list(stored_shape)} in the weights file", column)
+            raise line.fault(
+                f"the tensor {name!r} must be {dtype}{list(shape)} in the weights file, got {stored}{list(stored_shape)}", column
+            )
         return self._from_bytes(line, data, dtype, prod(shape), column)
 
     def _from_bytes(self, line: Line, data: NDArray[np.uint8], dtype: DType, count: int, column: int) -> Array:
         size = count * dtype.numpy.itemsize
         if dtype is dtypes.string or data.size != size:
-            raise line.fault(f"{count} elements of {dtype} need {size} bytes, got {data.size}", column)
+            raise line.fault(f"{count} elements of {dtype} must have {size} bytes, got {data.size}", column)
         if dtype is dtypes.boolean and data.size and int(data.max()) > 1:
             raise line.fault("a boolean must be stored as 0 or 1", column)
         if dtype.bits < 8:
@@ -495,7 +500,7 @@ def _number(line: Line) -> int | float:
     text = token.text
     if text.lstrip("+-").isdigit():
         if len(text) > 400:
-            raise line.fault("a number has more than 400 digits", token.column)
+            raise line.fault("a number must have at most 400 digits", token.column)
         return int(text)
     return float(text)
 

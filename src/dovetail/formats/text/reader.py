@@ -116,12 +116,12 @@ class TextReader:
         column = line.peek().column
         key = line.name()
         if key not in _FACTS or key in facts:
-            raise line.fault(f"{key[:40]!r} is {'there twice' if key in facts else 'no fact of a model'}", column)
+            raise line.fault(f"a fact of a model must be known and unique, got {key[:40]!r}", column)
         column = line.peek().column
         value = self._literals.value(line)
         line.expect_end()
         if not _FACTS[key](value):
-            raise line.fault(f"the value of {key!r} has another form", column)
+            raise line.fault(f"the value of {key!r} must have a valid form (docs/text_form.md)", column)
         if key == "metadata":
             _check_metadata(line, value, column)
         facts[key] = value
@@ -137,7 +137,7 @@ class TextReader:
         numbers = [None if not part else int(part) if _is_integer(part) else "" for part in (low, high)]
         is_empty = all(isinstance(number, int) for number in numbers) and numbers[0] > numbers[1]  # type: ignore[operator]
         if not dots or "" in numbers or is_empty:
-            raise line.fault("bounds are LOW..HIGH, each a number or empty", column)
+            raise line.fault("bounds must be LOW..HIGH, each a number or empty", column)
         self._literals.symbols[text] = symbolic.symbol(name, *numbers)  # type: ignore[arg-type]
 
     def _check_states(self, model: Model) -> None:
@@ -154,7 +154,7 @@ class TextReader:
         graph = Graph(line.name())
         line.expect_end()
         if depth > MAX_DEPTH:
-            raise line.fault(f"more than {MAX_DEPTH} levels of subgraphs")
+            raise line.fault(f"subgraphs must nest at most {MAX_DEPTH} levels deep")
         values: dict[str, Value] = {}
         returned: set[str] = set()
         indent = line.indent + 1
@@ -188,7 +188,7 @@ class TextReader:
             if name not in values:
                 raise self._dangling(line, name, column)
             if name in returned:
-                raise FormatError("text.name", f"line {line.number}: the output {name!r} is there twice")
+                raise FormatError("text.name", f"line {line.number}: outputs must be different, got {name!r} twice")
             returned.add(name)
             graph.outputs.append(values[name])
         else:
@@ -207,7 +207,7 @@ class TextReader:
             _check_metadata(line, value, column)
             graph.metadata = value
         else:
-            raise line.fault(f"{key[:40]!r} is no fact of a graph", column)
+            raise line.fault(f"a fact of a graph must be doc, metadata or fault with a valid value, got {key[:40]!r}", column)
 
     def _input(self, line: Line, graph: Graph, values: dict[str, Value]) -> None:
         name, type = self._typed_name(line)
@@ -226,12 +226,14 @@ class TextReader:
 
     def _define(self, line: Line, graph: Graph, values: dict[str, Value], name: str, type: Type) -> Value:
         if name in values:
-            raise FormatError("text.name", f"line {line.number}: two values are called {name!r}")
+            raise FormatError("text.name", f"line {line.number}: values must have different names, got {name!r} twice")
         value = values[name] = Value(graph.claim(name), type)
         return value
 
     def _dangling(self, line: Line, name: str, column: int) -> FormatError:
-        return FormatError("text.name", f"line {line.number}, column {column + 1}: no line above makes the value {name[:80]!r}")
+        return FormatError(
+            "text.name", f"line {line.number}, column {column + 1}: an earlier line must define the value {name[:80]!r}"
+        )
 
     def _describe(self, line: Line, node: Node | None, values: list[Value]) -> None:
         """Read the description (.node or .value) of a node, of one of its outputs, or of a graph input."""
@@ -245,7 +247,7 @@ class TextReader:
         line.expect_end()
         target: Any = node if key == "node" else values[index] if key == "value" and 0 <= index < len(values) else None
         if target is None or not _is_description(facts) or ("names" in facts and target is node):
-            raise line.fault("a description is .node or .value, with doc, metadata or names", column)
+            raise line.fault("a description must be .node or .value, with doc, metadata or names", column)
         _check_metadata(line, facts.get("metadata", {}), column)
         for name, fact in facts.items():
             setattr(target, name, tuple(fact) if name == "names" else fact)
@@ -271,11 +273,11 @@ class TextReader:
             column = item.peek().column
             key = item.name()
             if key not in heading.graphs or key in attributes:
-                raise item.fault(f"the operator has no subgraph {key[:40]!r} here", column)
+                raise item.fault(f"the operator must have a subgraph {key[:40]!r}, once", column)
             attributes[key] = self._graph(item, depth + 1)
         missing = [key for key in heading.graphs if key not in attributes]
         if missing:
-            raise line.fault(f"the subgraph {missing[0]!r} is missing", heading.graphs[missing[0]])
+            raise line.fault(f"the subgraph {missing[0]!r} must follow the line of its operator", heading.graphs[missing[0]])
         node = self._add(line, graph, values, heading, attributes)
         for item in descriptions:
             self._describe(item, node, node.outputs)
@@ -364,7 +366,7 @@ def _with_declared_symbols(inferred: Type, declared: Type) -> Type:
 def _check_metadata(line: Line, metadata: dict[Any, Any], column: int) -> None:
     wrong = wrong_entry(metadata)
     if wrong is not None:
-        raise line.fault(f"the entry {wrong[:40]!r} of the metadata has another form", column)
+        raise line.fault(f"the metadata entry {wrong[:40]!r} must have a valid form", column)
 
 
 def _is_integer(text: str) -> bool:

@@ -57,7 +57,9 @@ class TextWriter:
 
     def _graph(self, graph: Graph, title: str, depth: int) -> Iterator[str]:
         if depth > MAX_DEPTH:
-            self._literals.faults.append(UnsupportedError("op.unsayable", f"more than {MAX_DEPTH} levels of subgraphs"))
+            self._literals.faults.append(
+                UnsupportedError("op.unsayable", f"the text form cannot express subgraphs of more than {MAX_DEPTH} levels")
+            )
             return
         write = self._literals.value
         start = "  " * (2 * depth)

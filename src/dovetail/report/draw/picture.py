@@ -17,7 +17,7 @@ from dovetail.report.draw.scene_builder import build_scene
 from dovetail.report.draw.svg import FONT, write_svg
 
 BOXES = 150
-"""The default maximum number of drawn boxes; modules are opened as long as it is not exceeded."""
+"""The default maximum number of drawn boxes; modules are opened while at most this many boxes are drawn."""
 MAX_PIXELS = 60_000_000
 """The maximum number of pixels of a PNG."""
 
