@@ -26,7 +26,7 @@ FOLD_ELEMENTS = 1 << 8
 FOLD_TEXT = 1 << 16
 """The most characters in the inputs of a folded string operator, whose output size is not known in advance."""
 FOLD_TEXTS = 1 << 10
-"""The most strings of a folded constant."""
+"""The maximum number of strings in a folded constant."""
 CHAIN_LIMIT = 1 << 27
 """The most bytes computed for one constant value; each evaluated node also counts as NODE_COST bytes."""
 NODE_COST = 1 << 17
@@ -253,7 +253,7 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
             elif xp is not np and prod(size for size in getattr(y, "shape", ()) if isinstance(size, int) and size) >= 1 << 60:
-                # A tracer has no memory yet, but XLA ends the process where a product of sizes exceeds its integers.
+                # A tracer allocates no memory, but XLA aborts the process if a product of sizes overflows its integers.
                 refuse_array(y.shape, 8, "a result")
         return ys
     except DovetailError as error:

@@ -32,7 +32,7 @@ MAX_PARTS = 100_000
 """The maximum number of parts of a job, which are files of one folder; PART_BYTES may require more parts."""
 PART_SECONDS = (0.5, 10.0)
 MIN_SECONDS = 0.05
-"""The minimum seconds of the parts that are created to give each worker a part."""
+"""A job is divided further to give each worker two parts only if a part still takes at least this many seconds."""
 PARTS_PER_WORKER = 100
 """The number of parts for each worker; while the last part runs, other workers idle for a hundredth of the time."""
 DIFFERENCES_SHOWN = 5

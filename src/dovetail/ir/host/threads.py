@@ -7,7 +7,7 @@ import os
 from dovetail.errors import EngineError
 
 MAX_THREADS = 1 << 10
-"""The most threads of an engine."""
+"""The maximum number of threads of an engine."""
 
 
 def thread_count(threads: int | None) -> int:
