@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The short suite on every Python from 3.11 up that this machine has, beside the one of .venv, where each runs a part of it: a
-# native core with warnings as errors, by g++ and, where it is installed, by clang++. Each Python has a copy of the tree in
+# Half of the short suite on the Pythons from 3.11 up that this machine has beside the one of .venv, each a part of it: a native
+# core with warnings as errors, by g++ and, where it is installed, by clang++. Each Python has a copy of the tree in
 # build/pythons. The cores are compiled with -O1, which takes half of the time; .venv has that of a release.
 #
-#     tests/pythons.sh [3.13 ...]      the named versions alone
+#     tests/pythons.sh [3.13 ...]      only the named versions
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
@@ -40,5 +40,5 @@ for version in "${versions[@]}"; do
     git ls-files -z | tar -c --null -T - | tar -x -C "$copy"
     echo "== Python $version, $compiler"
     (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" &&
-        make test PART="$number/${#versions[@]}")
+        make test PART="$number/$((2 * ${#versions[@]}))")
 done
