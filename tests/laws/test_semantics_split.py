@@ -195,7 +195,7 @@ def test_what_is_refused_says_which_lengths_and_of_what() -> None:
     """SEMANTICS: the sum must equal the dim."""
     for lengths, words in [
         ((4, 3), "must add up to the dimension (6), got [4, 3]"),
-        ((-1, 7), "must not exceed the dimension (6), got [-1, 7]"),
+        ((-1, 7), "must add up to at most the dimension (6), got [-1, 7]"),
     ]:
         with pytest.raises(RuleError, match=re.escape(words)):
             dovetail.Builder().Split(f32(6), lengths, outputs=2, wildcard=True)

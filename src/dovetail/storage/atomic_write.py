@@ -128,7 +128,7 @@ class _Draft:
     def _look(self) -> os.stat_result | None:
         old = self.folder.look(self.name)
         if old is not None and stat.S_ISLNK(old.st_mode):
-            raise FormatError("path.link", f"{self.name!r} is a symbolic link", file=self.folder.file)
+            raise FormatError("path.link", f"{self.name!r} must be a regular file, got a symbolic link", file=self.folder.file)
         if old is not None:
             refuse_kind(old, self.name, self.folder.file)
         return old

@@ -254,7 +254,7 @@ class Folder:
         if info is None:
             raise FormatError("path.missing", f"{self.path!r} has no file {name!r}", file=self.file)
         if stat.S_ISLNK(info.st_mode):
-            raise FormatError("path.link", f"{name!r} is a symbolic link", file=self.file)
+            raise FormatError("path.link", f"{name!r} must be a regular file, got a symbolic link", file=self.file)
         if not is_right(info.st_mode):
             raise FormatError("path.kind", f"{name!r} must be {expected_kind}", file=self.file)
 
@@ -324,5 +324,5 @@ def unreadable(error: OSError | ValueError, name: str, file: str) -> FormatError
     if number in (errno.ENOENT, errno.ENOTDIR):
         return FormatError("path.missing", f"{name!r} does not exist", file=file)
     if number == errno.ELOOP:
-        return FormatError("path.link", f"{name!r} is a symbolic link", file=file)
+        return FormatError("path.link", f"{name!r} must be a regular file, got a symbolic link", file=file)
     return FormatError("path.unreadable", f"{name!r}: {getattr(error, 'strerror', None) or error}", file=file)

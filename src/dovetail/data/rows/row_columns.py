@@ -135,7 +135,7 @@ def refuse_type(kind: RowType, port: RowPort, name: str) -> None:
         if _fit_shape(kind.shape, port) is None:
             raise EngineError("batch.shape", _wrong_shape(kind.shape, port, name).message)
     elif port.shape is not None and len(port.shape) != kind.axes and not is_scalar:
-        raise EngineError("batch.shape", f"column {name!r} must have rows of {port}, got rows of {kind.axes} axes")
+        raise EngineError("batch.shape", f"column {name!r} must have rows of {port}, got rows of rank {kind.axes}")
 
 
 def fit_row(item: object, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:

@@ -208,7 +208,7 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
                     raise RuleError("shape.rank", "FeatureVectorizer needs inputs of rank at least 1, got a scalar")
                 counts.append(1 if len(x.shape) == 1 else x.shape[0])
         if any(symbolic.equal(count, counts[0]) is False for count in counts):
-            raise RuleError("shape.disagree", f"numbers of rows must be equal, got {', '.join(map(str, counts))}")
+            raise RuleError("shape.disagree", f"inputs must have equal numbers of rows, got {', '.join(map(str, counts))}")
         return (counts[0] if counts else None, sum(self.inputdimensions))
 
     def decompose(self, b: Builder, *xs: Value) -> Any:

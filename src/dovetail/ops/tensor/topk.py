@@ -59,7 +59,7 @@ class TopK(
         if self.sort not in SORTS:
             raise RuleError("attribute.value", f"sort must be one of {', '.join(SORTS)}, got {self.sort!r}")
         if self.index_element_type not in ("i32", "i64"):
-            raise RuleError("attribute.value", f"indices must be i32 or i64, got {self.index_element_type}")
+            raise RuleError("attribute.value", f"index_element_type must be i32 or i64, got {self.index_element_type}")
 
     def types(self, x: View, k: View) -> list[Type]:
         values = default_types(self, (x, k))[0]

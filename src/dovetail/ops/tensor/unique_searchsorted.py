@@ -139,7 +139,7 @@ class SearchSorted(
 
     def validate(self) -> None:
         if self.output_type not in ("i32", "i64"):
-            raise RuleError("attribute.value", f"indices must be i32 or i64, got {self.output_type}")
+            raise RuleError("attribute.value", f"output_type must be i32 or i64, got {self.output_type}")
 
     def types(self, sorted_sequence: View, values: View) -> list[Type]:
         result = default_types(self, (sorted_sequence, values))[0]
