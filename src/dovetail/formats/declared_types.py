@@ -26,7 +26,7 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
     if not is_contradicted:
         value.type = merged
         return None
-    # No size is taken from a wrong declaration.
+    # A declaration that contradicts the inferred type is wrong, so that its sizes are not used.
     value.type = Tensor(merged.dtype, inferred.shape)
     return declared_warning(value.name, declared, inferred, file)
 
@@ -45,7 +45,7 @@ def declared_warning(name: str, declared: Type | None, inferred: Type, file: str
 def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
     """Return the inferred type with its unknown parts filled from the declared type, and whether the two types conflict.
 
-    ``free_sizes`` are sizes that the caller of the model chooses; a declared number does not replace a free size.
+    ``free_sizes`` are sizes that the caller of the model chooses; a declared integer does not replace such a size.
     """
     dtype = inferred.dtype or declared.dtype
     is_contradicted = inferred.dtype is not None and declared.dtype is not None and inferred.dtype is not declared.dtype
@@ -76,7 +76,7 @@ def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
 
 
 def _has_other_rank(value: Value, rank: int) -> bool:
-    """Return whether the rank of ``value`` usually differs from ``rank``: at other sizes, or in a branch of an If."""
+    """Return whether ``value`` has another rank than ``rank`` at all but exceptional input sizes, or in a branch of an If."""
     if value.node is None:
         return False
     try:

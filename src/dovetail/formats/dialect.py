@@ -17,8 +17,8 @@ from dovetail.ir.op import REGISTRY, Op
 ImportResult = Value | list[Value] | Op | tuple[Op, list[Value | None]] | None
 """The result of importing a foreign node; None leaves the import of the node to the op mappings.
 
-A Value or a list holds the node's outputs, which the builder created. An Op replaces the node and reads the node's inputs. A
-pair of an Op and inputs replaces the node by the operator on these inputs.
+A Value or a list of Values holds the outputs of the node, which the importer created with the builder. An Op replaces the node
+and reads the node's inputs. A pair of an Op and inputs replaces the node by the operator applied to these inputs.
 """
 Importer = Callable[[ImportContext], ImportResult]
 Legalization = Callable[[Builder, Node], RewriteResult]
@@ -34,8 +34,8 @@ class Dialect(FormatTraits):
     - ``legalizations``: rewrite core operators, by name, into operators that the format has.
     - ``fallbacks``: rewrite core operators, by name, only where the target version cannot express them.
     - ``exporters``: export core operators, by name, that no op mapping can export.
-    - ``supports``: returns for an exporter whether a version of the foreign operator can express the core operator.
-    - ``domains``: the domain of an exporter's foreign operator, if it is not the default domain.
+    - ``supports``: functions of exporters that return whether a version of the foreign operator can express the core operator.
+    - ``domains``: the domains of the foreign operators that exporters create, if they are not the default domain.
     """
 
     importers: dict[tuple[str, str, int], Importer] = field(default_factory=dict)

@@ -40,8 +40,8 @@ class NodeExporter(Protocol):
 class ExportContext:
     """ExportContext is the state of exporting one model; exporters of converter modules receive it.
 
-    ``keys``: the key of each value, by the value's ``id``. ``typed``: the values and constants by their keys. ``foreign``: the
-    foreign graph under construction.
+    ``keys`` maps the ``id`` of each exported value to its key, and ``typed`` maps keys to values and constants. ``foreign`` is
+    the foreign graph under construction.
     """
 
     def __init__(self, format: FormatTraits, selector: MappingSelector, writer: NodeExporter) -> None:
@@ -134,12 +134,12 @@ class ExportContext:
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
         """Export a graph. Its first ``own_input_count`` inputs (None: all) are declared as inputs of the foreign graph.
 
-        ``outer_keys``: the keys of the other inputs, which stand for values of outer graphs, by the ``id`` of the input.
+        The other inputs stand for values of outer graphs; ``outer_keys`` maps the ``id`` of each such input to its key.
         """
         return self._writer.export_graph(graph, outer_keys, own_input_count)
 
     def export_subgraph(self, graph: Graph, captures: Sequence[Value | None] | None = None) -> ForeignGraph:
-        """Export a subgraph. ``captures``: the outer values that its inputs stand for; None: its inputs stay inputs."""
+        """Export a subgraph. Its inputs stand for the outer values ``captures``; if that is None, its inputs stay inputs."""
         if captures is None:
             return self.export_graph(graph, {})
         outer_keys = {id(inner): self.keys[id(x)] for inner, x in zip(graph.inputs, captures, strict=True) if x is not None}
@@ -179,7 +179,7 @@ class ExportContext:
 
     def describe(self, value: Value) -> ForeignValue:
         """Return the foreign declaration of a value that has a key."""
-        # A value that has no names in its format, or is named after its layer, stays without names.
+        # If the format of origin gives the value no names, or names it after its layer, the exported value has no names either.
         names = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
         metadata = dict(value.metadata)
         declared = metadata.pop("declared", None)
@@ -187,7 +187,7 @@ class ExportContext:
         return ForeignValue(self.keys[id(value)], declarable_type(type), names, value.doc, metadata)
 
     def add_attribute_constant(self, node: Node, name: str, value: object, param: ParamMapping | None = None) -> str | None:
-        """Add a constant for an attribute value, and return the key of the constant; None for an attribute value of None."""
+        """Add a constant for an attribute value, and return the key of the constant; None if the attribute value is None."""
         if value is None:
             return None
         if isinstance(value, float):
@@ -218,7 +218,7 @@ def copy_captured_outputs(graph: Graph) -> None:
 
 
 def declarable_type(type: Type) -> Type:
-    """Return ``type``, without its shape if the shape has more than 2**63 - 1 elements, which readers refuse."""
+    """Return ``type`` without its shape if a tensor of that shape has more than 2**63 - 1 elements, which readers refuse."""
     if not isinstance(type, Tensor) or type.shape is None or 0 in type.shape:
         return type
     return type if prod(size for size in type.shape if isinstance(size, int)) <= INT64_MAX else Tensor(type.dtype, None)

@@ -12,7 +12,7 @@ from dovetail.ir.op import Op
 
 
 class Origin(NamedTuple):
-    """Origin is the node of the model from which a legalized node results.
+    """Origin is the node of the model from which legalization created a node.
 
     ``op`` is None for a foreign node that was imported as several nodes; the error message then names the node that cannot be
     exported.

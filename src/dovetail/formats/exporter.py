@@ -110,7 +110,7 @@ class GraphExporter:
             self.errors.add(origin, error if isinstance(error, UnsupportedError) else _unsupported_error_of(node, error))
         if self.errors.has(origin):
             for y in node.outputs:
-                # Readers of the output are exported nevertheless, to report their errors too.
+                # The outputs are declared although the export failed, so that errors of nodes that read them are reported too.
                 context.typed.setdefault(context.keys.setdefault(id(y), y.name), y)
 
     def _export_node(self, node: Node, outputs: set[int]) -> None:
@@ -140,7 +140,7 @@ class GraphExporter:
         self.dialect.check_types(last, inputs, node.outputs)
 
     def _separates_borders(self, node: Node, outputs: set[int]) -> bool:
-        """Return whether an Identity separates an output of the model from an input or from an earlier output."""
+        """Return whether the output of an Identity is an output of the model, and its input is an input or an earlier output."""
         x, y = node.inputs[0], node.outputs[0]
         return (
             self._depth == 1
@@ -150,7 +150,7 @@ class GraphExporter:
         )
 
     def _export_default(self, value: Value, op: DefaultInput) -> None:
-        """Export an optional input as a constant, and list the constant among those that a caller may override."""
+        """Export an optional input as a constant, and add its key to ``defaults``, the constants that a caller may override."""
         foreign = self.context.foreign
         item = self.context.declare(value)
         foreign.constants[item.key] = ForeignTensor(op.dtype, op.default, value.name)

@@ -26,14 +26,14 @@ _ALIGNMENT = 8
 
 
 class Weights:
-    """Weights is the content of a weights file in memory: a slice of a byte range returns the array stored there."""
+    """Weights is the content of a weights file in memory; ``weights[start:stop]`` returns the bytes stored in that range."""
 
     def __init__(self) -> None:
         self.parts: dict[int, Bytes] = {}
         self.size = 0
 
     def store(self, data: Bytes, label: Label) -> int:
-        """Store ``data``, and return the offset of ``data``."""
+        """Store ``data`` without copying it, and return its offset in the file."""
         offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
         if data.size:
             self.parts[offset] = data
@@ -69,7 +69,7 @@ def find_fixpoint(
 ) -> tuple[ForeignModel, Model | None]:
     """Import and export ``foreign`` until its snapshot no longer changes; return the stable foreign model and its import.
 
-    Without a fixpoint, returns ``foreign`` and None.
+    If there is no fixpoint, the function returns the given foreign model and None.
     """
     first = foreign
     try:

@@ -110,9 +110,10 @@ class ForeignModel:
 
 
 def topological_order(sources: Sequence[Collection[int]]) -> list[int]:
-    """Return the positions of nodes in topological order, each as early as possible; without those behind a cycle.
+    """Return the positions of nodes in topological order; among ready nodes the lowest position comes first.
 
-    ``sources`` are the positions of the nodes that each node reads.
+    ``sources[i]`` holds the positions of the nodes whose outputs node ``i`` reads. Nodes that are in a cycle, or that depend on
+    a cycle, are left out.
     """
     readers: list[list[int]] = [[] for _ in sources]
     for index, positions in enumerate(sources):

@@ -26,9 +26,9 @@ class FormatTraits:
 
     - ``mapping_lines``: returns the op mappings of an operator class.
     - ``check_types``: raises RuleError if the version of a foreign operator does not support the types of a node.
-    - ``has_opsets``: the opset of a file fixes the version of every operator in the file.
-    - ``subgraphs_capture``: subgraphs can read values of enclosing graphs.
-    - ``is_text``: all attribute values, including numbers, are strings.
+    - ``has_opsets``: True if the opset of a file fixes the version of every operator in the file.
+    - ``subgraphs_capture``: True if subgraphs can read values of enclosing graphs.
+    - ``is_text``: True if all attribute values in a file, including numbers, are strings.
     - ``encode_attribute``: converts a core attribute value to a foreign attribute value.
     - ``unsupported_reasons``: the reason why the format has no equivalent of an operator, by core or foreign name.
     - ``input_arity``: returns, for (domain, kind, version), the number of non-repeated inputs and the minimum number of inputs;

@@ -10,14 +10,14 @@ from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 
 MAX_SHARED_ELEMENTS = 64
-"""The maximum number of elements of a constant that nodes share; larger constants are not compared."""
+"""The maximum number of elements of a constant that is compared with earlier constants, so that equal constants are shared."""
 
 FOLDED = "folded"
 """The metadata key of a constant that has readers, but also became an attribute or was folded during the import."""
 
 
 class ImportedConstants:
-    """ImportedConstants manages the constants of one graph during its import."""
+    """ImportedConstants adds, shares and removes the constants of one graph during its import."""
 
     def __init__(self, b: Builder) -> None:
         self._b = b

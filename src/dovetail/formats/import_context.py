@@ -112,7 +112,7 @@ class ImportContext:
             raise FormatError("attribute.value", f"{self.node.kind}: {name} must be {expected}, got {raw!r}") from None
 
     def ignore(self, *names: str) -> None:
-        """Accept attributes that the specification says readers ignore."""
+        """Accept attributes that readers ignore according to the specification."""
         self._read.update(names)
 
     def refuse_unread_attributes(self) -> None:
@@ -183,7 +183,7 @@ class ImportContext:
         return len(self.scope.errors)
 
     def discard_errors(self, count: int) -> None:
-        """Keep only the first ``count`` errors; later errors belong to a subgraph that never runs."""
+        """Discard all collected errors but the first ``count``; the discarded errors belong to a subgraph that never runs."""
         del self.scope.errors[count:]
 
     def inline_subgraph(self, body: Graph, inputs: list[Value], error_count: int) -> list[Value]:

@@ -73,7 +73,7 @@ def apply_mapping(scope: ImportScope, mapping: OpMapping, node: ForeignNode, xs:
 
 
 def _convert_case(mapping: OpMapping, param: ParamMapping, attributes: Attributes, deviate: Deviate) -> Attributes:
-    """Convert an enumeration value to the case of the specification, as a deviation: OpenVINO accepts any case."""
+    """Convert an enumeration value to the letter case of the specification and report a deviation; OpenVINO accepts any case."""
     raw = attributes.get(param.foreign_names[0])
     word = op_mapping.other_case(param, raw) if param.conversion == "table" and isinstance(raw, str) else None
     if word is None:
@@ -83,7 +83,7 @@ def _convert_case(mapping: OpMapping, param: ParamMapping, attributes: Attribute
 
 
 def _convert_integers(mapping: OpMapping, param: ParamMapping, attributes: Attributes, deviate: Deviate) -> Attributes:
-    """Convert an integer attribute to floats, as a deviation, if the core attribute has floats."""
+    """Convert integers of a foreign attribute to floats and report a deviation, if the core attribute consists of floats."""
     field = op_mapping.field_of(mapping.op, param.name)
     raw = attributes.get(param.foreign_names[0])
     number = None if field is None or param.conversion == "table" else op_mapping.as_floats(field.annotation, raw)
@@ -163,7 +163,7 @@ def _parse_tensor(mapping: OpMapping, name: str, raw: object, xs: list[Value | N
 def _input_dtype(mapping: OpMapping, variable: str, xs: list[Value | None]) -> DType:
     """Return the element type of an input whose type in the signature is ``variable``, a type or a type variable.
 
-    A type variable is resolved by another input of the same variable; by default it is i64 (I, Z, T) or f32.
+    A type variable is resolved by another input of the same variable. If there is none, the type is i64 for I, Z and T, else f32.
     """
     exact = dtypes._BY_NAME.get(variable)
     if exact is not None:

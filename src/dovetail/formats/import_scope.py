@@ -15,9 +15,9 @@ from dovetail.storage.deviations import Deviations
 class ImportScope:
     """ImportScope is the state of importing one graph; the scope of a subgraph has an outer scope.
 
-    ``values``: the imported values by their keys. ``captures``: the values of outer scopes that the graph reads, in the order of
-    the graph inputs that stand for them. ``errors``: the errors of the graph's structure. ``faults``: the errors of preserved
-    nodes. ``is_text``: attribute values are strings. Without ``deviations`` every deviation is an error.
+    ``values`` maps keys to imported values. ``captures`` holds the values of outer scopes that the graph reads, in the order of
+    the graph inputs that stand for them. ``errors`` holds the errors of the graph's structure, ``faults`` the errors of
+    preserved nodes. ``is_text`` states that attribute values are strings. Without ``deviations`` every deviation is an error.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ImportScope:
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
     def lookup(self, key: str) -> Value | None:
-        """Return the value of ``key``, or None; a value of an outer scope is captured as a new graph input."""
+        """Return the value of ``key``; None if it is missing. A value of an outer scope is captured as a new graph input."""
         value = self.values.get(key)
         if value is None and self.outer is not None:
             captured = self.outer.lookup(key)
@@ -69,7 +69,7 @@ class ImportScope:
         return key if item is None else item.name
 
     def describe(self, value: Value, item: ForeignValue) -> None:
-        """Copy names, documentation and metadata of a value from the file."""
+        """Copy the names, documentation and metadata that the file has for a value to ``value``."""
         value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
 
     def apply_declared_type(self, value: Value, item: ForeignValue) -> None:

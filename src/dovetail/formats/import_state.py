@@ -22,7 +22,7 @@ class _Variable:
 
 
 class ImportedVariables:
-    """ImportedVariables collects the variables of one graph during its import. ``is_subgraph``: variables are refused."""
+    """ImportedVariables collects the variables of one graph during its import. With ``is_subgraph`` variables are refused."""
 
     def __init__(self, graph: Graph, *, is_subgraph: bool) -> None:
         self._graph = graph

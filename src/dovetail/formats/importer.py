@@ -131,11 +131,11 @@ class GraphImporter:
     # One node
 
     def _preserve_or_report(self, node: ForeignNode, error: DovetailError) -> None:
-        """Report an error of the file's structure; for any other error, preserve the node and record its fault."""
+        """Report ``error`` if it concerns the file's structure; for any other error, preserve the node and record its fault."""
         if _is_structural(error):
             _report_error(self.scope, node, error)
         elif error.code == "constant.needed" and (name := self._default_of(node)) is not None:
-            # The node is no fault of the file: a run and a conversion to IR use the default as a constant.
+            # This error is not a fault of the file: a run and a conversion to IR use the default of the input as a constant.
             message = f"{error.message.partition(', got')[0]}, but depends on the optional input {name!r}"
             self._add_faulty_node(
                 node, UnsupportedError(DEFAULT_NEEDED, f"{message}; load the model with freeze_defaults"), self._mark
@@ -262,7 +262,7 @@ class GraphImporter:
         self._set_outputs(node, xs, outputs)
 
     def _adopt(self, node: ForeignNode, xs: list[Value | None], results: list[Value], mark: int) -> None:
-        """Give the results of an importer the names of the foreign outputs; an existing value is passed through an Identity."""
+        """Name the results of an importer after the foreign outputs; a result that existed before is copied by an Identity."""
         scope, graph = self.scope, self.graph
         if len(results) < len(node.outputs):
             raise _output_count_error(node, len(results), len(node.outputs))
@@ -305,7 +305,7 @@ class GraphImporter:
                 scope.merged_outputs.add(key)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
-        """Return the number of outputs of ``node``; absent outputs beyond the outputs of ``op`` are a deviation, not counted."""
+        """Return the number of outputs of ``node``. Absent outputs beyond those of ``op`` are a deviation and are not counted."""
         count, max_count = len(node.outputs), output_count(op)
         if max_count < count and not any(node.outputs[max_count:]) and not any(field.name == "outputs" for field in op.fields):
             message = f"{node.kind} must have at most {max_count} outputs, got {count} (absent outputs included)"
@@ -318,7 +318,7 @@ class GraphImporter:
     def _as_foreign(self, node: ForeignNode, xs: list[Value | None]) -> Reading:
         """Return a Foreign operator that preserves ``node``, and its inputs.
 
-        The outer values that subgraphs of ``node`` read follow the inputs that the file lists.
+        The inputs are those that the file lists, followed by the outer values that subgraphs of ``node`` read.
         """
         attributes = tuple(node.attributes.items())
         captures = tuple(captured_keys(node.attributes)) if self.dialect.subgraphs_capture else ()
@@ -335,7 +335,7 @@ class GraphImporter:
         return self.scope.outer is not None and is_about_sizes and not has_subgraphs
 
     def _set_fault(self, node: ForeignNode, error: DovetailError) -> list[Type]:
-        """Mark the graph as faulty, so that running the graph raises ``error``; return unknown types for the node's outputs."""
+        """Make ``error`` the graph's fault, raised by a run, unless it has one; return unknown types for the node's outputs."""
         error.at(node=node.label, file=self.scope.file)
         self.graph.fault = self.graph.fault or error.with_traceback(None)
         return [UNKNOWN] * len(node.outputs)

@@ -17,7 +17,7 @@ from dovetail.ir.types import Unknown
 from dovetail.ops.runtime_attributes import as_attributes
 
 MAX_ROUNDS = 8
-"""The maximum number of rewriting rounds, at least the longest chain of rewrites whose results need rewriting again."""
+"""The maximum number of rewriting rounds; it is at least the length of the longest chain of rewrites of rewritten nodes."""
 
 COPY_LIMIT = 1024
 """The maximum size in bytes of a shared constant that a rewrite may duplicate in another layout.
@@ -45,7 +45,7 @@ class Legalizer:
         for _ in range(MAX_ROUNDS):
             if not rewrite(graph, self._rewrite_node, fold=True, copy_limit=COPY_LIMIT):
                 break
-        # This removes nodes without readers in the model, too.
+        # The removal of dead nodes also removes nodes that have no readers in the model before legalization.
         remove_dead(graph)
         self._renumber(graph)
         for node in graph.nodes:

@@ -18,10 +18,10 @@ from dovetail.ir.op_mapping import OpMapping, ParamMapping
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 RewriteResult = Value | Sequence[Value | None] | None
-"""The values that replace a node's outputs; None if a rewrite leaves the node unchanged."""
+"""A result of a rewrite: the values that replace a node's outputs; None if the rewrite leaves the node unchanged."""
 
 Arguments = dict[str, Any]
-"""Inputs by their names in the signature: a Value, None, or a list for a repeated input."""
+"""Maps the names of inputs in a signature to the inputs: a Value, None if absent, or a list for a repeated input."""
 
 
 class NoFit(Exception):
@@ -218,7 +218,7 @@ def _foreign_inputs(mapping: OpMapping, node: Node) -> list[Value | None]:
 
 
 def arguments(op: Op, xs: Sequence[Value | None]) -> Arguments:
-    """Return the inputs of ``op`` by their names in the signature; a list for a repeated input."""
+    """Map the names of inputs in the signature of ``op`` to the inputs; a repeated input is a list."""
     inputs: Arguments = {}
     position = 0
     for port in op.signature.inputs:

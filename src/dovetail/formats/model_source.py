@@ -26,7 +26,8 @@ Source: TypeAlias = str | PathLike[str] | bytes | bytearray | memoryview | Binar
 class ModelSource(NamedTuple):
     """ModelSource is a source of a model together with its format.
 
-    ``content``: the path to open, or the bytes. ``file``: the path for messages and external data; None for bytes without a path.
+    ``content`` is the path to open, or the bytes of the model. ``file`` is the path that messages name and in whose folder
+    external data is; it is None for bytes without a path.
     """
 
     content: str | bytes

@@ -23,7 +23,7 @@ def captured_keys(attributes: Mapping[str, Any]) -> list[str]:
 
 
 def rename_captures(value: object, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
-    """Return an attribute value in whose subgraphs the keys of outer values are replaced as ``names`` maps them.
+    """Return an attribute value in whose subgraphs ``names`` maps the keys of outer values to their new keys.
 
     ``claim`` returns the new key for each key that a subgraph defines.
     """

@@ -24,7 +24,7 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_b
     the bytes of ``foreign``. If ``read_back`` has no warnings and has every value, only its types are compared, without another
     import. Raises UnsupportedError [write.mismatch] with every fault.
     """
-    # States are outputs in ONNX, and variables in IR.
+    # The outputs of an ONNX model include the states; in IR the states are variables and no outputs.
     outputs = model.outputs if foreign.format == "onnx" else own_outputs(model)
     if read_back is not None and not read_back.warnings:
         read_outputs = read_back.outputs if foreign.format == "onnx" else own_outputs(read_back)
@@ -63,9 +63,10 @@ def _mismatch(file: str | None, node: str | None, text: str) -> UnsupportedError
 
 
 def _types_by_key(foreign: ForeignGraph, read_back: Model) -> dict[str, Type]:
-    """Return, by key, the types in ``read_back`` of values of ``foreign``, found by name; constants have their exact types.
+    """Map the keys of values of ``foreign`` to their types in ``read_back``, where a value is found by name.
 
-    A value that ``read_back`` lacks is missing in the result; a constant may have become an attribute there.
+    Constants have the exact types of their data. A value that ``read_back`` lacks is missing in the result: a constant of the
+    file may have become an attribute in ``read_back``.
     """
     values = read_back.values
     types: dict[str, Type] = {key: values[item.name].type for key, item in foreign.values.items() if item.name in values}

@@ -200,7 +200,7 @@ def openvino_metadata_of(model: Model) -> dict[str, Any]:
 
 
 def _are_items(items: object, depth: int = 0) -> bool:
-    """Return whether untrusted JSON from a file is a valid list of ``rt_info`` items."""
+    """Return whether a value that was parsed from untrusted JSON of a file is a valid list of ``rt_info`` items."""
     if not isinstance(items, list) or depth > rt_info.DEPTH:
         return False
     return all(

@@ -118,7 +118,7 @@ def attribute_type(annotation: str) -> AttributeType:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split at separators outside of brackets."""
+    """Split an annotation's text at the separators that are outside of brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "[") - (character == "]")

@@ -38,7 +38,7 @@ _CURRENT: ContextVar[Builder] = ContextVar("dovetail.builder")
 
 
 def current() -> Builder:
-    """Return the builder of the innermost ``with`` block. Raises RuleError [builder.none] outside of one."""
+    """Return the builder of the innermost ``with`` block. Raises RuleError [builder.none] outside of such a block."""
     try:
         return _CURRENT.get()
     except LookupError:
@@ -80,7 +80,7 @@ class Builder(OperatorMethods):
         self.folded_inputs: set[int] = set()
         self._tokens: list[Token[Builder]] = []
         self._borders: dict[int, Value] = {}
-        """The inputs and outputs of ``graph`` by identity, as of the last call of ``_is_border``."""
+        """The inputs and outputs of ``graph`` by identity, as they were at the last call of ``_is_border``."""
         self._border_sizes = (0, 0)
 
     def __enter__(self) -> Builder:
@@ -133,7 +133,7 @@ class Builder(OperatorMethods):
         return value
 
     def _is_border(self, value: Value) -> bool:
-        """Return whether ``value`` is a graph input or output; only inputs and outputs added since the last call are scanned."""
+        """Return whether ``value`` is a graph input or output. A call scans only what was added since the previous call."""
         inputs, outputs = self.graph.inputs, self.graph.outputs
         old = self._border_sizes
         is_longer = old[0] <= len(inputs) and old[1] <= len(outputs)
@@ -161,7 +161,7 @@ class Builder(OperatorMethods):
         return value
 
     def add(self, op: Op, *inputs: Operand | None, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
-        """Add one node and return its outputs. ``names`` are proposed output names; a number is appended to a taken name.
+        """Add one node and return its outputs. ``names`` are proposed output names; a name in use gets a numeric suffix.
 
         Raises RuleError with the node's name if the inputs break a rule of the operator.
         """
@@ -282,7 +282,7 @@ def _checked_name(name: str) -> str:
 
 
 def _tensor_of(data: Operand, dtype: DTypeLike | None) -> tuple[np.ndarray[Any, Any], DType]:
-    """Return the data as a read-only array, copied if the caller can still write into it, and its element type."""
+    """Return a read-only array of the data, and its element type. Data that the caller can still write is copied."""
     own: DTypeLike | None = getattr(data, "dtype", None)
     if dtype is None and own is None:
         array = np.asarray(data)
@@ -327,9 +327,9 @@ def _key_index(key: object) -> int:
 
 
 def _sibling_dtype(op: Op, inputs: Sequence[Operand | None], index: int) -> DType | None:
-    """Return the element type that a Python number takes as input ``index``.
+    """Return the element type to which a Python number is converted that is passed as input ``index``; None if undetermined.
 
-    It is the element type of an input with the same type variable, else of the first Value, if the signature allows that type.
+    That is the element type of an input with the same type variable, or else of the first Value, if the signature allows it.
     """
     signature, count = op.signature, len(inputs)
     if signature.repeated is None and count > len(signature.inputs):

@@ -114,7 +114,7 @@ boolean, string = _BY_NAME["boolean"], _BY_NAME["string"]
 
 
 def by_name(name: str) -> DType | None:
-    """Return the element type of a name such as ``f32``; None for any other text."""
+    """Return the element type with the name ``f32``, ``i64`` and so on; None if the text names no element type."""
     return _BY_NAME.get(name)
 
 

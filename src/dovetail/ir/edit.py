@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def connect(node: Node) -> Node:
-    """Register a new node with its inputs and outputs."""
+    """Enter a new node as a reader of its inputs and as the producer of its outputs."""
     for index, x in enumerate(node.inputs):
         if x is not None:
             x.uses[node, index] = None
@@ -24,7 +24,7 @@ def connect(node: Node) -> Node:
 
 
 def grow(graph: Graph, node: Node, op: Op, names: Iterable[str]) -> list[Value]:
-    """Replace a node's operator by ``op``, which has more outputs. Returns the new outputs, named after ``names``."""
+    """Replace a node's operator by ``op``, which has additional outputs. Returns these outputs, with names from ``names``."""
     first = len(node.outputs)
     types = infer_types(op, tuple(node.inputs), node.label)
     added = [Value(graph.claim(name), type, node) for name, type in zip(names, types[first:], strict=True)]
@@ -48,7 +48,7 @@ def set_input(node: Node, index: int, value: Value | None) -> None:
 
 
 def disconnect(node: Node) -> None:
-    """Remove a node from the uses of its inputs, before it leaves its graph."""
+    """Remove a node from the uses of its inputs, before the node is removed from its graph."""
     for index, x in enumerate(node.inputs):
         if x is not None:
             del x.uses[node, index]
@@ -56,13 +56,13 @@ def disconnect(node: Node) -> None:
 
 
 def replace_uses(graph: Graph, old: Value, new: Value) -> None:
-    """Replace ``old`` by ``new`` in all nodes and in the graph's outputs."""
+    """Replace the value ``old`` by ``new`` in the inputs of all nodes and in the graph's outputs."""
     move_readers(old, new)
     graph.outputs = [new if value is old else value for value in graph.outputs]
 
 
 def move_readers(old: Value, new: Value) -> None:
-    """Replace ``old`` by ``new`` in all nodes."""
+    """Replace the value ``old`` by ``new`` in the inputs of all nodes."""
     for node, index in old.uses:
         node.inputs[index] = new
     new.uses.update(old.uses)
@@ -70,7 +70,7 @@ def move_readers(old: Value, new: Value) -> None:
 
 
 def rename(graph: Graph, value: Value, name: str) -> None:
-    """Rename ``value`` to ``name``, or if that is taken to the first free one of name_2, name_3, ..."""
+    """Rename ``value`` to ``name``; if that name is in use, to the first free name of name_2, name_3, ..."""
     if value.name != name:
         graph.release(value.name)
         value.name = graph.claim(name)
@@ -91,9 +91,9 @@ def names_in(graph: Graph) -> set[str]:
 
 
 def remove_dead(graph: Graph, kept: Collection[int] = ()) -> int:
-    """Remove every node without a used output (dead code elimination). Returns the number of removed nodes.
+    """Remove every node whose outputs are all unused (dead code elimination). Returns the number of removed nodes.
 
-    Graph inputs stay, and so do the DefaultInput nodes of optional inputs and the nodes whose ids are in ``kept``.
+    Graph inputs, DefaultInput nodes (the optional inputs) and nodes whose ``id`` is in ``kept`` are not removed.
     """
     outputs = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
@@ -111,7 +111,7 @@ def remove_dead(graph: Graph, kept: Collection[int] = ()) -> int:
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:
-    """Set the location of ``node`` on the nodes from index ``mark`` on that have no location."""
+    """Give the location of ``node`` to all later nodes, from index ``mark`` of the graph, that have no location."""
     for new in graph.nodes[mark:]:
         new.location = new.location or node.location
 
@@ -155,7 +155,7 @@ Flat = tuple[dict[str, Any], list[tuple[Any, ...]], list[tuple[Any, ...]], list[
 
 
 def flat(graph: Graph) -> Flat:
-    """Flatten a graph into rows that refer to each other by number."""
+    """Convert a graph to tuples that can be pickled: nodes refer to values by their position in ``graph.values()``."""
     values = list(graph.values())
     number = {id(value): index for index, value in enumerate(values)}
     rows = [(x.name, x.type, x.names, x._value, x.doc, x.metadata) for x in values]
@@ -173,7 +173,7 @@ def flat(graph: Graph) -> Flat:
 
 
 def unflat(rows: Flat) -> Graph:
-    """Rebuild a graph from the rows of ``flat``."""
+    """Rebuild a graph from the tuples that ``flat`` returned."""
     facts, value_rows, node_rows, inputs, outputs = rows
     graph = Graph()
     for name, fact in facts.items():
@@ -192,7 +192,7 @@ def unflat(rows: Flat) -> Graph:
 
 
 def copy_model(model: Model, graph: Graph | None = None) -> Model:
-    """Copy a model; the new model holds ``graph``, by default a copy of the model's graph."""
+    """Copy a model. The graph of the new model is ``graph``, by default a copy of the model's graph."""
     new = Model(
         copy_graph(model.graph) if graph is None else graph, format=model.format, versions=model.versions, file=model.file
     )
@@ -222,7 +222,7 @@ def inline(b: Builder, body: Graph, inputs: Iterable[Value | None], *, keep_name
 
 
 def _reduce_graph(graph: Graph) -> tuple[Any, ...]:
-    # Flat rows: pickle would recurse from node to node as deep as the graph is long.
+    # pickle would recurse from each node to the next, to a depth of the number of nodes; the tuples of `flat` need no recursion.
     return unflat, (flat(graph),)
 
 

@@ -36,7 +36,7 @@ class Substitution:
     sources: dict[str, Equation] = field(default_factory=dict)
 
     def size(self, size: Size) -> Size:
-        """Return a size with its symbols replaced, or the unchanged size if the result would grow too large."""
+        """Return a size with its symbols replaced; return the size unchanged if the resulting expression would be too large."""
         if isinstance(size, int) or not self.values:
             return size
         try:
@@ -49,7 +49,7 @@ class Substitution:
         return map_sizes(type, self.size) if self.values else type
 
     def replace(self, symbol: Dim, size: Size, equation: Equation | None = None) -> None:
-        """Replace a symbol by ``size``, also in the replacements of other symbols."""
+        """Add the replacement of a symbol by ``size``, and apply it to the replacements of the other symbols."""
         name = str(symbolic.name_of(symbol))
         one = {name: size}
         self.values = {key: symbolic.substitute(value, one) for key, value in self.values.items()}
@@ -59,11 +59,11 @@ class Substitution:
 
 
 def solve(equations: Iterable[Equation], known: Substitution, inputs: Mapping[str, int]) -> list[Equation]:
-    """Extend ``known`` by the replacements that the equations determine. Returns the equations that determined one.
+    """Extend ``known`` by the replacements that the equations determine. Returns the equations that determined a replacement.
 
-    ``inputs`` maps the symbols of the graph's inputs to their order. Of two equal symbols the one of the later input is
-    replaced. A symbol of an input is never replaced by an expression. Raises RuleError [shape.disagree], which names the nodes
-    of both equations, if an equation contradicts earlier equations.
+    ``inputs`` maps the symbols of the graph's inputs to their positions. If two symbols are equal, the symbol of the later input
+    is replaced. A symbol of an input is never replaced by an expression. Raises RuleError [shape.disagree], which names the
+    nodes of both equations, if an equation contradicts earlier equations.
     """
     used: list[Equation] = []
     for equation in equations:
@@ -117,7 +117,11 @@ def _solve_for_symbol(first: Size, second: Size, inputs: Mapping[str, int]) -> t
 
 
 def _order_of_replacement(symbol: Dim, inputs: Mapping[str, int]) -> tuple[int, bool, int, str]:
-    """Return the sort key for replacement: first symbols of no input, then unnamed symbols, then symbols of later inputs."""
+    """Return the sort key by which symbols are chosen for replacement.
+
+    Symbols of no input precede symbols of inputs, then unnamed symbols precede named symbols, then symbols of later inputs
+    precede symbols of earlier inputs.
+    """
     name = str(symbolic.name_of(symbol))
     return int(name in inputs), not is_unnamed(symbol), -inputs.get(name, 0), name
 

@@ -20,28 +20,31 @@ from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, out
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
 FOLD_LIMIT = 1 << 23
-"""The most bytes by which a folded constant may exceed its inputs."""
+"""The maximum size in bytes of a folded constant that is larger than each input of its operator."""
 FOLD_ELEMENTS = 1 << 8
-"""The most elements of a constant folded while a model is read or written; larger quantized weights stay quantized."""
+"""The maximum number of elements of a folded constant that is larger than each input, while a model is read or written.
+
+Quantized weights with more elements stay quantized.
+"""
 FOLD_TEXT = 1 << 16
-"""The most characters in the inputs of a folded string operator, whose output size is not known in advance."""
+"""The maximum number of characters in the inputs of a folded string operator; the size of its output is not known in advance."""
 FOLD_TEXTS = 1 << 10
 """The maximum number of strings in a folded constant."""
 CHAIN_LIMIT = 1 << 27
-"""The most bytes computed for one constant value; each evaluated node also counts as NODE_COST bytes."""
+"""The maximum number of bytes computed for one call of ``constant_value``; each evaluated node adds NODE_COST bytes."""
 NODE_COST = 1 << 17
 _LARGE = 1 << 26
 """The minimum size in bytes of a result that is checked against the memory limit of a run."""
 _INFERRED = 1 << 20
-"""The minimum bytes of inputs for which the memory check infers types where no limit is set.
+"""The minimum size, in bytes, of a node's inputs for which the memory check infers types if no memory limit is set.
 
-For smaller inputs type inference could cost more than running the node.
+For smaller inputs, type inference could cost more than running the node.
 """
 _EXACT = 1 << 10
-"""The most elements of an input whose values the memory check passes to type inference."""
+"""The maximum number of elements of an input whose elements the memory check passes to type inference."""
 
 FAILURES = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, symbolic.Inexact)
-"""Python's errors that a rule `evaluate` raises for invalid inputs."""
+"""The classes of errors, other than dovetail's, that the rule `evaluate` of an operator may raise for invalid inputs."""
 
 
 def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
@@ -87,7 +90,7 @@ def _run_decomposition(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, 
 
 
 def type_of(x: Array) -> Type:
-    """Return the type of a run's value: an array, a list (a sequence), a dict (a map) or None (an empty optional)."""
+    """Return the type of a value of a run; the value is an array, a list (a sequence), a dict (a map) or None (no value)."""
     if x is None:
         return UNKNOWN
     if isinstance(x, dict):
@@ -132,9 +135,9 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace, store: Callable[[An
 class RunArrays(dict[int, Any]):
     """RunArrays holds the arrays of one run by the identity of their value.
 
-    Arrays that the run allocates count against its memory limit; a view counts as part of the array that owns its memory. The
-    model's inputs and constants do not count. On exit from the context manager the counted memory is subtracted, also after an
-    error.
+    Arrays that the run allocates count towards its memory limit; a view counts as part of the array that owns its memory. The
+    model's inputs and constants do not count. The exit from the ``with`` block subtracts the counted memory from the usage, also
+    after an error.
     """
 
     def __init__(self, inputs: Iterable[tuple[int, Any]] = ()) -> None:
@@ -203,7 +206,7 @@ def _owners_in(item: object) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def _refuse_results(node: Node, xs: Several[Array]) -> None:
-    """Raise EngineError [run.memory] before the node runs where its outputs exceed the memory limit of the run."""
+    """Raise EngineError [run.memory] if the outputs of a node that has not run yet will exceed the memory limit of the run."""
     usage = current()
     types: Several[Type] = [y.type for y in node.outputs]
     nbytes = bytes_of_types(types)
@@ -227,7 +230,7 @@ def _refuse_results(node: Node, xs: Several[Array]) -> None:
 
 
 def bytes_of_types(types: Several[Type]) -> int | None:
-    """Return the total bytes of tensors of these types; None if a type is no tensor or has an unknown size."""
+    """Return the total size in bytes of tensors of these types; None if a type is not a tensor or has an unknown dimension."""
     total = 0
     for type in types:
         if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
@@ -267,7 +270,10 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
 
 
 def host_nodes(graph: Graph) -> frozenset[int]:
-    """Return the indices of the nodes whose results are read only by host inputs, directly or through other such nodes."""
+    """Return the indices of the nodes that can be evaluated on the host: only host inputs read their results.
+
+    A host input is an input whose elements shape rules read. Inputs of nodes in the result count as host inputs too.
+    """
     device = {id(value) for value in graph.outputs}
     indices = set()
     for index in range(len(graph.nodes) - 1, -1, -1):
@@ -281,7 +287,7 @@ def host_nodes(graph: Graph) -> frozenset[int]:
 
 
 def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
-    """Evaluate a node in numpy. If the shapes of its inputs suffice, lazy input arrays are not computed."""
+    """Evaluate a node in numpy. If the shapes of its inputs determine the result, lazy input arrays are not computed."""
     if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
     if any(x is not None and not isinstance(x, np.ndarray | list | dict) for x in xs):
@@ -293,7 +299,7 @@ def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
 
 
 def values_of_shapes(node: Node, xs: Several[Array]) -> tuple[np.ndarray[Any, Any], ...] | None:
-    """Compute a node from its inputs' shapes, and from the elements of numpy inputs; None if these do not suffice."""
+    """Compute a node's outputs from the shapes of its inputs and the elements of numpy inputs; None if these do not suffice."""
     views = [
         None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
         for x in xs
@@ -313,7 +319,7 @@ def _as_numpy(x: Array) -> Any:
 
 
 def live_nodes(graph: Graph) -> set[int]:
-    """Return the indices of the nodes that the graph's outputs need."""
+    """Return the indices of the nodes on which the graph's outputs depend."""
     needed = {id(value) for value in graph.outputs}
     live: set[int] = set()
     for index in range(len(graph.nodes) - 1, -1, -1):
@@ -325,7 +331,10 @@ def live_nodes(graph: Graph) -> set[int]:
 
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:
-    """Return by node index the identities of the values whose last reader (or producer, if unread) is that node."""
+    """Map each node's index to the identities of the values that no later node reads; graph outputs are left out.
+
+    A value is listed at its last reader, or at its producer if no node reads it.
+    """
     output_ids = {id(value) for value in graph.outputs}
     last: dict[int, int] = {}
     for index, node in enumerate(graph.nodes):
@@ -342,7 +351,7 @@ def last_readers(graph: Graph) -> dict[int, list[int]]:
 def fold_op(
     op: Op, xs: Several[Value | None], max_bytes: int = FOLD_LIMIT, max_elements: int | None = None, is_counted: bool = True
 ) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
-    """Fold an operator on constants: return the outputs, bit-identical to those of a run, or None if it is not folded.
+    """Fold an operator on constants: return its outputs with the bits that a run computes; None if it is not folded.
 
     Random operators and operators without rules are not folded. A result that is larger than every input, such as a dequantized
     or expanded weight, is not folded if it exceeds ``max_bytes`` or ``max_elements``. If ``is_counted``, the limit
@@ -394,7 +403,7 @@ def _runs_long(op: Op) -> bool:
 
 
 def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a value that depends only on constants, directly or through small nodes; else None."""
+    """Return the elements of a value that is a constant or that small nodes compute from constants; None for any other value."""
     arrays_by_id: dict[int, Any] = {}
     stack = [value]
     budget = CHAIN_LIMIT

@@ -61,7 +61,7 @@ def _distinct(values: list[Value]) -> list[Value]:
 
 
 def _nodes_between(graph: Graph, sources: list[Value], targets: list[Value]) -> tuple[list[Node], set[int]]:
-    """Return the nodes that ``targets`` depend on, up to ``sources``, and the identities of the targets and all read values."""
+    """Return the nodes that compute ``targets`` from ``sources``, and the identities of the targets and of all values read."""
     cut = {id(value) for value in sources}
     needed = {id(value) for value in targets}
     nodes = []
@@ -106,7 +106,7 @@ def _captured_constants(scope: Scope, graph: Graph) -> dict[int, Node]:
 def _copy_part(
     graph: Graph, inputs: list[Value], outputs: list[Value], captured: list[Value], constants: dict[int, Node], nodes: list[Node]
 ) -> Graph:
-    """Copy ``nodes`` into a new graph from ``inputs`` to ``outputs``; ``captured`` inputs become copies of ``constants``."""
+    """Copy ``nodes`` into a new graph with these inputs and outputs; ``captured`` inputs become copies of ``constants``."""
     part = Graph(graph.name)
     part.doc, part.metadata, part._released = graph.doc, dict(graph.metadata), dict(graph._released)
     copies: dict[int, Value] = {}
@@ -143,7 +143,7 @@ def _copy_part(
 
 
 def _forget_elements(part: Graph, sources: list[Value], cut: dict[int, Value]) -> None:
-    """Clear shape values that were computed from the elements of values that are now inputs."""
+    """Remove the known elements of values that were computed from the elements of values that are inputs of the part."""
     unknown = {id(cut[id(value)]) for value in sources if value._value is not None or value.constant is not None}
     if not unknown:
         return
@@ -155,7 +155,7 @@ def _forget_elements(part: Graph, sources: list[Value], cut: dict[int, Value]) -
 
 
 def _claim_names(part: Graph, unread: list[tuple[Value, str]]) -> None:
-    """Reserve the names of all values. Values of ``unread`` have the name of an input of the part and get the next free name."""
+    """Reserve the names of all values. Values in ``unread`` are named like inputs of the part, and get the next free names."""
     others = {id(value) for value, _ in unread}
     for value in part.values():
         if id(value) not in others:

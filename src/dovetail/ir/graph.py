@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.ir.op import Op
 
 VALUE_LIMIT = 1024
-"""The most elements of an integer tensor whose value is tracked as a shape value."""
+"""The maximum number of elements of an integer tensor whose elements are tracked symbolically as a shape value."""
 
 INFERRED = "inferred"
 """The key of ``Value.metadata`` for the texts ``shape`` and ``value``, which the writers store with a value's type."""
@@ -65,7 +65,7 @@ class Value(View):
         self._value = value
 
     def _fits(self, value: Any) -> bool:
-        """Return whether the known elements have the shape of the type, which may have changed since they were stored."""
+        """Return whether the known elements have the shape of the type, which may have changed after the elements were stored."""
         shape = self.shape
         return shape is not None and np.shape(value) == shape
 
@@ -170,7 +170,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The name of the node in messages: the node's name, or if it has none the name of its first output."""
+        """The text that identifies the node in messages: its name, or the name of its first output if the node has no name."""
         return self.name or (self.outputs[0].name if self.outputs else type(self.op).__name__)
 
     def input(self, index: int) -> Value:
@@ -214,7 +214,7 @@ class Graph:
             yield from node.outputs
 
     def claim(self, name: str) -> str:
-        """Reserve and return ``name``, or if that is taken the first free one of name_2, name_3, ..."""
+        """Reserve and return ``name``; if that name is in use, the first free name of name_2, name_3, ..."""
         candidate = name
         while candidate in self._names:
             self._names[name] = self._names.get(name, 1) + 1
@@ -234,7 +234,7 @@ class Graph:
             self._released[name] = self._released.get(name, 0) + 1
 
     def stem(self, name: str) -> str:
-        """Return the prefix for symbols of a new value ``name``, distinct from prefixes of earlier values of that name."""
+        """Return the prefix for symbols of a new value ``name``; it differs from the prefixes of earlier values of that name."""
         count = self._released.get(name, 0)
         return f"{name}~{count}" if count else name
 
@@ -323,15 +323,15 @@ class Model:
         return EXTENSIONS.drop_outputs(self, names)
 
     def replace_constants(self, data: Mapping[str, Operand]) -> Model:
-        """Return a model with other elements of constants; see :func:`dovetail.passes.edit.replace_constants`."""
+        """Return a model with new elements of constants; see :func:`dovetail.passes.edit.replace_constants`."""
         return EXTENSIONS.replace_constants(self, data)
 
     def convert_inputs(self, dtypes: Mapping[str, DTypeLike]) -> Model:
-        """Return a model with other element types of inputs; see :func:`dovetail.passes.edit.convert_inputs`."""
+        """Return a model with new element types of inputs; see :func:`dovetail.passes.edit.convert_inputs`."""
         return EXTENSIONS.convert_inputs(self, dtypes)
 
     def set_metadata(self, entries: Mapping[str, str]) -> Model:
-        """Return a model with more metadata; see :func:`dovetail.passes.edit.set_metadata`."""
+        """Return a model with additional metadata; see :func:`dovetail.passes.edit.set_metadata`."""
         return EXTENSIONS.set_metadata(self, entries)
 
     def svg(
@@ -369,7 +369,7 @@ class Model:
 class Extensions:
     """Extensions holds functions of higher modules that Value, Graph, Model and Builder call.
 
-    A higher module registers its functions when it is imported, which happens at the first call of one of them.
+    A higher module registers its functions when it is imported. The first call of one of these functions imports the module.
     """
 
     apply_operator: Callable[[str, Sequence[Operand]], Value]

@@ -51,7 +51,8 @@ def infer_graph(
     """Infer the types of all values of ``graph`` from its inputs' types. Returns the number of types that changed.
 
     ``substitution`` is applied to every inferred size. The equations that operators of ``graph`` require are added to
-    ``equations``; equations of subgraphs, which may not run, are not. ``refuse_preserved``: a preserved node's fault is an error.
+    ``equations``; equations of subgraphs are not added, because a subgraph may not run. With ``refuse_preserved`` the fault of a
+    preserved node is an error.
 
     Raises the first RuleError, with all independent errors in its ``diagnostics``.
     """
@@ -96,7 +97,7 @@ def _infer_node(node: Node, equations: list[Equation] | None) -> list[Type]:
 
 
 def keep_names(new: Type, old: Type) -> Type:
-    """Return ``new`` with its unnamed sizes replaced by the named sizes of ``old``."""
+    """Return the type ``new`` with its unnamed sizes replaced by the named sizes of the type ``old``."""
     if not isinstance(new, Tensor) or not isinstance(old, Tensor) or old.shape is None:
         return new
     if new.shape is None:
@@ -157,7 +158,7 @@ def infer_with_equations(model: Model) -> tuple[Model, Substitution, list[Equati
 
 
 def _input_symbols(graph: Graph) -> dict[str, int]:
-    """Return the names of the symbols in the input types, each with its position in order of occurrence."""
+    """Map the names of the symbols in the input types to their positions in the order of first occurrence."""
     sizes = [size for value in graph.inputs for size in sizes_in(value.type)]
     names = dict.fromkeys(str(symbolic.name_of(symbol)) for size in sizes for symbol in symbolic.symbols(size))
     return {name: index for index, name in enumerate(names)}

@@ -52,7 +52,9 @@ def to_array(item: Array, value: Value) -> Any:
 
 
 def fit_input(data: Array, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
-    """Convert an input of any type: a list for a sequence, a dict for a map, None for an optional, arrays by ``fit``.
+    """Convert an input of any type. A sequence is passed as a list, a map as a dict, an absent optional as None.
+
+    ``fit(array, type, name)`` converts an array to a tensor type.
 
     Raises EngineError [input.type].
     """
@@ -168,14 +170,14 @@ def _belongs(item: Array, xp: Namespace) -> bool:
 
 
 def zeros_of(value: Value, shape: Several[int]) -> Any:
-    """Return an array of ``shape`` for the input ``value``, filled with zeros or empty strings."""
+    """Return an array of ``shape`` with the element type of the input ``value``, filled with zeros or empty strings."""
     assert isinstance(value.type, Tensor) and value.type.dtype is not None
     dtype = value.type.dtype
     return np.full(shape, "", object) if dtype.name == "string" else np.zeros(shape, dtype.numpy)
 
 
 def sizes_of_arrays(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes that arrays have at the dimensions of inputs that are one symbol, without a check."""
+    """Return the values of symbols that are dimensions of inputs, read from the shapes of ``arrays`` without a check."""
     sizes: dict[str, int] = {}
     for value in model.inputs:
         array = arrays.get(value.name)
@@ -205,7 +207,7 @@ def bind_sizes(inputs: Several[Value], bound: Several[Array]) -> dict[str, int]:
 
 
 def _with_types(type: Type, item: Array) -> Iterator[tuple[Tensor, Any]]:
-    """Yield every array of an argument, including arrays in lists, with its type."""
+    """Yield every array of an argument with its tensor type, including the arrays in lists."""
     if isinstance(type, Sequence):
         for element in item:
             yield from _with_types(type.element, element)
@@ -248,7 +250,7 @@ def _binds(declared: Size, size: int, sizes: dict[str, int]) -> bool:
 
 
 def _arrays(inputs: Iterable[Array]) -> Iterator[Any]:
-    """Yield every array, including arrays in lists."""
+    """Yield every array among the inputs, including the arrays in lists."""
     for item in inputs:
         yield from _arrays(item) if isinstance(item, list) else (item,)
 
@@ -274,7 +276,7 @@ def _own(item: Array, taken: set[int]) -> Any:
 
 
 def flatten_outputs(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten sequences and maps: ``name/index`` for elements of sequences, ``name/key`` for values of maps."""
+    """Flatten sequences and maps: elements of sequences are named ``name/index``, values of maps ``name/key``."""
     found: dict[str, Any] = {}
     for name, item in arrays.items():
         if isinstance(item, list):

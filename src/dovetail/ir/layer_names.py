@@ -7,7 +7,7 @@ from dovetail.ir.graph import Graph, Value
 
 
 class Layers:
-    """Layers maps layer names to the values of a graph. Layers are nodes, inputs, constants and Results of OpenVINO IR."""
+    """Layers maps layer names to the values of a graph. A layer is a node, an input, a constant or a Result of OpenVINO IR."""
 
     def __init__(self, graph: Graph) -> None:
         self._values: dict[str, dict[int, Value]] = {}

@@ -19,19 +19,19 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.suggestions import check_keywords
 
 FREE_INFERENCES = 16
-"""The number of inferences of one subgraph in one operation that do not count as inference steps."""
+"""The number of times that one subgraph may be inferred in one operation before further inferences count as steps."""
 
 MAX_AXES = 64
 """The maximum number of axes of a numpy array."""
 
 MAX_COUNT = (1 << 63) - 1
-"""The largest limit of bytes or counts, the maximum of a signed 64-bit integer of the native engine."""
+"""The largest value of a limit in bytes or of a limit on a count: the maximum of the native engine's signed 64-bit integers."""
 
 MAX_SECONDS = 10**9
-"""The largest limit of seconds."""
+"""The largest value of a limit in seconds."""
 
 FREE_ENDS = 16
-"""The number of inputs and outputs of a node that do not count as further nodes."""
+"""The number of inputs and outputs that a node may have before each further one counts as another node."""
 
 
 @check_keywords
@@ -50,17 +50,17 @@ class Limits:
     name_bytes: int = 1 << 26
     """Bytes of the names that inlining of functions adds."""
     depth: int = 32
-    """Levels of nested graphs, and of functions that call functions."""
+    """Nesting depth of graphs, and of functions that call functions."""
     dense_bytes: int = 1 << 28
     """Bytes of the dense tensors that the sparse tensors of a file are converted to."""
     folded_bytes: int = 1 << 28
     """Bytes that constant folding adds in one operation, and bytes of a table that a decomposition computes from sizes."""
     inference_steps: int = 200_000
-    """Inferred nodes of subgraphs, not counting the first 16 inferences of each subgraph."""
+    """Nodes of subgraphs whose types are inferred, not counting the first 16 inferences of each subgraph."""
     text_bytes: int = 1 << 28
     """Bytes of strings in the outputs of one operator in a run."""
     memory: int | None = None
-    """Bytes of a run: arena, outputs, constant tables and loop outputs. None: the memory of the machine."""
+    """Bytes that a run allocates: arena, outputs, constant tables and loop outputs. None: the memory of the machine."""
     trips: int = 1_000_000
     """Iterations of all loops in one run."""
     seconds: float | None = None
@@ -119,7 +119,7 @@ class Usage:
         self.deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
 
     def count_inference(self, subgraph: object, nodes: int) -> None:
-        """Count the inference of a subgraph. Raises UnsupportedError [inference.steps]."""
+        """Charge one inference of a subgraph to the limit. Raises UnsupportedError [inference.steps] beyond the limit."""
         times = self.inferences[id(subgraph)] = self.inferences.get(id(subgraph), 0) + 1
         if times > FREE_INFERENCES:
             self.steps += nodes
@@ -145,7 +145,7 @@ class Usage:
             self.inference_cache = None
 
     def count_trips(self, count: int) -> None:
-        """Count iterations of a loop in advance. Raises EngineError [loop.trips]."""
+        """Charge a loop's trip count to the limit before the loop runs. Raises EngineError [loop.trips] beyond the limit."""
         self.trips += count
         if self.trips > self.limits.trips:
             raise EngineError(
@@ -158,13 +158,16 @@ class Usage:
             raise EngineError("run.time", f"the run takes too long; {self.limits.describe('seconds')}")
 
     def count_memory(self, nbytes: int, subject: str) -> None:
-        """Count memory that the run holds until its end; a negative number releases it. Raises EngineError [run.memory]."""
+        """Charge memory to the limit of the run until its end. Raises EngineError [run.memory] beyond the limit.
+
+        A negative ``nbytes`` ends the charge of memory that has been released.
+        """
         self.memory += nbytes
         refuse_memory(self.limits, self.memory, subject)
 
 
 def weight_of_node(ends: int) -> int:
-    """Return the weight of a node with ``ends`` inputs and outputs in the limit ``nodes``: 1, plus 1 for each end beyond 16."""
+    """Return the number of nodes that a node with ``ends`` inputs and outputs counts as: 1, plus 1 for each end beyond 16."""
     return 1 + max(0, ends - FREE_ENDS)
 
 
@@ -195,7 +198,7 @@ def refuse_array(sizes: Iterable[int], itemsize: int, subject: str) -> None:
 
 
 def refuse_table(sizes: Iterable[int], itemsize: int, subject: str) -> None:
-    """Raise UnsupportedError [limits.exceeded] where a constant that a rewrite computes from sizes exceeds ``folded_bytes``."""
+    """Raise UnsupportedError [limits.exceeded] if a constant that a rewrite computes from sizes exceeds ``folded_bytes``."""
     limits = current().limits
     nbytes = itemsize * prod(sizes)
     if nbytes > limits.folded_bytes:
@@ -205,7 +208,7 @@ def refuse_table(sizes: Iterable[int], itemsize: int, subject: str) -> None:
 
 
 def refuse_unrolling(steps: int, nodes_per_step: int, subject: str) -> None:
-    """Raise UnsupportedError [limits.exceeded] if unrolling ``steps`` of ``subject`` exceeds the limit ``nodes``."""
+    """Raise UnsupportedError [limits.exceeded] if ``steps`` unrolled iterations of ``subject`` exceed the limit ``nodes``."""
     limits = current().limits
     if steps * nodes_per_step > limits.nodes:
         raise UnsupportedError(
@@ -216,7 +219,7 @@ def refuse_unrolling(steps: int, nodes_per_step: int, subject: str) -> None:
 
 @contextmanager
 def within_memory(subject: str, file: str | None = None) -> Iterator[None]:
-    """Convert a MemoryError inside the block to EngineError [run.memory]."""
+    """Convert a MemoryError that the ``with`` block raises to EngineError [run.memory]."""
     try:
         yield
     except MemoryError as error:
@@ -224,7 +227,7 @@ def within_memory(subject: str, file: str | None = None) -> Iterator[None]:
 
 
 def bytes_of(result: Any) -> int:
-    """Return the bytes of an operator's output: an array, a list or a map. Each character of a string counts as one byte."""
+    """Return the size in bytes of an operator's output, an array, a list or a map. A character of a string counts as one byte."""
     if isinstance(result, list):
         return sum(map(bytes_of, result))
     if isinstance(result, dict):
@@ -263,7 +266,7 @@ def default_limits() -> Limits:
 
 @contextmanager
 def defaulting_to(limits: Limits) -> Iterator[None]:
-    """Make ``limits`` the default inside the block: a command sets them for every model that it loads or builds."""
+    """Make ``limits`` the default inside the ``with`` block: a command sets them for every model that it loads or builds."""
     token = _DEFAULTS.set(limits)
     try:
         yield
@@ -283,7 +286,7 @@ def active() -> Usage | None:
 
 @contextmanager
 def counting(limits: Limits | None = None) -> Iterator[Usage]:
-    """Make a new usage under ``limits`` current inside the block; without limits, continue the current operation."""
+    """Make a new usage under ``limits`` current in the ``with`` block; without ``limits`` the current usage stays current."""
     usage = _CURRENT.get() if limits is None else None
     if usage is not None:
         yield usage

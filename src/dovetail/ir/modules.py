@@ -13,15 +13,15 @@ QUOTED = re.compile(r"'([^'\\]*(?:\\.[^'\\]*)*)'|\"([^\"\\]*(?:\\.[^\"\\]*)*)\""
 TRACED = "__module."
 """The prefix of the names that OpenVINO assigns to the nodes of a traced torch module."""
 MAX_PARTS = 12
-"""The maximum number of parts of a path; longer paths are truncated."""
+"""The maximum number of modules in a module path; longer paths are truncated."""
 MAX_TEXT = 10_000
-"""The maximum number of characters of metadata or a name that are searched for modules."""
+"""The maximum number of characters of a metadata text or a name that is searched for modules."""
 MAX_SHAPE = 8
-"""The most elements of a constant that is a shape."""
+"""The maximum number of elements of a constant that may be a shape; a larger constant is a parameter."""
 MIN_SHARE = 0.25
-"""The minimum share of nodes with a known module path; below it no node has a path."""
+"""The minimum fraction of nodes with a known module path; if fewer nodes have one, all paths of the graph are empty."""
 MAX_NEIGHBOURS = 16
-"""The most neighbours of a node whose modules are compared."""
+"""The maximum number of compared readers of one output; at most twice as many neighbours of a node are compared."""
 
 
 def module_of(node: Node) -> str:
@@ -30,7 +30,7 @@ def module_of(node: Node) -> str:
 
 
 def module_path(node: Node) -> tuple[str, ...]:
-    """Return the names of the modules around a node, the outermost first; empty if neither metadata nor names contain any.
+    """Return the names of the modules that contain a node, the outermost first; empty if metadata and names contain none.
 
     The metadata of torch's exporter contains the scopes of modules. In names of nodes and outputs that are paths
     ("/layers.0/attention/MatMul", "layers.0.attention.matmul") and in names of parameters ("layers.0.attention.weight"), the
@@ -42,8 +42,9 @@ def module_path(node: Node) -> tuple[str, ...]:
 def module_paths(graph: Graph) -> dict[Node, tuple[str, ...]]:
     """Return the module path of each node of a graph.
 
-    A node without a path gets the innermost module that contains all of its neighbours; if it has parameters, it gets none. If
-    less than MIN_SHARE of the nodes have a path, all paths are empty, because the modules would be incomplete.
+    A node without a path gets the path of the innermost module that contains all of its neighbours. A node with parameters but
+    without a path gets no path. If less than the fraction MIN_SHARE of the nodes have a path, all paths are empty, because the
+    modules would be incomplete.
     """
     paths = {node: module_path(node) for node in graph.nodes}
     computing = [node for node in graph.nodes if node.outputs and node.outputs[0].constant is None]
@@ -83,7 +84,7 @@ def _from_metadata(properties: object) -> list[str]:
         return _relative_parts([first or second for first, second in QUOTED.findall(scopes)][:-1])
     namespace = properties.get(NAMESPACE)
     if isinstance(namespace, str) and len(namespace) < MAX_TEXT:
-        # Parts "name: class"; the last part is the node.
+        # The namespace is a list of "name: class" with the separator "/"; its last item is the node.
         return _relative_parts([part.partition(":")[0].strip() for part in namespace.split("/")][:-1])
     return []
 

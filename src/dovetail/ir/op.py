@@ -116,28 +116,28 @@ class Op:
     sizes_depend_on_data: ClassVar[bool] = False
     selects_by_score: ClassVar[bool] = False
     is_in_catalog: ClassVar[bool] = True
-    """Whether a specification defines the operator; False for operators that only this IR has."""
+    """True if a specification defines the operator; False for an operator that only this IR has."""
     moves_elements: ClassVar[bool] = False
-    """Whether each output element is an input element or a fill value; true of all operators with ``windows``."""
+    """True if each output element is an input element or a fill value, as for all operators with ``windows``."""
     is_algebraic: ClassVar[bool] = False
-    """Whether each element is a sum, product, quotient, power or root of elements of the inputs."""
+    """True if each output element is a sum, product, quotient, power or root of elements of the inputs."""
     rounds_half_once: ClassVar[bool] = True
-    """Whether half precision may be computed in f32 and rounded once; False for data movement and for special rounding."""
+    """True if f16 and bf16 may be computed in f32 and rounded once; False for data movement and for special rounding."""
     decomposes_in_f32: ClassVar[bool] = False
-    """Whether the decomposition of a half-precision operator is computed in f32."""
+    """True if the decomposition of the operator on f16 and bf16 is computed in f32."""
     is_composite: ClassVar[bool] = False
-    """Whether the specification defines the operator by other operators: ``decompose`` gives the same bits as ``evaluate``."""
+    """True if the specification defines the operator by other operators: ``decompose`` gives the same bits as ``evaluate``."""
     commutes: ClassVar[bool] = False
-    """Whether ``is_commutative`` is true of all inputs."""
+    """True if ``is_commutative`` returns True for all inputs."""
     commutes_with_rounding: ClassVar[bool] = False
-    """Whether the operator commutes with rounding: rounding its first input or its output to a narrower float is the same."""
+    """True if rounding the first input to a narrower float type gives the same output as rounding the output."""
     _defaults: ClassVar[dict[str, Any]] = {}
     _required: ClassVar[tuple[str, ...]] = ()
     _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}
 
     @property
     def first_capture(self) -> int:
-        """The index of the first input that the subgraphs capture; the inputs after it are captured too."""
+        """The index of the first input that the subgraphs capture; the subgraphs capture all later inputs too."""
         return 0
 
     def __init_subclass__(
@@ -208,7 +208,7 @@ class Op:
 
     @classmethod
     def _bind_arguments(cls, args: tuple[object, ...], attributes: dict[str, object]) -> dict[str, object]:
-        """Return all attributes by name; ``args`` are the values of the first attributes, by position."""
+        """Return all passed attributes by name; ``args`` are the values of the first attributes in the order of declaration."""
         if len(args) > len(cls.fields):
             raise RuleError("attribute.unknown", f"{cls.__name__} has {len(cls.fields)} attributes, got {len(args)}")
         by_name = dict(zip(cls._defaults, args, strict=False))
@@ -225,7 +225,7 @@ class Op:
         return type(self).__name__
 
     def validate(self) -> None:
-        """Raise RuleError where the attributes contradict the specification, whatever the inputs are."""
+        """Raise RuleError if the attributes contradict the specification for every possible input."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; use .with_({name}=...)")
@@ -249,7 +249,7 @@ class Op:
 
     @property
     def fills_with_zeros(self) -> bool:
-        """Return whether an operator that moves elements may fill output positions without an input element with zeros."""
+        """Return whether an operator that moves elements may write zeros to output positions that receive no input element."""
         return False
 
     # The rules. A subclass overrides the rules that it supports; `has` tests whether an operator overrides a rule.
@@ -257,12 +257,12 @@ class Op:
     def shape(self, *xs: RuleInput) -> Any:
         """Infer the output's shape, or a list of shapes, one per output.
 
-        A shape of None has an unknown rank; a size that is None or Bounded is unknown. Raises RuleError, and Unknown.
+        A shape is None if its rank is unknown; a size is None or Bounded if it is unknown. Raises RuleError, and Unknown.
         """
         raise Unknown
 
     def usual_rank(self, *xs: RuleInput) -> int | None:
-        """Return the rank of the output for all but special input sizes, if ``shape`` leaves the rank unknown."""
+        """Return the rank that the output has at all but exceptional input sizes; needed if ``shape`` returns no rank."""
         return None
 
     def types(self, *xs: RuleInput) -> list[Type]:
@@ -299,11 +299,11 @@ class Op:
         raise NotImplementedError
 
     def is_random(self, *xs: RuleInput) -> bool:
-        """Return whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
+        """Return whether the outputs may depend on random numbers for these inputs; an operator that does is not folded."""
         return False
 
     def is_commutative(self, *xs: RuleInput) -> bool:
-        """Return whether the result has the same bits after these inputs are swapped; NaN payloads may differ."""
+        """Return whether swapping these inputs leaves the bits of the result unchanged; the payloads of NaNs may differ."""
         return self.commutes
 
     def multiply_adds(self, inputs: Several[Sizes | None], output: Sizes) -> int:
@@ -313,7 +313,8 @@ class Op:
     def operations(self, inputs: Several[Sizes | None], outputs: Several[Sizes]) -> int:
         """Return the number of arithmetic operations for static shapes.
 
-        The default is two per multiply-add of a contraction, zero for movement, else one per element of the largest tensor.
+        The default is 2 per multiply-add of a contraction and 0 for data movement. For other operators the default is 1 per
+        element of the largest input or output.
         """
         if has(self, "multiply_adds"):
             return 2 * self.multiply_adds(inputs, outputs[0])
@@ -342,7 +343,7 @@ def _register(cls: type[Op]) -> None:
 
 
 def unknown_attribute(cls: type[Op], name: str) -> RuleError:
-    """Return the error for an attribute that an operator lacks, with the closest attribute name of the operator."""
+    """Return the error for a name that is no attribute of an operator; the error suggests the closest attribute name."""
     if any(port.name == name for port in cls.signature.inputs):
         return RuleError("attribute.unknown", f"{name!r} is an input of {cls.__name__}; inputs are positional")
     return RuleError("attribute.unknown", f"{cls.__name__} has no attribute {name!r}{closest(name, cls.fields_by_name)}")
@@ -383,7 +384,7 @@ def draws(op: Op, xs: Several[View | None]) -> bool:
 
 
 def faults(op: Op) -> Iterator[DovetailError]:
-    """Yield the errors of the subgraphs from the last inference of the operator's types."""
+    """Yield the errors that the last type inference found in the subgraphs of the operator, including nested subgraphs."""
     for _, body in bodies(op):
         if body.fault is not None:
             yield body.fault
@@ -497,7 +498,7 @@ def failure(error: Exception) -> RuleError:
 def infer_types(op: Op, xs: tuple[View | None, ...], name: str = "") -> list[Type]:
     """Infer the outputs' types; each size that the rules leave unknown becomes a new symbol ``?name.axis``.
 
-    Raises RuleError without a node's name, which the caller adds.
+    Raises RuleError without the name of a node; the caller adds the name.
     """
     if has(op, "types"):
         # `types` takes the inputs as parameters: a wrong number of inputs would raise a TypeError.
@@ -539,7 +540,7 @@ def _symbol(name: str, size: Size | Bounded | None) -> Size:
 
 
 def infer_values(op: Op, xs: tuple[View | None, ...], types: list[Type]) -> list[Any]:
-    """Infer the outputs' values if all outputs are small integer tensors of static shape; None for an unknown value."""
+    """Infer the outputs' elements if all outputs are small integer tensors of static shape; None for an output if unknown."""
     none: list[Any] = [None] * len(types)
     for type in types:
         if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
@@ -562,7 +563,7 @@ def infer_values(op: Op, xs: tuple[View | None, ...], types: list[Type]) -> list
 
 
 def _checked_value(value: symbolic.Array | None, type: Type) -> symbolic.Array | None:
-    """Return a value, or None if the element type may be too narrow for one of its elements."""
+    """Return an inferred value; None if the element type may be unable to represent one of its elements."""
     assert isinstance(type, Tensor) and type.dtype is not None
     if value is None or type.dtype.kind == "bool":
         return value
@@ -573,8 +574,8 @@ def _checked_value(value: symbolic.Array | None, type: Type) -> symbolic.Array |
 def _fits(array: symbolic.Array, dtype: DType) -> bool:
     """Return whether ``dtype`` can represent all elements.
 
-    A Dim is assumed to fit integers of 32 and 64 bits, unsigned integers only if its lower bound is not negative. A symbol for
-    an element of a u64 tensor is no size and may exceed every signed type.
+    A Dim is assumed to be representable in 32 and 64 bits, in an unsigned type only if its lower bound is not negative. A symbol
+    that stands for an element of a u64 tensor is not a size, and may exceed the range of every signed type.
     """
     low, high = dtype.range()
     answer = symbolic.fits(array, low, high)
@@ -590,7 +591,7 @@ def _fits(array: symbolic.Array, dtype: DType) -> bool:
 
 
 USUAL_MINIMUM = 1 << 10
-"""The maximum lower bound of a symbol in the test whether an expression fits an element type; higher bounds are reduced."""
+"""The lower bound to which larger lower bounds of symbols are reduced to test whether an element type can hold an expression."""
 
 
 def _with_usual_bounds(size: Size) -> Size:

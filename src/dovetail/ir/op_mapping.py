@@ -5,14 +5,14 @@
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
 ``inputs`` are in the order of the foreign operator and have core names. ``attributes`` are ``foreign:core``, or a single name if
-both names agree. The marks of a parameter, in this order: ``*name`` repeated, ``foreign~conversion`` converted, ``:core``
-renamed, ``?`` optional, ``=value`` the foreign default. ``foreign:_`` is an attribute that the specification declares as
-ignored, and ``a+b:core`` concatenates two lists.
+both names agree. The marks of a parameter, in this order: ``*name`` is a repeated input, ``foreign~conversion`` is converted,
+``:core`` gives the core name, ``?`` marks an optional parameter, ``=value`` gives the foreign default. ``foreign:_`` is an
+attribute that the specification declares as ignored, and ``a+b:core`` concatenates two lists.
 
 A core attribute among the inputs is imported from a constant and exported as a constant; an integer that is computed at run time
 stays an input (RuntimeAttributes). A core input among the attributes becomes a constant. ``fixed`` lists the core attributes
-that the foreign operator implies. ``name=value/other`` is imported as ``value``, and an operator with ``other`` is exported too;
-``other`` differs from ``value`` only in the errors that it raises.
+that the foreign operator implies. ``name=value/other`` is imported as ``value``, and an operator with ``other`` is exported too.
+The values ``value`` and ``other`` of such an attribute differ only in the errors that the operator raises.
 
 If several mappings have the same foreign version, the first mapping that fits imports a node. A mapping that begins with ``>``
 only exports.
@@ -79,7 +79,8 @@ class ParamMapping:
 class OpMapping:
     """OpMapping is a parsed op mapping of one operator class.
 
-    ``implied``: the fixed core attributes with their values; ``foreign_attributes``: the names of all mapped foreign attributes.
+    ``implied`` holds the fixed core attributes with their values, ``foreign_attributes`` the names of all mapped attributes of
+    the foreign operator.
     """
 
     op: type[Op]
@@ -110,7 +111,7 @@ _PARAM = re.compile(
 )
 
 _Piece = tuple[int, str]
-"""The offset of a part in its line, and the text of the part."""
+"""The offset of a section in the text of its op mapping, and the text of the section."""
 
 
 def _sections(text: str, separator: str, start: int) -> list[_Piece]:
@@ -294,7 +295,7 @@ def _tuple_of(read_item: Callable[[Any], Any], item_class: type) -> Callable[[An
 
 
 def _are_plain(raw: list[Any], item_class: type) -> bool:
-    """Return whether all items of a list have the class ``item_class``, integers within 64 bits: they need no conversion."""
+    """Return whether all items of a list have the class ``item_class`` and integers fit 64 bits, so that none is converted."""
     if set(map(type, raw)) != {item_class}:
         return False
     if item_class is int:
@@ -338,7 +339,7 @@ def coerce(annotation: str, raw: object) -> Any:
 
 
 def fixed_value(field: Field, text: object) -> Any:
-    """Convert a value in an op mapping; the text ``none`` becomes None if the attribute may be None."""
+    """Convert a value that an op mapping states to the attribute's type; ``none`` becomes None if the attribute may be None."""
     return None if text == "none" and field.annotation.endswith("| None") else coerce(field.annotation, text)
 
 
@@ -377,7 +378,10 @@ def import_value(param: ParamMapping, raw: object) -> Any:
 
 
 def export_value(param: ParamMapping, value: Any) -> Any:
-    """Invert :func:`import_value`. Raises KeyError if the foreign operator cannot express the value."""
+    """Convert a core attribute value to a foreign value: the inverse of :func:`import_value`.
+
+    Raises KeyError if the foreign operator cannot express the value.
+    """
     match param.conversion:
         case "not":
             return not value
@@ -397,7 +401,7 @@ def export_value(param: ParamMapping, value: Any) -> Any:
                 return tuple(export_value(param, item) for item in value)
             text = str(value).lower() if isinstance(value, bool) else str(value)
             word = {core: foreign for foreign, core in param.table}[text]
-            # A table of numbers belongs to an integer attribute.
+            # If the foreign values of a conversion table are numbers, the foreign attribute is an integer.
             return int(word) if re.fullmatch(r"-?\d+", word) else word
     return value
 
@@ -405,7 +409,8 @@ def export_value(param: ParamMapping, value: Any) -> Any:
 def read_attribute(mapping: OpMapping, param: ParamMapping, attributes: Attributes, *, is_text: bool) -> Any:
     """Read one foreign attribute and convert it to the core attribute; return REQUIRED to use the core attribute's default.
 
-    ``is_text``: the format stores all attributes as strings. Raises FormatError [attribute.missing] or [attribute.value].
+    ``is_text`` states that the format stores all attributes as strings. Raises FormatError [attribute.missing] or
+    [attribute.value].
     """
     field = field_of(mapping.op, param.name)
     annotation = field.annotation if field else "a number"
@@ -455,7 +460,7 @@ def as_floats(annotation: str, raw: object) -> Any:
 
 
 def other_case(param: ParamMapping, raw: str) -> str | None:
-    """Return ``raw`` in lower case if only that form is in the conversion table; else None."""
+    """Return ``raw`` in lower case if the conversion table contains that form, but not ``raw`` itself; else None."""
     text = raw.strip()
     words = {foreign for foreign, _ in param.table}
     return text.lower() if text not in words and text.lower() in words else None

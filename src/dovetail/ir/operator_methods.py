@@ -71,7 +71,7 @@ def operator_class(kind: str) -> type[Op]:
 
 
 def _suggest_operator(name: str) -> str:
-    """Return a suggestion: the operator that ONNX or OpenVINO calls ``name``, else an operator with a similar name."""
+    """Return a suggestion for an unknown name: the operator that ONNX or OpenVINO calls ``name``, or else a similar name."""
     for operator, cls in REGISTRY.items():
         for line in (*cls.onnx, *cls.openvino):
             match = _MAPPED_NAME.match(line)

@@ -199,7 +199,10 @@ def index_text() -> str:
 
 
 def _kinds_of(format: str) -> list[tuple[str, str]]:
-    """Return foreign operators of a format with the classes that import them, unless that is only the class of their name."""
+    """Map each foreign operator of a format to the classes that import it.
+
+    An operator that only the class with its name imports is left out.
+    """
     classes: dict[str, list[str]] = {}
     for name, operator in sorted(REGISTRY.items()):
         for label in dict.fromkeys(imported_kind(line) for line in getattr(operator, format)):

@@ -12,7 +12,7 @@ from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Unknown
 
 Rule: TypeAlias = Callable[[Builder, Node], Value | Sequence[Value | None] | None]
-"""Returns the values that replace a node's outputs, or None to keep the node."""
+"""A rewrite rule: it returns the values that replace a node's outputs, or None to keep the node."""
 
 
 def rewrite(graph: Graph, rule: Rule, *, fold: bool = False, copy_limit: int | None = None) -> int:
@@ -55,7 +55,7 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False, copy_limit: int | N
             move_readers(old, new)
             if was_output:
                 outputs.add(id(new))
-                # Replaced immediately, because a later rule may read the graph's outputs.
+                # The outputs are replaced before the next node is visited, because its rule may read the graph's outputs.
                 graph.outputs = [new if value is old else value for value in graph.outputs]
             if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
                 take_name(graph, old, new)

@@ -32,12 +32,12 @@ class Scope(NamedTuple):
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
-    """Return one name or several names as a list without duplicates."""
+    """Return a list of the given names without duplicates; the argument may be a single name."""
     return list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
 def values_by_name(graph: Graph) -> dict[str, Value]:
-    """Return the values of a graph by all of their names; a primary name takes precedence over equal further names."""
+    """Map every name of every value of a graph to the value; primary names take precedence over additional names."""
     values = {value.name: value for value in graph.values()}
     for value in graph.values():
         for name in value.names:

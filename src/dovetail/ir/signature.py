@@ -37,7 +37,8 @@ CLASS_NAMES = {
 class Port(NamedTuple):
     """Port is one input or output of a signature.
 
-    ``allowed``: the names of the allowed element types; None for the type ``any``, which also allows sequences and maps.
+    ``allowed`` holds the names of the allowed element types. It is None for the type ``any``, which also allows sequences and
+    maps.
     """
 
     name: str
@@ -51,8 +52,8 @@ class Port(NamedTuple):
 class Signature:
     """Signature holds the inputs and outputs of an operator.
 
-    ``min_inputs`` is the minimum number of inputs, ``repeated`` the index of the repeated input or None. ``has_hosts``: shape
-    rules read some inputs.
+    ``min_inputs`` is the minimum number of inputs, ``repeated`` the index of the repeated input or None. ``has_hosts`` states
+    that shape rules read the elements of some inputs.
     """
 
     __slots__ = ("has_hosts", "inputs", "min_inputs", "outputs", "repeated")

@@ -55,12 +55,12 @@ def own_outputs(model: Model) -> list[Value]:
 
 
 def as_text(model: Model) -> str:
-    """Encode the states of a model as an ONNX property."""
+    """Encode the states of a model as the text of an ONNX metadata property."""
     return json.dumps([list(state) for state in model.states])
 
 
 def from_text(text: str, graph: Graph) -> list[State]:
-    """Decode the states of an ONNX property; a state whose input or outputs are not in the graph is dropped."""
+    """Decode the states from the text of an ONNX metadata property; a state whose input or outputs the graph lacks is dropped."""
     try:
         rows = json.loads(text)
     except (TypeError, ValueError, RecursionError):

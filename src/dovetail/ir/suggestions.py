@@ -67,7 +67,7 @@ RENAMED = {
     "transposes": "transpose_fusion",
     "weights": "weight_folding",
 }
-"""The current names of renamed passes and parameters, by earlier name; errors suggest the current name."""
+"""Maps the earlier names of renamed passes and parameters to their current names, which errors suggest."""
 
 
 def closest(name: str, candidates: Iterable[str]) -> str:

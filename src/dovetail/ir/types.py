@@ -30,7 +30,7 @@ def _shape_text(shape: Shape | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Tensor is the type of a tensor: ``dtype`` (None: unknown) and ``shape`` (None: unknown rank)."""
+    """Tensor is the type of a tensor. ``dtype`` is None if the element type is unknown, ``shape`` None if the rank is unknown."""
 
     dtype: DType | None
     shape: Shape | None = None
@@ -40,7 +40,7 @@ class Tensor:
 
 
 class _NotTensor:
-    """_NotTensor is the base of the other types: reading ``dtype`` or ``shape`` raises MissingAttributeError [type.kind]."""
+    """_NotTensor is the base of all types but Tensor: reading ``dtype`` or ``shape`` raises MissingAttributeError [type.kind]."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class _NotTensor:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(_NotTensor):
-    """Sequence is the type of a list of values of the type ``element``; ``length`` None: unknown.
+    """Sequence is the type of a list of values of the type ``element``; ``length`` is None if the length is unknown.
 
     A size of None in ``element`` is unknown or differs between elements; any other size applies to all elements.
     """
@@ -69,7 +69,7 @@ class Sequence(_NotTensor):
 
 @dataclass(frozen=True, slots=True)
 class Optional(_NotTensor):
-    """Optional is the type of a value of the type ``element`` that may be absent."""
+    """Optional is the type of a value that may be absent, and that otherwise has the type ``element``."""
 
     element: Type
 
@@ -79,7 +79,10 @@ class Optional(_NotTensor):
 
 @dataclass(frozen=True, slots=True)
 class Map(_NotTensor):
-    """Map is the type of a map (in a run a Python dict) from integers or strings, ``key``, to values of the type ``element``."""
+    """Map is the type of a map, in a run a Python dict: ``key`` is the type of its keys, ``element`` the type of its values.
+
+    The keys are integers or strings.
+    """
 
     key: DType
     element: Type
@@ -185,7 +188,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Bounded(NamedTuple):
-    """Bounded is a size of which a shape rule knows only inclusive bounds; ``high`` None: no upper bound."""
+    """Bounded is a size of which a shape rule knows only inclusive bounds; ``high`` is None if there is no upper bound."""
 
     low: int
     high: int | None
@@ -279,7 +282,7 @@ def total(shape: Iterable[Size]) -> Size:
 def axis_in(axis: int, rank: int, negative: bool = True) -> int:
     """Return an axis counted from the front. Raises RuleError [axis.range] for an axis out of range.
 
-    The range is [-rank, rank - 1] with ``negative``, else [0, rank - 1].
+    The permitted range is [-rank, rank - 1] with ``negative``, otherwise [0, rank - 1].
     """
     low = -rank if negative else 0
     if not low <= axis < rank:

@@ -34,7 +34,7 @@ _STEM_BYTES = 180
 _DRAFT = re.compile(r"\..*\.dovetail\.[0-9a-f]{16}\.tmp", re.DOTALL)
 # The maximum number of attempts to create one draft; an attempt fails only if another process removes the draft.
 _NAMES = 100
-# Seconds that a save waits for the renames of another save; a lock held longer has another purpose.
+# The seconds that a save waits for the renames of another save; a folder lock that is held longer is not the lock of a save.
 _PATIENCE = 10.0
 
 
@@ -77,7 +77,7 @@ def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Ite
 
 
 def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the content of every readable draft of at most ``limit`` bytes for ``path``, and whether its writer lives."""
+    """Yield each readable draft of at most ``limit`` bytes for ``path``: its content, and whether its writer still runs."""
     target = os.path.realpath(os.fspath(path))
     with suppress(OSError, FormatError), Folder.walk(os.path.dirname(target), (), target) as folder:
         for name in _drafts_in(folder, os.path.basename(target)):
@@ -96,7 +96,10 @@ def remove_abandoned_drafts(path: StrPath) -> None:
 
 
 def _rowsof(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return for each path the trusted folder, the folder names from there (the model may choose them), and the file name."""
+    """Return for each path the trusted folder, the names of the folders below it, and the file name.
+
+    A model may choose the names of the folders below the trusted folder.
+    """
     main = os.fspath(paths[0])
     refuse_nul(main, main)
     target = os.path.realpath(main)
@@ -267,7 +270,7 @@ def lock_file(descriptor: int) -> bool:
 
 
 def _is_free(descriptor: int, *, keep: bool = False) -> bool:
-    """Return whether a file was unlocked, by locking it; ``keep``: the file stays locked until the descriptor is closed."""
+    """Return whether a file was unlocked, by locking it. With ``keep`` the file stays locked until the descriptor is closed."""
     if not _HAS_LOCKS:
         return False
     try:

@@ -154,7 +154,7 @@ class CacheFolder:
     def write(self, name: str, header: Mapping[str, Any], blobs: Sequence[Blob], sources: Sequence[int] = ()) -> bool:
         """Write an entry atomically, and remove old entries beyond MAX_FOLDER_BYTES. Returns whether the entry was written.
 
-        ``sources``: for each blob the offset of equal bytes in the model file; -1 if the model file does not contain the blob.
+        ``sources`` holds for each blob the offset of equal bytes in the model file, or -1 if the model file has no such bytes.
         """
         sources = sources or [-1] * len(blobs)
         text = json.dumps(
@@ -259,9 +259,9 @@ def _parse(content: mmap.mmap, model: Blob) -> Entry | None:
 
 
 def _layout(end: int, sizes: Sequence[int], sources: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:
-    """Return offset and size of each blob behind a header that ends at ``end``, the end of the digested part, and the file's end.
+    """Return the offset and size of each blob, the offset of the end of the digested part, and the size of the file.
 
-    Blobs that are no copies of the model file come first.
+    The blobs follow a header that ends at ``end``. Blobs that are not copies of parts of the model file come first.
     """
     offsets = [0] * len(sizes)
     ends = []

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dovetail.errors import Diagnostic, DovetailError, printable
 
 MAX_RECORDED = 1000
-"""The maximum number of recorded deviations per code; further ones are only counted, as a small file can have millions."""
+"""The maximum number of recorded deviations per code; further deviations are only counted: a small file can have millions."""
 
 _LOGGER = logging.getLogger("dovetail")
 WRITING = logging.getLogger("dovetail.write")
-"""The logger for facts of a model that a written file cannot express; the command line prints its records."""
+"""The logger of messages about parts of a model that a written file cannot express; the command line prints its records."""
 
 
 class Deviations:

@@ -21,7 +21,7 @@ PIECE = 1 << 22
 """Bytes of one piece."""
 MAX_THREADS = 4
 COMPARED_BYTES = 1 << 18
-"""The bytes of each buffer that one comparison covers; two of these blocks fit into L2."""
+"""The number of bytes that one step compares in each of two buffers; both blocks fit into the L2 cache."""
 
 
 def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
@@ -45,7 +45,7 @@ def digest_of(data: Any) -> bytes:
 
 
 class BufferComparison:
-    """BufferComparison compares pairs of byte arrays in a background thread; the thread that reads the result helps."""
+    """BufferComparison compares pairs of byte arrays in a background thread; the thread that requests the result compares too."""
 
     def __init__(self, pairs: Iterable[tuple[Bytes, Bytes]]) -> None:
         self._is_equal = True
@@ -133,7 +133,7 @@ def digest_of_file(path: str) -> bytes | None:
 
 
 def name_of(parts: Sequence[str | bytes]) -> str:
-    """Return the name of a cache entry: the SHA-256, in hex, of ``parts``, each preceded by its length."""
+    """Return the name of a cache entry: the SHA-256, in hex, of the byte strings ``parts``, each preceded by its length."""
     hasher = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

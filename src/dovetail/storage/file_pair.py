@@ -36,7 +36,7 @@ _MODEL_SUFFIXES = (".onnx", ".xml", ".dt", ".pb", ".ort")
 PROPERTY = "dovetail.external_data"
 """The metadata property of an ONNX model that holds the digest of its weights file."""
 RT_INFO = ("dovetail", "weights")
-"""The path of the weights' digest in the ``rt_info`` of an IR."""
+"""The path, in the ``rt_info`` of an IR, of the item that holds the digest of the weights."""
 # The maximum number of repeated reads while other processes save; a read is repeated only after another save.
 _ATTEMPTS = 32
 _PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
@@ -46,8 +46,8 @@ _PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 class Pair:
     """Pair is the state of one read of a model file with its weights files.
 
-    ``record`` is the digest of the weights in the model file, if any. ``is_safetensors``: the weights of an IR are in a
-    safetensors file. ``torn`` is the signature of a weights file that was saved with another model file.
+    ``record`` is the digest of the weights that the model file contains, if any. ``is_safetensors`` states that the weights of an
+    IR are in a safetensors file. ``torn`` is the signature of a weights file that was saved with another model file.
     """
 
     def __init__(self, file: str | None, record: str | None = None) -> None:
@@ -153,7 +153,7 @@ def read(
     attempt: Callable[[files.Content, Pair, Deviations | None], T],
     deviations: Deviations | None,
 ) -> T:
-    """Call ``attempt`` on the bytes of the model file; repeat with newer bytes while the weights file is of another save.
+    """Call ``attempt`` on the bytes of the model file, and again on newer bytes while the weights file belongs to another save.
 
     Raises the errors of ``attempt``, and FormatError [file.pair] if no model file belongs to the weights file.
     """
@@ -191,9 +191,10 @@ def read(
 
 
 def _newer(path: files.StrPath, limit: int, data: files.Content, pair: Pair) -> tuple[files.Content | None, FormatError | None]:
-    """Return a model file newer than ``data``, or else the draft that the weights file's save left, with a deviation.
+    """Return the content of a model file newer than ``data``, or else of the draft that the save of the weights file left.
 
-    (None, None): there is neither. The deviation is None while the draft's writer lives.
+    The second result is the deviation that reports a draft; it is None for a newer model file, and while the draft's writer
+    runs. Without a newer file and without a draft both results are None.
     """
     assert pair.torn is not None
     for _ in range(2):
@@ -206,7 +207,7 @@ def _newer(path: files.StrPath, limit: int, data: files.Content, pair: Pair) -> 
                     "a save was interrupted between its two files; the draft of the model file was read: save the model again"
                 )
                 return draft, None if is_alive else FormatError("file.pair", message, file=pair.file)
-        # A writer may have renamed its draft after the model file was read: both are read a second time.
+        # A writer may have renamed its draft to the model file between the two reads: file and drafts are read a second time.
     return None, None
 
 

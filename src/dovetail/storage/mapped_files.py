@@ -51,7 +51,7 @@ def _forget(key: int) -> None:
 def check_mapped_files(graph: Graph, file: str | None = None) -> None:
     """Raise FormatError [file.changed] if constants of ``graph`` map a file that was modified after the mapping.
 
-    A replaced file is no modified file: the map still shows the bytes of the old file.
+    A file that was replaced by another file does not count as modified: the map still shows the bytes of the old file.
     """
     if not _states:
         return

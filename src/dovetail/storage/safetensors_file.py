@@ -53,7 +53,7 @@ class SafetensorsFile(WeightsFile):
         self._header = b""
 
     def store(self, data: Bytes, label: Label) -> int:
-        """Return the file offset of ``data``; before ``lay_out`` the index of the tensor instead."""
+        """Return the file offset of ``data``. Before the call of ``lay_out`` it returns the index of the tensor instead."""
         if self._offsets is not None:
             return self._offsets[next(self._turn)]
         index = super().store(data, label)
@@ -80,7 +80,7 @@ class SafetensorsFile(WeightsFile):
         return chosen
 
     def lay_out(self) -> None:
-        """Choose the offsets. Later calls of ``store`` return them, and must follow the order of the earlier calls."""
+        """Choose the tensors' offsets. Later calls of ``store`` return them, and must be in the order of the earlier calls."""
         order = sorted(range(len(self.parts)), key=lambda index: -_alignment(self._labels[index].dtype))
         entries: dict[str, Any] = {"__metadata__": {KEY: _UNSIGNED}}
         starts = [0] * len(order)

@@ -52,7 +52,7 @@ class Label(NamedTuple):
 class WeightsFile:
     """WeightsFile collects tensors and their offsets in one file; tensors of equal bytes have one offset.
 
-    ``alignment_of`` returns the alignment, in bytes, of a tensor of a size in bytes.
+    ``alignment_of(size)`` returns the alignment, in bytes, of a tensor of ``size`` bytes.
     """
 
     def __init__(self, alignment_of: Callable[[int], int]) -> None:
@@ -62,10 +62,10 @@ class WeightsFile:
         self._known: dict[tuple[int, bytes, Any], list[_Known]] = {}
 
     def lay_out(self) -> None:
-        """Choose the offsets of the tensors, in subclasses whose ``store`` does not."""
+        """Choose the offsets of the tensors. Only subclasses whose ``store`` does not choose them override this method."""
 
     def store(self, data: Bytes, label: Label) -> int:
-        """Return the offset of ``data``, which must be contiguous and must not be empty."""
+        """Add a tensor unless an equal one is stored, and return its offset; ``data`` must be contiguous and not empty."""
         known = self._known.setdefault((data.size, _sample(data), self._form_of(label)), [])
         candidate = _Known(data)
         for other in known:
@@ -88,7 +88,7 @@ class WeightsFile:
 
     @contextmanager
     def hashing(self) -> Iterator[Callable[[], str]]:
-        """Hash the content in threads during the ``with`` block. Yields a function that waits for the hex digest."""
+        """Hash the content in threads during the ``with`` block. Yields a function that waits for and returns the hex digest."""
         from concurrent.futures import ThreadPoolExecutor
 
         blocks = [
