@@ -177,7 +177,7 @@ def _show_usage(error: click.ClickException) -> None:
 
     buffer = io.StringIO()
     error.show(buffer)
-    # No map(): once the command has run, `map` is the module dovetail.cli.map.
+    # A list comprehension, because once the command has run, the name `map` is the module dovetail.cli.map.
     click.echo("\n".join([printable(line) for line in buffer.getvalue().split("\n")]), nl=False, err=True)
 
 

@@ -132,7 +132,7 @@ def compare(
 
 
 def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
-    """Return, for files whose format's runtime is among ``engines``, the reasons why the runtime cannot load the file."""
+    """Return the reasons why the runtime of a file's format, if it is among ``engines``, cannot load the file."""
     from dovetail.compare.verification.conversion import own_runtime, runner_for
 
     found = []

@@ -122,7 +122,7 @@ def loading(command: Callable[..., Any]) -> Any:
 
 
 def limits_of_options() -> Limits:
-    """Return the limits of ``--limit`` over the defaults."""
+    """Return the default limits, with those that ``--limit`` sets replaced."""
     context = click.get_current_context(silent=True)
     found: Limits = DEFAULT if context is None else context.meta.get(_LIMITS, DEFAULT)
     return found
@@ -183,7 +183,7 @@ STREAM = "-"
 
 
 def read_stdin() -> bytes:
-    """Read stdin to its end. Raises UsageError at the second call of one command."""
+    """Read stdin to its end. Raises UsageError if the command has read stdin before."""
     context = click.get_current_context()
     if context.meta.get(_STDIN):
         raise click.UsageError("stdin (-) can be read once: name a file for the model or for the inputs")
@@ -206,7 +206,7 @@ def target_of(path: str, as_json: bool) -> Any:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file as a whole or not at all, and say so."""
+    """Write a file atomically, and report the written file on stderr."""
     from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:

@@ -118,9 +118,9 @@ def write_result(
     as_json: bool,
     **counts: int,
 ) -> int:
-    """Write the result of a transformation, and print it and its comparison ``rows``. Returns the exit code.
+    """Write a transformed model, and print a summary of it and the comparison ``rows``. Returns the exit code.
 
-    ``destination`` is that of :func:`target_of`.
+    ``destination``: the value that :func:`target_of` returns.
     """
     from dovetail.formats import save
 

@@ -47,29 +47,29 @@ from dovetail.ir.limits import Limits, machine_memory, refuse_array, refuse_memo
 from dovetail.ir.types import Tensor, Type
 
 MAX_PARAMETRIC_PLANS = 16
-"""The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
+"""The maximum number of parametric plans that an engine caches; beyond it the least recently used plan is dropped."""
 
 RangeKey = tuple[tuple[tuple[str, SizeRange], ...], tuple[tuple[str, int], ...]]
 """Key of a parametric plan: the range of each varying symbol, and the fixed size of each other symbol."""
 MAX_COUNTS = 4096
-"""The maximum number of RangeKeys for which an engine counts plans; beyond this number the counts start anew."""
+"""The maximum number of RangeKeys for which an engine counts single-size plans; beyond this number all counts return to 0."""
 OWN_PLANS = {1: 1, 2: 3, 3: 8, 4: 12}
-"""The number of plans for single sizes that an engine makes before a parametric plan, by the number of symbols."""
+"""The number of single-size plans that an engine makes before a parametric plan, by the plan's number of varying symbols."""
 OWN_PART = 16
-"""An engine makes one more plan for single sizes first for each OWN_PART sample plans of the parametric plan."""
+"""For each OWN_PART sample plans that a parametric plan needs, one more single-size plan must precede it."""
 
 
 class PlanRecorder(Protocol):
-    """PlanRecorder receives the executables of an engine and its subgraphs until the first call returns, and parametric plans."""
+    """PlanRecorder receives parametric plans and, until the first call returns, executables of an engine and its subgraphs."""
 
     def record(self, executable: Executable, graph: Graph) -> None:
-        """Receive an executable that was planned, and its graph."""
+        """Receive a newly planned executable and the graph for which it was planned."""
 
     def finish(self, executable: Executable) -> None:
         """Receive the executable of the first call, after the subgraphs that ran were bound."""
 
     def add_range(self, plan: ParametricPlan) -> None:
-        """Receive a parametric plan, at any time."""
+        """Receive a parametric plan; calls may create parametric plans at any time."""
 
 
 class Engine:
@@ -139,7 +139,7 @@ class Engine:
         return new
 
     def _serve_calls_of(self, other: Engine) -> None:
-        """Let the fast calls of ``other`` run this engine's executables, and count these in the plan memory of ``other``."""
+        """Let the fast calls of ``other`` run executables of this engine; the plan memory of ``other`` counts them."""
         self.fast_calls, self.plan_memory = other.fast_calls, other.plan_memory
         self._executables = ExecutableCache(self.plan_memory, self.fast_calls, self.model.file)
 
@@ -216,7 +216,7 @@ class Engine:
         return executable, arrays
 
     def _partitioned_executable(self) -> Executable:
-        """Return the only executable of a partitioned graph: no step outside the partitions depends on sizes."""
+        """Return the only executable of a partitioned graph: no step outside of the partitions depends on sizes."""
         if () not in self._executables:
             unknown = [None] * len(self.model.inputs)
             self._executables.add((), self._compile(unknown, {}, unknown))
@@ -284,7 +284,8 @@ class Engine:
             for ranges in self._levels(names, sizes):
                 others = tuple(sorted((name, size) for name, size in sizes.items() if name not in ranges))
                 key = (tuple(ranges.items()), others)
-                # A plan counts at every level, so that a narrower level needs no further plans after a wider level is refused.
+                # A single-size plan counts for the ranges of every level, so that narrower ranges need no further plans once the
+                # parametric plan for wider ranges was refused.
                 is_due = key in self._parametric_plans or self._is_due(key, ranges) or is_awaited
                 is_known = is_known and is_due
                 if not is_known:
@@ -296,7 +297,7 @@ class Engine:
                 break
 
     def _levels(self, names: tuple[str, ...], sizes: dict[str, int]) -> Iterator[dict[str, SizeRange]]:
-        """Yield a range around the size of each symbol, one dict per level, the widest ranges first."""
+        """Yield dicts that map each symbol to a range around its size, one dict per level of width, the widest ranges first."""
         pieces = self._shape_nodes.pieces
         of_sizes = {name: ranges_of(sizes[name], pieces.get(name, WHOLE)) for name in names}
         depth = max(map(len, of_sizes.values()))
@@ -305,7 +306,7 @@ class Engine:
             yield {name: found[level * len(found) // depth] for name, found in of_sizes.items()}
 
     def _is_due(self, key: RangeKey, ranges: dict[str, SizeRange]) -> bool:
-        """Count a plan for single sizes within ``ranges``; return whether enough plans were made to justify a parametric plan.
+        """Add 1 to the number of single-size plans within ``ranges``; return whether it justifies a parametric plan.
 
         Also True where the parametric plan would need more than MAX_PLANS sample plans: make_parametric_plan then refuses it.
         """
@@ -337,7 +338,7 @@ class Engine:
             self._new_ranges.append(plan)
 
     def _record_ranges(self) -> None:
-        """Hand new parametric plans to the recorder, outside of the lock, because the recorder may write files."""
+        """Pass new parametric plans to the recorder without holding the lock, because the recorder may write files."""
         while self._new_ranges and self.range_recorder is not None:
             self.range_recorder.add_range(self._new_ranges.pop(0))
 
@@ -370,7 +371,7 @@ class Engine:
             return None
 
     def _compile_apart(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable:
-        """Compile an executable for dense arrays without adding it to a cache."""
+        """Compile a separate executable for dense arrays, which no cache keeps."""
         with self._lock:
             return self._compile(arrays, sizes, [()] * len(arrays))
 

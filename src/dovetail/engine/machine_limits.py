@@ -15,13 +15,13 @@ from dovetail.ir.graph import Model
 from dovetail.ir.limits import DEFAULT, counting
 
 COPIED_BYTES = 1 << 26
-"""Bytes of the measured copy: beyond the last-level cache of most machines."""
+"""Bytes of the measured copy, more than the last-level cache of most machines holds."""
 SIZE = 1024
-"""Rows, columns and depth of the measured f32 product."""
+"""The number of rows, of columns and of terms per sum (depth) of the measured f32 matrix product."""
 CHANNELS, PIXELS = 256, 32
-"""Channels, rows and columns of the measured 8-bit convolution."""
+"""The number of channels, and the height and width of the image, in the measured 8-bit convolution."""
 ROUNDS = 5
-"""Measured runs in addition to the first run; the fastest run counts."""
+"""The number of runs measured after the first run; the time of the fastest of all runs is the result."""
 
 
 class MachineLimits(NamedTuple):
@@ -55,7 +55,7 @@ def measure_limits(threads: int) -> MachineLimits:
 
 
 def _fastest(model: Model, array: Array, threads: int) -> float:
-    """Return the seconds of the slowest step of a model in its fastest run."""
+    """Return the seconds of the slowest step of a model: the minimum over all runs."""
     engine = Engine(model, threads)
     executable, arrays = engine.bind([array])
     names = [value.name for value in model.outputs]

@@ -36,13 +36,13 @@ from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph
 
 MAX_ELEMENTS = 256
-"""The maximum number of elements of a constant, such as a position, that is computed anew for each set of sizes."""
+"""The maximum number of elements of an integer constant whose values depend on the sizes of the call."""
 MAX_VERIFIED_BYTES = 1 << 24
 """The maximum bytes (arena, inputs and outputs) of a sample plan that is verified element by element."""
 WIDE = 4096
-"""The first size beyond the widest range."""
+"""The widest range of sizes ends before this size."""
 MIDDLE = 40
-"""Divisor of a range's last digit for the sample in the middle: about 100 in the widest range."""
+"""The middle sample of a range has the maximum of the last digit divided by MIDDLE: about 100 in the widest range."""
 MAX_SYMBOLS = 4
 """The maximum number of symbols of a parametric plan: four symbols take 41 sample plans."""
 MAX_PLANS = 80
@@ -52,7 +52,7 @@ MAX_PLANNED_STEPS = 20_000
 Index = tuple[int, ...]
 """One integer per digit of each symbol: the order of a difference, or the value of the digit at a sample."""
 Polynomial = tuple[int, ...]
-"""Newton form of a polynomial: the value at the first sizes, and the forward differences there in the order of ``_orders``."""
+"""Newton form of a polynomial: its value at the first sizes of all ranges, and the forward differences there, by ``_orders``."""
 
 
 class NoCommonPlan(Exception):
@@ -100,7 +100,7 @@ class SymbolPlace(NamedTuple):
 
 
 class EncodedRange(NamedTuple):
-    """EncodedRange holds arguments of the core's ParametricProgram. A polynomial is a row: base, then a difference per order."""
+    """EncodedRange holds arguments of the core's ParametricProgram. A polynomial is a row of base value and differences."""
 
     steps: list[EncodedStep]
     orders: list[Index]
@@ -112,9 +112,9 @@ class EncodedRange(NamedTuple):
 class ParametricPlan:
     """ParametricPlan holds the steps for ranges of sizes of some symbols.
 
-    ``plan``: the plan at the first sizes. ``steps``: the core's ParametricProgram, made from ``encoded``. ``sizes``: polynomials
-    of the sizes of the plan's inputs and outputs, with differences in the order of ``orders``. ``places``: an input axis for each
-    symbol; None where some symbol is nowhere the exact size of an axis.
+    ``plan``: the plan at the first size of every range. ``steps``: the core's ParametricProgram, made from ``encoded``.
+    ``sizes``: polynomials of the sizes of the plan's inputs and outputs, with differences in the order of ``orders``. ``places``:
+    an input axis for each symbol; None if some symbol is not the exact size of any input axis.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class ParametricPlan:
 
     @property
     def symbols(self) -> list[tuple[int, int, int, int, int, tuple[int, ...]]]:
-        """One row per symbol for the core: input, axis, first size, last size, step of the sizes, radices."""
+        """A row for each symbol, for the core: index of an input, axis, first size, last size, distance of sizes, radices."""
         return [(*place, *range) for place, range in zip(self.places or (), self._ranges.values(), strict=True)]
 
     def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
-        """Return the shapes of the inputs and of the outputs, for the core: each size as its base and its differences."""
+        """Return the shapes of the inputs and of the outputs for the core: each size is a row of base value and differences."""
         kept = [0, *(self._orders.index(order) for order in self.encoded.orders)]
         rows = [[[size[index] for index in kept] for size in sizes] for sizes in self._sizes]
         return rows[: len(self._plan.inputs)], rows[len(self._plan.inputs) :]
@@ -155,7 +155,8 @@ class ParametricPlan:
     def at(self, sizes: Mapping[str, int]) -> tuple[Plan, Callable[[object], None]]:
         """Return the plan for some sizes, and a function that adds its steps to an empty program.
 
-        The function raises ValueError where a kernel does not take the sizes. The plan still has the steps for the first sizes.
+        The function raises ValueError where a kernel does not take the sizes. The steps of the returned plan are still the steps
+        for the first sizes.
         """
         distance = tuple(digit for name, range in self._ranges.items() for digit in range.digits(sizes[name]))
         powers = [_power(index, distance) for index in self._orders]
@@ -207,7 +208,7 @@ def _evaluate(polynomial: Polynomial, powers: Sequence[int]) -> int:
 
 
 class _Constant(NamedTuple):
-    """_Constant holds the integer elements of a constant as polynomials in the sizes, and the numbers of its step and operand."""
+    """_Constant holds the integer elements of a constant as polynomials in the sizes, and the indices of its step and operand."""
 
     step: int
     operand: int
@@ -313,7 +314,7 @@ def _places_of(graph: Graph, symbols: Iterable[str]) -> list[SymbolPlace] | None
 
 
 def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
-    """Return the first items that differ; "" where none does."""
+    """Return a text with the first pair of items that differ; "" if all are equal."""
     pairs = (f"{a} and {b}" for a, b in zip_longest(one, other) if a != b)
     return next(pairs, "")
 
@@ -324,7 +325,7 @@ def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def _in_one_arena(plan: Plan) -> Plan:
-    """Return a plan with separately numbered buffers as one whose operands are at offsets in the arena."""
+    """Return a plan whose operands have offsets in the arena, from a plan in which each arena buffer has a separate index."""
     first = 1 + len(plan.inputs) + len(plan.outputs)
 
     def move(operand: Operand) -> Operand:
@@ -350,7 +351,7 @@ def _fit(
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
 ) -> ParametricPlan | None:
-    """Fit polynomials to the numbers of the samples at ``orders``, which come first; None where further samples disagree.
+    """Fit polynomials to the size-dependent integers of the samples at ``orders``, the first samples; None if others disagree.
 
     Raises NoCommonPlan where a constant differs between samples and is no polynomial.
     """
@@ -378,7 +379,7 @@ def _fit(
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index], orders: Sequence[Index]) -> list[Polynomial] | None:
-    """Return the polynomials through the rows at ``orders``, which come first; None where one disagrees with a further row."""
+    """Return the polynomials through the first rows, at ``orders``; None if a polynomial disagrees with one of the other rows."""
     rest = [[_power(index, distance) for index in orders] for distance in distances[len(orders) :]]
     found = []
     for values in zip(*rows, strict=True):
@@ -478,7 +479,7 @@ def _is_same_constant(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, A
 
 
 def _has_numbers(value: Any) -> bool:
-    """Return whether an attribute is an integer, or integers."""
+    """Return whether an attribute's value is an integer or a sequence of integers."""
     return all(isinstance(item, int | np.integer) for item in _items_of(value))
 
 
@@ -487,16 +488,16 @@ def _items_of(value: Any) -> Sequence[Any]:
 
 
 def _is_number(name: str, value: object) -> bool:
-    """Return whether an attribute is an integer, or integers, that may depend on the sizes."""
+    """Return whether an attribute's value is an integer or a sequence of integers that may depend on the sizes."""
     return name not in STRUCTURE and _has_numbers(value)
 
 
 STRUCTURE = ("code", "results")
-"""Attributes whose integers are instructions."""
+"""Names of attributes whose integers encode instructions, which do not depend on sizes."""
 
 
 def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
-    """Return the steps without their numbers and without the addresses of constants."""
+    """Return the steps without the integers that may depend on sizes and without the addresses of constants."""
     structure = []
     for kernel, reads, writes, attributes in steps:
         operands = tuple((row[0], row[2], row[3], len(row[4]), bool(row[6])) for row in (*reads, *writes))
@@ -508,7 +509,7 @@ def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
 
 
 def _numbers_of(steps: Sequence[EncodedStep]) -> Iterable[int]:
-    """Yield the numbers of the steps in the order of the core's ParametricProgram."""
+    """Yield the integers of the steps that may depend on sizes, in the order of the core's ParametricProgram."""
     for _, reads, writes, attributes in steps:
         for row in (*reads, *writes):
             yield row[1]

@@ -22,7 +22,7 @@ from dovetail.ir.symbolic.algebra import Atom
 from dovetail.ir.types import Size, Tensor, sizes_in
 
 DEGREE = 3
-"""The maximum degree of a plan's numbers in one size."""
+"""The maximum degree, in one size, of the polynomials for the integers of a plan."""
 MAX_PERIOD = 4096
 LOWEST = 2
 """The lowest size of a range: axes of 0 and 1 elements get separate plans."""
@@ -43,7 +43,7 @@ class SizeRange(NamedTuple):
 
     @property
     def period(self) -> int:
-        """The difference of sizes whose last digits differ by 1."""
+        """The difference between two sizes whose last digits differ by 1 and whose other digits are equal."""
         return self.step * prod(self.radices)
 
     @property
@@ -86,7 +86,7 @@ class Pieces(NamedTuple):
 
 
 WHOLE = Pieces(1, (0,))
-"""The pieces of a symbol without divisions: a single piece."""
+"""The pieces of a symbol without divisions: one piece that contains all sizes."""
 
 
 def size_expressions(graph: Graph) -> Iterable[Size | None]:
@@ -217,7 +217,7 @@ def _atoms_within(atoms: Iterable[Any]) -> Iterator[Any]:
 
 
 def _period_of(atom: Atom) -> int:
-    """Return a number of sizes after which ``atom`` grows by a constant.
+    """Return a period: an increment of the size by which ``atom`` always changes by the same amount.
 
     This is the least common multiple of the periods of the operands, times the divisor where the atom is a division.
     """

@@ -13,7 +13,7 @@ from dovetail.engine.memory.tensor import KernelCall, RunTensor
 
 COPY, FILL = "copy", "fill"
 NO_BUFFER = -1
-"""The buffer number of constants and dynamic tensors."""
+"""The buffer index of constants and dynamic tensors, which have no buffer."""
 
 
 class UnallocatedStep(NamedTuple):
@@ -28,7 +28,7 @@ class UnallocatedStep(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """Operand is a step's tensor in buffer number ``buffer`` (0: the arena), at ``offset`` with ``strides``, both in bytes.
+    """Operand is a step's tensor in the buffer of index ``buffer`` (0: the arena), at ``offset`` with ``strides``, both in bytes.
 
     ``data`` are the elements of a constant. Constants and dynamic tensors have no buffer (NO_BUFFER).
     """
@@ -75,7 +75,7 @@ class Buffer(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """Plan is a program that is not bound to memory yet. Buffer 0 is the arena; then come the inputs, then the outputs."""
+    """Plan is a program that is not bound to memory yet. Buffer 0 is the arena; the inputs' buffers follow, then the outputs'."""
 
     inputs: list[RunTensor]
     outputs: list[RunTensor]
@@ -88,11 +88,11 @@ class Plan:
     """The bytes that data movement operators would write if each wrote its results."""
     activation_bytes: int
     results: list[RunTensor]
-    """The graph's tensors that are delivered in ``outputs``."""
+    """The graph's result tensors, whose elements ``outputs`` receives."""
     constant_bytes: int
     """The bytes of constants that only this plan has, computed from the sizes of the run."""
     order: Sequence[int] | None = None
-    """The numbers of the kernel calls in the order of execution; None for the order of the graph."""
+    """The indices of the kernel calls in the order of execution; None for the order of the graph."""
 
     @property
     def copied_bytes(self) -> int:

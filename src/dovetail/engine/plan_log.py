@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("dovetail")
 
 
 def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
-    """Log a new plan: its sizes, its steps by engine, the bytes of its arena and of its copies."""
+    """Log a new plan: the symbols' sizes, the steps by engine, and the bytes of arena and copies."""
     if not LOGGER.isEnabledFor(logging.INFO):
         return
     computed = [step for step in plan.steps if step.kernel == INTERPRET]
@@ -37,7 +37,7 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
 
 
 def log_parametric_plan(file: str | None, ranges: Mapping[str, SizeRange], reason: str) -> None:
-    """Log whether one plan serves ranges of sizes; ``reason`` is the reason why not, "" if one plan does."""
+    """Log whether one plan serves ranges of sizes. ``reason``: the reason for a negative answer, else ""."""
     text = ", ".join(
         f"{name}={range.first}..{range.last}{f' in steps of {range.step}' if range.step > 1 else ''}"
         for name, range in ranges.items()

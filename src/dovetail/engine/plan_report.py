@@ -60,7 +60,7 @@ class CopyFact:
 
 @dataclass(frozen=True, slots=True)
 class KernelFact:
-    """KernelFact sums up all steps of one kernel; ``share`` is their part of the time of all steps."""
+    """KernelFact holds sums over all steps of one kernel; ``share`` is the fraction of all step time that these steps take."""
 
     kernel: str
     is_native: bool
@@ -73,7 +73,8 @@ class KernelFact:
 class PieceFact:
     """PieceFact describes a tensor that some step writes into a buffer, live from step ``first`` to step ``last``.
 
-    ``start`` and ``end``: the tensor's range in the buffer for display, as fractions. In memory, tensors may be interleaved.
+    ``start`` and ``end``: the range at which a picture shows the tensor in the buffer, as fractions. In memory, tensors may be
+    interleaved.
     """
 
     name: str
@@ -129,7 +130,7 @@ class PlanReport:
     lower_bound: int
     """The peak of live bytes over all steps: no arena is smaller."""
     run_seconds: float | None
-    """The median of whole runs, without timers between steps."""
+    """The median time of complete runs, which have no timers between steps."""
     copies: list[CopyFact] = field(repr=False)
     kernels: list[KernelFact] = field(repr=False)
     steps: list[StepFact] = field(repr=False)
@@ -223,7 +224,7 @@ def _subgraph_steps(found: Sequence[SubgraphTimes], ran: Sequence[SubgraphTimes]
 
 
 def _operators(step: Step) -> str:
-    """Return the operators of a step as one name; without operators, the label of an interpreted step or the kernel."""
+    """Return the names of a step's operators as one text; for a step without operators, its label or the kernel's name."""
     nodes = step.call.nodes if step.call and step.kernel != COPY else ()
     names = " ".join(dict.fromkeys(type(node.op).__name__ for node in nodes))
     return names or (step.label if step.kernel == INTERPRET else step.kernel)
@@ -317,7 +318,8 @@ def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
     """Return the tensors written into a buffer, in step order; a later write of the same range ends an earlier tensor."""
     bands = _bands(buffer, [operand for _, operand, _ in written])
     facts = []
-    # A band is disjoint from all others, or the whole buffer: a tensor ends at the next write of its band or the whole buffer.
+    # A band is either disjoint from all other bands or the entire buffer. A tensor therefore ends at the next write to its
+    # band or to the entire buffer.
     ends = {WHOLE: buffer.last + 1}
     for number, operand, is_copied in reversed(written):
         band = bands[_box(operand)]
@@ -340,7 +342,7 @@ def _box(operand: Operand) -> Box:
 
 
 def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
-    """Return the range of the buffer for each box, as fractions proportional to bytes, in the order of offsets."""
+    """Map each box (strided part of a buffer) to a range of fractions, proportional to bytes and in the order of offsets."""
     sizes = {_box(operand): prod(operand.sizes) * operand.tensor.itemsize for operand in operands}
     whole = {box: WHOLE for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
     parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)

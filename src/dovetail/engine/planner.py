@@ -1,4 +1,4 @@
-"""Planning: from a rewritten graph and the shapes of its inputs to a plan, its steps and the memory of every tensor."""
+"""Planning computes a plan, its steps and the memory of every tensor from a rewritten graph and the shapes of its inputs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_plan(
 ) -> Plan:
     """Return the plan for one set of input shapes. ``strides``: the strides of each input in elements; None for a dense input.
 
-    ``like``: a plan whose order of calls is reused. ``apart``: each buffer of the arena has a separate number, as in
+    ``like``: a plan whose order of calls is reused. ``apart``: each buffer of the arena has a separate index, as in
     :func:`allocate`. Raises NonAffineInput.
     """
     nodes = _needed_nodes(graph, tensor_map)
@@ -61,7 +61,7 @@ def make_plan(
         return _finish(first, strides)
     other = _finish(_prepare(graph, tensor_map, calls, schedule.order, strides, elide), strides)
     copied = first.layouts.aliases.copied_bytes(call for call in (*calls, *first.output_copies) if call.kernel == MOVE)
-    # The peak and the moves of the first order bound its plan from below, so that most such plans need not be built.
+    # The peak and the copied bytes of the first order are lower bounds for its plan, which therefore is rarely built.
     if other.arena_bytes < schedule.replaced_peak and other.copied_bytes <= copied:
         return other
     plan = _finish(first, strides)
@@ -171,7 +171,7 @@ def _build(preparation: _Preparation, *, apart: bool) -> Plan:
 
 
 def _set_input_strides(inputs: Sequence[RunTensor], strides: Strides, layouts: PhysicalLayouts) -> list[RunTensor]:
-    """Set the strides of inputs that are not dense, and return these inputs."""
+    """Set the strides of each input that is not dense, and return the inputs whose strides were set."""
     strided = []
     for tensor, input_strides in zip(inputs, list(strides) or [None] * len(inputs), strict=True):
         if input_strides is not None:

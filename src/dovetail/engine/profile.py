@@ -63,7 +63,7 @@ def step_times(executable: Executable, arrays: Sequence[Array], names: Sequence[
 
 
 def _medians(rounds: Sequence[dict[int, SubgraphTimes]]) -> list[SubgraphTimes]:
-    """Return the times of the last round's subgraphs, with the median of each step over the rounds."""
+    """Return the subgraphs of the last round; each step's time is the median over all rounds."""
     for key, times in rounds[-1].items():
         rows = [found[key].nanoseconds for found in rounds if key in found and found[key].runs == times.runs]
         times.nanoseconds = [round(median(column)) for column in zip(*rows, strict=True)]
@@ -71,7 +71,7 @@ def _medians(rounds: Sequence[dict[int, SubgraphTimes]]) -> list[SubgraphTimes]:
 
 
 def subgraphs_of(step: Step, ran: Sequence[SubgraphTimes]) -> list[tuple[str, list[SubgraphTimes]]]:
-    """Return the subgraphs of an If or Loop that ran: the name of each, and the times of its programs."""
+    """Return the executed subgraphs of an If or Loop: the name of each subgraph, and the times of its programs."""
     op = step.call.nodes[0].op if step.call is not None and len(step.call.nodes) == 1 else None
     named: list[tuple[str, Subgraph]] = []
     if isinstance(op, CompiledIf) and op.programs is not None:
@@ -83,7 +83,7 @@ def subgraphs_of(step: Step, ran: Sequence[SubgraphTimes]) -> list[tuple[str, li
 
 
 class Recorder:
-    """Recorder runs executables step by step, and adds up the times of subgraphs by the ``id`` of their executable."""
+    """Recorder runs executables step by step, and sums the times of subgraphs by the ``id`` of each subgraph's executable."""
 
     def __init__(self) -> None:
         self.subgraphs: dict[int, SubgraphTimes] = {}
@@ -122,7 +122,7 @@ class Recorder:
 
 
 def _native_subgraphs(executable: Executable) -> Iterator[tuple[Subgraph, Executable]]:
-    """Yield the subgraphs that the core runs for native steps, at any depth, each once."""
+    """Yield each subgraph that the core runs for native steps once, including nested subgraphs."""
     seen: set[int] = set()
     pending = list(executable.native_subgraphs())
     while pending:

@@ -32,7 +32,7 @@ from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
 
 MAX_BYTES = 1 << 24
-"""The maximum bytes of results computed for one plan, intermediate results included; each call computes further results."""
+"""The maximum bytes of results, intermediate ones included, computed for one plan; each call computes further results."""
 MAX_DYNAMIC_INPUT_BYTES = 1 << 16
 """The maximum bytes of inputs of a node whose output shape depends on elements of the inputs (NonZero, Unique)."""
 Array = np.ndarray[Any, Any]
@@ -41,11 +41,11 @@ Rule = Callable[[Builder, Node], "list[Value] | None"]
 
 
 def constants_of(graph: Graph) -> set[int]:
-    """Return the ``id`` of each array that is a constant of a graph."""
+    """Return the set of the ``id`` of each array that is a constant of a graph."""
     return {id(data) for value in graph.values() if (data := value.constant) is not None}
 
 
-# All shapes known
+# Graphs whose shapes type inference knows
 
 
 class ShapeTensorNode(NamedTuple):
@@ -56,7 +56,7 @@ class ShapeTensorNode(NamedTuple):
 
 
 class ShapeTensorNodes:
-    """ShapeTensorNodes holds the nodes of a graph that compute shape tensors. ``shared``: ``id`` of each constant of all plans.
+    """ShapeTensorNodes holds the nodes of a graph that compute shape tensors. ``shared``: ``id`` of all plans' constants.
 
     The bits of a result must not depend on which plan serves a call. A parametric plan leaves nodes that depend on its symbols to
     native kernels, and the fusion of kernels depends on which tensors are constant. Therefore every plan leaves a node to kernels
@@ -158,7 +158,7 @@ def _symbols_in(value: Value, names: Symbols) -> Symbols | None:
     return symbols if symbols <= names else None
 
 
-# Shapes open
+# Graphs with shapes that type inference leaves open
 
 
 def specialize(

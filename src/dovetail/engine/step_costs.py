@@ -19,7 +19,7 @@ from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 class StepCost(NamedTuple):
     """StepCost holds the bytes that a step reads and writes, each element counted once, and its arithmetic operations.
 
-    ``is_integer``: whether the operations are products of integers. Dynamic tensors count nothing.
+    ``is_integer``: whether the operations are products of integers. Dynamic tensors contribute 0 bytes.
     """
 
     read: int
@@ -49,7 +49,7 @@ def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None)
 
 
 def _bytes_of(operand: Operand) -> int:
-    """Return the bytes of the distinct elements of an operand: broadcast axes count once, dynamic tensors nothing."""
+    """Return the bytes of an operand's distinct elements: a broadcast axis has one element, a dynamic tensor 0 bytes."""
     if operand.tensor.is_dynamic:
         return 0
     axes = zip(operand.sizes, operand.strides, strict=True)
@@ -90,7 +90,7 @@ class Origins:
         return next((self._nodes[y.name] for y in node.outputs if y.name in self._nodes), None)
 
     def of(self, step: Step) -> list[Node]:
-        """Return the nodes of the model that a step computes, the node with the name of the result last."""
+        """Return the nodes of the model that a step computes; the node whose output has the name of the step's result is last."""
         nodes = step.call.nodes if step.call is not None else ()
         found = [origin for node in nodes if (origin := self._of_node(node)) is not None]
         if not found:

@@ -70,7 +70,7 @@ class SubgraphProfile:
 
 @dataclass(frozen=True, slots=True)
 class NativeProfile:
-    """NativeProfile holds the steps of a plan, the median of untimed-step runs, the number of runs, and the machine's limits."""
+    """NativeProfile holds a plan's steps, the median time of runs without step timers, their number, and the machine's limits."""
 
     run_seconds: float
     runs: int
@@ -122,7 +122,7 @@ def _refuse_long_run(costs: Sequence[StepCost], limits: MachineLimits | None, se
 
 @dataclass(frozen=True, slots=True)
 class _Profiler:
-    """_Profiler joins times, costs and origins of steps. ``ran``: the subgraphs that ran."""
+    """_Profiler combines the times, costs and origins of steps. ``ran``: the times of the subgraphs that ran."""
 
     limits: MachineLimits | None
     ran: Sequence[SubgraphTimes]

@@ -21,7 +21,7 @@ from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.runtime.peers import Call, Cost, Names, Runner, cost, is_installed, runner
 
 REST = 0.05
-"""Pause between engines in seconds: longer than the threads of any engine spin (onnxruntime: up to 40 ms)."""
+"""The pause between engines in seconds; threads of an idle engine spin for a shorter time (onnxruntime: up to 40 ms)."""
 AWAKE = 0.01
 """Warm-up in seconds: after a pause, processor and memory need some milliseconds to reach their full clock rate."""
 PEERS = ("onnxruntime", "openvino")
@@ -29,7 +29,7 @@ PEERS = ("onnxruntime", "openvino")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Measurement holds figures of one engine. ``ratio``: dovetail's time / the engine's; ``notes``: substitutions, failures."""
+    """Measurement holds figures of one engine. ``ratio``: dovetail's time / the engine's; ``notes``: replacements, failures."""
 
     engine: str
     name: str
@@ -81,7 +81,7 @@ class _Entrant:
     outputs: dict[str, Any] | None = None
 
     def first(self, inputs: Mapping[str, Any]) -> None:
-        """Run once and store the results. Raises EngineError where dovetail itself fails; a peer's failure becomes a note."""
+        """Run once and store the results. Raises EngineError if dovetail fails; another engine's failure becomes a note."""
         assert self.runner is not None
         try:
             self.outputs = self.runner.run(inputs)

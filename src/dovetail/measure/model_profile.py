@@ -37,12 +37,12 @@ NATIVE = "native"
 ENGINES = (NATIVE, "onnxruntime", "openvino")
 NO_MODULE = "(no module)"
 MAX_MODULES = 60
-"""The maximum number of rows by module: paths are cut at the deepest level with at most this number of rows."""
+"""The maximum number of rows by module: module paths are cut at the deepest level that has at most this number of rows."""
 SUFFIX = re.compile(r"(_nchwc|_token_\d+|/WithoutBiases|/MatMulAddFusion|/GemmActivationFusion)+$")
 """Suffixes that onnxruntime and OpenVINO append to the name of a node that they rewrite."""
 KIND = re.compile(r"(?:[\w.]+:)?(\w+)-")
 FUSED = re.compile(r"(Fused|QLinear)(?=[A-Z])")
-"""Prefixes in the name of an operator that onnxruntime fuses with the operators around it."""
+"""Prefixes that onnxruntime adds to the name of an operator that it fuses with neighbouring operators."""
 PLUGIN_KINDS = {"FullyConnected": "MatMul", "Deconvolution": "ConvTranspose"}
 """Operators that only OpenVINO's CPU plugin has, with the operator that each of these computes."""
 PRODUCTS = ("MatMul", "Gemm")
@@ -53,10 +53,10 @@ PRODUCTS = ("MatMul", "Gemm")
 class EngineStep:
     """EngineStep is one step of dovetail, or one node of a peer, for which only operator, kernel and time are known.
 
-    ``read`` and ``written``: bytes; ``operations``: arithmetic operations; ``attainable``: seconds at the machine's limits;
-    ``bound``: the limit that dominates; ``live_bytes``: live bytes of the arena. ``runs``: executions of the step within a run of
-    the model; time, bytes and operations are sums over them. ``subgraphs``: subgraphs of an If or Loop that ran, whose time is
-    part of the step's time.
+    ``read`` and ``written``: bytes that the step reads and writes; ``operations``: arithmetic operations; ``attainable``: seconds
+    at the machine's limits; ``bound``: the limit that dominates; ``live_bytes``: live bytes of the arena. ``runs``: executions of
+    the step within a run of the model; time, bytes and operations are sums over these executions. ``subgraphs``: subgraphs of
+    an If or Loop that ran, whose time is part of the step's time.
     """
 
     number: int
@@ -97,7 +97,7 @@ class EngineSubgraph:
 
 @dataclass(frozen=True, slots=True)
 class ProfileGroup:
-    """ProfileGroup sums up the steps of one operator, kernel or module; ``share`` is their part of the engine's step time."""
+    """ProfileGroup sums up the steps of one operator, kernel or module; ``share``: their fraction of the step time."""
 
     name: str
     count: int
@@ -113,7 +113,7 @@ class ProfileGroup:
 class EngineProfile:
     """EngineProfile is the profile of one engine.
 
-    ``run_seconds``: the median of whole runs; None if the engine does not run the model, for the reason in ``notes``.
+    ``run_seconds``: the median time of complete runs; None if the engine does not run the model (``notes`` has the reason).
     """
 
     engine: str
@@ -135,7 +135,7 @@ class EngineProfile:
         return self._groups([step.kernel for step in self.steps])
 
     def modules(self, depth: int | None = None) -> list[ProfileGroup]:
-        """Return the steps by the first ``depth`` parts of their module; None: the deepest with at most MAX_MODULES groups."""
+        """Return groups by the first ``depth`` parts of the steps' module; None: the deepest level of at most MAX_MODULES."""
         split = [step.module.split("/") for step in self.steps]
         if depth is None:
             depth = max(map(len, split), default=1)
@@ -195,7 +195,7 @@ class ModelProfile:
         return sorted(rows, key=lambda row: -max(0.0 if cell is None else cell.seconds for cell in row[1]))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all facts, for JSON."""
+        """Return the profile as data for JSON."""
         facts: dict[str, Any] = {
             "name": self.name,
             "shapes": self.shapes,
@@ -323,7 +323,7 @@ def _native_step(step: StepProfile, live_bytes: int | None) -> EngineStep:
 
 
 def _peer(engine: str, model: Model, inputs: Mapping[str, Any], threads: int, runs: int | None) -> EngineProfile:
-    """Profile a peer with its own profiler; a failure becomes a note."""
+    """Profile another engine with that engine's profiler; a failure becomes a note."""
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     with tempfile.TemporaryDirectory(prefix="dovetail-profile-") as folder:
         try:
@@ -335,7 +335,7 @@ def _peer(engine: str, model: Model, inputs: Mapping[str, Any], threads: int, ru
         except DovetailError as error:
             return EngineProfile(engine, engine, notes=(error.message,))
         except Exception as error:
-            # A peer raises errors of its own classes.
+            # Other engines raise errors of classes that dovetail does not know.
             return EngineProfile(engine, engine, notes=(f"cannot run the model: {' '.join(str(error).split())[:500]}",))
     return EngineProfile(engine, found.name, seconds, rounds, steps, notes)
 
@@ -351,7 +351,7 @@ def _file_for(engine: str, model: Model, folder: str) -> tuple[str, tuple[str, .
 
 
 def _time_peer(found: Runner, inputs: Mapping[str, Any], runs: int | None) -> tuple[float, int]:
-    """Return the median seconds of the runs after the first run, and the number of these runs."""
+    """Return the median seconds of all runs but the first, and the number of runs in this median."""
     from dovetail.engine.step_profile import MAX_RUNS, TIMED_SECONDS
 
     call = found.call(inputs)
@@ -368,7 +368,7 @@ def _time_peer(found: Runner, inputs: Mapping[str, Any], runs: int | None) -> tu
 
 
 def _peer_steps(times: Sequence[NodeTime], runs: int, joiner: _OperatorNames) -> list[EngineStep]:
-    """Return a step per node, in the order of ``times``, with its median seconds; the first run is not counted."""
+    """Return a step for each node, in the order of ``times``, with the node's median seconds; the first run does not count."""
     rows: dict[tuple[str, str, str], list[float]] = {}
     for each in times:
         rows.setdefault((each.node, each.kind, each.kernel), []).append(each.seconds)
@@ -382,7 +382,7 @@ def _peer_steps(times: Sequence[NodeTime], runs: int, joiner: _OperatorNames) ->
 
 
 class _OperatorNames:
-    """_OperatorNames maps nodes of a peer to operators of the model, by kind or else by name, and to modules, by name."""
+    """_OperatorNames maps another engine's nodes to operators of the model, by kind or else by name, and to modules by name."""
 
     def __init__(self, model: Model) -> None:
         self._nodes: dict[str, Node] = {}
@@ -403,11 +403,11 @@ class _OperatorNames:
 
 
 def _operator_of_peer(kind: str) -> str | None:
-    """Return the operator of dovetail that a peer's operator ``kind`` computes; None for an unknown kind."""
+    """Return the operator of dovetail for another engine's operator ``kind``; None for an unknown kind."""
     fused = FUSED.sub("", kind)
     return PLUGIN_KINDS.get(kind) or KINDS["openvino"].get(kind) or (fused if fused != kind and fused in REGISTRY else None)
 
 
 def _foreign_kinds(op: type[Op]) -> set[str]:
-    """Return the names of an operator in the formats."""
+    """Return the names that an operator has in the file formats."""
     return {found[1] for line in (*op.onnx, *op.openvino) if (found := KIND.match(line))} | {op.__name__}

@@ -20,10 +20,10 @@ def plan_measure(
     seed: int = 0,
     runs: int | None = None,
 ) -> dict[str, float]:
-    """Return the ``time`` of each node in seconds, or the bytes that remain ``copied``, by node name.
+    """Return a measure by node name: ``time``, the seconds of each node, or ``copied``, the bytes of copies that remain.
 
     A kernel that computes several nodes counts for the node with the most operations: a convolution, not the activation after
-    it. Times are medians of ``runs`` runs on random inputs, by default the runs of two seconds.
+    it. Times are medians of ``runs`` runs on random inputs, by default of the number of runs that fits into two seconds.
     """
     inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
     rows: list[tuple[str, float]]

@@ -29,13 +29,13 @@ MAX_SHAPES = 400
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """ModelReport holds the facts of a model. A section that failed is None, and ``failures`` maps its name to the reason."""
+    """ModelReport holds the facts of a model. A failed section is None; ``failures`` maps the section's name to the reason."""
 
     name: str
     file: str | None
     summary: dict[str, Any]
     values: list[dict[str, Any]] = field(repr=False)
-    """Name, type and operator of the values of the graph, at most MAX_SHAPES."""
+    """A row of name, type and operator for each of the first values of the graph, at most MAX_SHAPES rows."""
     value_count: int
     faults: list[Diagnostic]
     warnings: list[Diagnostic]
@@ -46,7 +46,7 @@ class ModelReport:
     failures: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all facts but the drawing, for JSON."""
+        """Return the report without the drawing, as data for JSON."""
         return {
             "name": self.name,
             "file": self.file,

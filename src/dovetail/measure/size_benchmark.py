@@ -21,7 +21,7 @@ from dovetail.runtime.compilation import compile
 from dovetail.runtime.peers import Names, Runner, ours, runner
 
 TURN = 10
-"""Calls of an engine between two pauses; in a pause the threads of the other engines go to sleep."""
+"""The number of calls of an engine between two pauses; during a pause the threads of the other engines go to sleep."""
 
 Feed = Mapping[str, Any]
 Caches = Mapping[str, str]
@@ -30,7 +30,7 @@ Caches = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SizeMeasurement:
-    """SizeMeasurement holds times of one engine in seconds: median and 99th percentile for new sizes and for seen sizes.
+    """SizeMeasurement holds the median and 99th percentile of an engine's seconds, for new sizes and for sizes seen before.
 
     Calls in which dovetail made a plan are left out for all engines; ``planning`` has the total seconds of these calls.
 
@@ -65,7 +65,7 @@ def draw_sizes(ranges: Mapping[str, tuple[int, int]], growing: Mapping[str, int]
 def measure_sizes(
     model: Model, path: str, feeds: Sequence[Feed], peers: Sequence[str], threads: int, *, reuse_caches: bool = False
 ) -> list[SizeMeasurement]:
-    """Measure dovetail and each peer on the inputs of ``feeds``, twice in this order: in the second pass no size is new.
+    """Measure dovetail and each peer in two passes over ``feeds``, in the same order; in the second pass no size is new.
 
     The engines alternate. The first call of each engine, with the sizes of the last feed, does not count. ``reuse_caches``: only
     the first feed has the caches of the model; each later call gets the caches that the engine has returned, and dovetail
@@ -105,11 +105,11 @@ class _Contender:
         self.seen: list[float] = []
         self.agrees = True
         self.planned: list[int] = []
-        """The indices in ``new`` of the calls that made a plan."""
+        """The indices in ``new`` (times of calls with new sizes) of the calls that made a plan."""
         self._kept: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Forget the caches."""
+        """Discard the caches that calls returned, so that the next call begins without caches."""
         self._kept = {}
 
     def run_with_caches(self, feeds: Sequence[Feed], times: Sequence[list[float]], caches: Caches) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ class _Contender:
         return result
 
     def measurement(self, first: _Contender) -> SizeMeasurement:
-        """Return the times of the calls in which ``first`` made no plan."""
+        """Return the measurement over the calls in which the contender ``first`` (dovetail) made no plan."""
         own, reference = ([t for place, t in enumerate(x.new) if place not in first.planned] for x in (self, first))
         (new, new_p99), (seen, seen_p99) = _quantiles(own), _quantiles(self.seen)
         notes = self.notes + self.runner.notes
@@ -185,5 +185,5 @@ def _quantiles(times: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def _ratio(own: Sequence[float], peer: Sequence[float]) -> float | None:
-    """Return the median ratio of paired calls; None without a call."""
+    """Return the median ratio of the times of paired calls; None if there is no pair."""
     return float(np.median(np.divide(own, peer))) if own and peer else None

@@ -23,12 +23,12 @@ from dovetail.runtime.peers import Names, failure, port_names
 ROUND_SECONDS = 0.4
 """The approximate seconds of one round of an engine."""
 Work = Callable[[int], None]
-"""Runs this number of items, and keeps no result."""
+"""A function that runs the given number of items and discards the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Throughput holds figures of one engine. ``ratio``: dovetail's time per item / the engine's; ``way``: the calling method."""
+    """Throughput holds figures of one engine. ``ratio``: dovetail's time per item / the engine's; ``way``: method of calling."""
 
     engine: str
     way: str
@@ -89,7 +89,7 @@ def measure_throughput(
 
 
 def _times(ways: Mapping[tuple[str, str], Work], rounds: int) -> dict[tuple[str, str], float]:
-    """Return the median time per item of each way, over interleaved rounds."""
+    """Return, for each way of calling, the median time per item over interleaved rounds."""
     counts = {key: _count_for(work) for key, work in ways.items()}
     times: dict[tuple[str, str], list[float]] = {key: [] for key in ways}
     for _ in range(rounds):

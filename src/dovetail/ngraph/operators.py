@@ -155,7 +155,7 @@ class SplitV1(Node, version=v1):
 
 
 class VariadicSplit(Node, version=v1):
-    """VariadicSplit splits along ``axis``, a scalar or a vector of one, by ``split_lengths``; a length -1 is the rest."""
+    """VariadicSplit splits along ``axis``, a scalar or a vector of one element, by ``split_lengths``; -1: the remainder."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
         self.axis = _vector_axis(axis)

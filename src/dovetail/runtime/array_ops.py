@@ -19,7 +19,7 @@ from dovetail.errors import ArgumentTypeError, EngineError, RuleError
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import INT64_MAX, agree, axis_in
 
-# Only a missing core is replaced by numpy; a core that does not load raises ImportError.
+# numpy replaces the core only if the core was not compiled; a compiled core that fails to load raises ImportError.
 try:
     import dovetail._native as _compiled
 except ModuleNotFoundError:

@@ -20,14 +20,14 @@ from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import LoadedProgram, Statistics, write_outputs
 
 SPARE = 2
-"""The minimum ratio of the memory allocated for a growing cache to the size of the cache at its allocation."""
+"""The memory allocated for a growing cache is at least SPARE times the size that the cache then has."""
 
 
 class CacheProgram(LoadedProgram):
     """CacheProgram is a Program of the native engine that extends a cache in place if a call gets the result of another call.
 
     The memory of a returned growing cache is larger than the array. A later call appends the new elements behind the array and
-    returns a longer array that begins with it. No call changes the elements of an array that was returned before.
+    returns a longer array that begins with the earlier array. No call changes the elements of an array that was returned before.
     """
 
     def __init__(self, model: Model, threads: int | None = None, elide: str = "auto") -> None:
@@ -91,9 +91,9 @@ class CacheProgram(LoadedProgram):
         return self._run_with(run, (arrays,), {}, None)
 
     def _initial_caches(self, arrays: Mapping[str, Any], missing: list[Cache]) -> dict[str, Any]:
-        """Return initial arrays for the caches ``missing``, by name. Raises EngineError [state.first] for an unknown size.
+        """Return initial arrays by name for the caches ``missing``. Raises EngineError [state.first] for an unknown size.
 
-        A growing cache begins with size 0 along its growing axis, another cache with zeros.
+        The array of a growing cache has size 0 along the growing axis; the array of any other cache contains zeros.
         """
         values = {value.name: value for value in self.model.inputs}
         known = [value for name, value in values.items() if name in arrays]
@@ -113,7 +113,7 @@ class CacheProgram(LoadedProgram):
         return self._extend(inputs, out, set(), {})
 
     def _extend(self, inputs: Any, out: Mapping[str, Any] | None, given: set[str], kept: dict[str, Any]) -> dict[str, Any]:
-        """Run the model with each cache result in the memory of its cache.
+        """Run the model so that the next value of each cache is written into the memory of the cache.
 
         ``given``: the inputs of caches whose arrays no caller holds, so that the call may overwrite them. These entries are
         removed from ``kept`` before the run.
@@ -142,7 +142,7 @@ class CacheProgram(LoadedProgram):
         return results if out is None else write_outputs(results, {name: out[name] for name in self._grown if name in out})
 
     def _allocate(self, before: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-        """Allocate a growing array of ``length`` rows of the shape and type of ``before``'s rows, in memory of twice its size."""
+        """Allocate an array of ``length`` rows, which have the shape and type of the rows of ``before``, with space to grow."""
         shape = (length, *before.shape[1:])
         if self._output_pool is None:
             return np.empty(shape, before.dtype)

@@ -64,7 +64,7 @@ def _behind_identities(value: Value) -> Value:
 
 
 def _grows(source: Value, output: Value, axis: int, known: Container[str]) -> bool:
-    """Return whether ``output`` and ``source`` differ only in the size of ``axis``, and ``known`` symbols determine both sizes.
+    """Return whether ``output`` and ``source`` differ only in the size of ``axis``, which ``known`` symbols determine in both.
 
     The size of ``axis`` in ``source`` must be symbolic, and the elements no strings.
     """

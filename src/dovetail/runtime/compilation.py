@@ -69,8 +69,8 @@ def compile(
     compiled, else the interpreter.
 
     Options of the native engine: ``threads``, by default DOVETAIL_THREADS or the number of processors that this process may use;
-    ``elide``, the elision of operators that only move data: "auto" where elision is faster, "all" wherever it is possible,
-    "none".
+    ``elide``, the elision of operators that only move data: "auto" (where elision is faster), "all" (wherever elision is
+    possible) or "none".
 
     ``limits``: the limits of compilation and of each run, by default the limits of the model. The arena, outputs and constant
     tables are checked against ``limits.memory`` before they are allocated, and the outputs of loops while they grow.

@@ -53,7 +53,7 @@ CANDIDATES = (
     4096,
     8192,
 )
-"""Candidate sizes in addition to the sizes that the failing node reads. 1 is tried last, because it broadcasts with all sizes."""
+"""Candidate sizes in addition to the sizes that the failing node reads. Size 1 comes last, as it broadcasts with all sizes."""
 SIZE_LIMIT = 1 << 15
 DENSE_LIMIT = 1 << 12
 """The largest size, and the largest product of two sizes, in the search that checks only the rule of the failing node."""
@@ -64,17 +64,17 @@ PAIR_LIMIT = 1 << 8
 PAIR_COST = 4
 """The factor by which the product of a candidate with two changed sizes is increased in the order of candidates."""
 TRIAL_BYTES = 1 << 30
-"""The maximum bytes of the live values in a trial; four times the bytes of the inputs if that is more."""
+"""The maximum bytes of the live values in a trial; if four times the bytes of the inputs is more, that is the maximum."""
 INPUT_BYTES = 1 << 40
 """The bytes of inputs above which a trial fails before its graph is inferred."""
 SHIFT_LIMIT = 128
-"""The largest size of the candidates that are tried first, which increase a size by a difference of numbers in an error text."""
+"""The largest size among the first candidates, which add the difference of two numbers in the error text to a size."""
 SHIFTS = (1, 2, 3, 4, 8)
 """Increments that are tried for a size that equals another size, until the model runs."""
 BUDGET = 600_000
-"""The cost at which a search stops, in units of one visited constant."""
+"""The total cost at which a search stops; the unit is the cost of visiting one constant."""
 SMALLEST_SHARE = 2
-"""The divisor of the remaining budget that gives the budget of the search for the smallest change at one node."""
+"""The search for the smallest change at one node may use the remaining budget divided by this number."""
 INFER = 10
 """The cost of inferring a node."""
 DEPTH = 3
@@ -84,7 +84,7 @@ RUN = 100
 
 
 class Progress(NamedTuple):
-    """Progress is the result of a trial: the index of the first failing node (or the number of nodes), and its error text."""
+    """Progress is the result of a trial: index and error text of the first failing node; the number of nodes if none fails."""
 
     node: int
     fault: str = ""
@@ -99,7 +99,7 @@ def find_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arr
     """Return sizes close to ``start`` with which every rule of ``model`` holds; ``start`` if the search fails.
 
     ``free`` holds the symbols that may change. ``arrays`` is a function that returns inputs for sizes. With it the model is also
-    run, because some rules concern elements, for example the range of indices.
+    run, because some rules concern elements of tensors, for example the range of indices.
     """
     trial = _Trial(model, arrays)
     best, reached = dict(start), trial.reach(start)
@@ -143,10 +143,10 @@ def separate_sizes(model: Model, sizes: Sizes, free: Mapping[str, Size], arrays:
 
 
 def refuse_live_memory(model: Model, inputs: Iterable[Any]) -> None:
-    """Raise EngineError [run.memory] if the simultaneously live values of a run exceed the memory limit, if one is set.
+    """Raise EngineError [run.memory] if a memory limit is set and the simultaneously live values of a run exceed it.
 
-    It is called before another engine runs the model. ``inputs`` are the arrays of the model's inputs in order. Values whose
-    sizes only a run determines do not count.
+    This check precedes a run of the model in another engine. ``inputs`` are the arrays of the model's inputs in order. The sum
+    leaves out values whose sizes only a run determines.
     """
     limits = current().limits
     if limits.memory is not None:
@@ -186,7 +186,7 @@ def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free
 
 
 def _by_product(names: list[str], sizes: Sizes) -> Iterator[dict[str, int]]:
-    """Yield changes of one size or two sizes, in increasing order of the product of all sizes (times PAIR_COST for two).
+    """Yield changes of one or two sizes, ordered by the product of all sizes; for two sizes, multiplied by PAIR_COST.
 
     Changes to size 1 come last, because 1 broadcasts with all sizes.
     """
@@ -204,7 +204,7 @@ def _by_product(names: list[str], sizes: Sizes) -> Iterator[dict[str, int]]:
 
 
 def _holds(node: Node, sizes: Sizes) -> bool | None:
-    """Return whether the rule of a node holds for ``sizes``; None if its input sizes depend on other symbols."""
+    """Return whether the rule of a node holds for ``sizes``; None if the node's input sizes depend on other symbols."""
     try:
         views = tuple(None if x is None else _at_sizes(x, sizes) for x in node.inputs)
     except (symbolic.Inexact, ZeroDivisionError):
@@ -246,7 +246,7 @@ def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Ma
 
 
 def _steps(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
-    """Return the first sequence of changes with which the model reaches a later node; new sizes are numbers of error texts.
+    """Return the first sequence of changes with which the model reaches a later node; new sizes are numbers in error texts.
 
     One change may lead to another error of the same node: a recurrent layer checks both its input and its states against its
     weights.
@@ -270,7 +270,7 @@ def _steps(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: M
 
 
 def _shifts(node: Node, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield changes of a size by the difference of two numbers of the error text: a length may have to be a sum of lengths."""
+    """Yield changes that add the difference of two numbers in the error text to a size: a length may be a sum of lengths."""
     symbols_read = _sizes_read_by(node)[0]
     for first, second in permutations(_numbers(reached), 2):
         for name in free:
@@ -279,12 +279,12 @@ def _shifts(node: Node, sizes: Sizes, reached: Progress, free: Mapping[str, Size
 
 
 def _numbers(reached: Progress) -> list[int]:
-    """Return the numbers of an error text that may be sizes; not 0, with which most rules hold trivially."""
+    """Return the numbers in an error text that may be sizes, without 0, since most rules hold trivially for size 0."""
     return sorted(number for number in map(int, re.findall(r"\d{1,6}", reached.fault)) if 0 < number <= SIZE_LIMIT)
 
 
 def _changes(graph: Graph, node: Node, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield changes for a failing node, by increasing new size: first of the symbols that the node reads, then of all symbols."""
+    """Yield changes for a failing node: first of the symbols that the node reads, then of all symbols; new sizes increase."""
     symbols_read, numbers = _sizes_read_by(node)
     sizes = [*(size for size in sorted({*CANDIDATES, *numbers}) if 1 < size <= SIZE_LIMIT), 1]
     for names in ([name for name in free if name in symbols_read], list(free)):
@@ -306,7 +306,7 @@ def _groups(graph: Graph, names: list[str]) -> list[tuple[str, ...]]:
 
 
 def _sizes_read_by(node: Node) -> tuple[set[str], set[int]]:
-    """Return the symbols and the numbers in the shapes and exact values that a node reads."""
+    """Return the symbols and the integers in the shapes, and in the known elements, of a node's inputs."""
     sizes: list[Any] = []
     for x in node.inputs:
         if x is not None and isinstance(x.type, Tensor):
@@ -338,7 +338,7 @@ class _Trial:
         self.known: dict[tuple[int, ...], Progress] = {}
 
     def reach(self, sizes: Sizes) -> Progress:
-        """Return the first node that fails with ``sizes``; the number of nodes if none fails."""
+        """Return the Progress up to the first node that fails with ``sizes``."""
         key = tuple(sizes.values())
         if key not in self.known:
             current().check_time()
@@ -356,7 +356,7 @@ class _Trial:
         return self.known[key]
 
     def weigh(self, types: Iterable[Type]) -> Progress:
-        """Return the first node that exceeds the memory limit of a run or a trial, for inputs of ``types``."""
+        """Return the Progress, for inputs of ``types``, up to the node that exceeds the memory limit of a run or a trial."""
         return self._weigh() if self._infer(types).node == self.length else Progress(self.length)
 
     def _types_at(self, sizes: Sizes) -> Iterator[Type]:
@@ -384,7 +384,7 @@ class _Trial:
         return Progress(self.length)
 
     def _weigh(self) -> Progress:
-        """Return the first node at which the live values of the inferred graph exceed the memory of a run or a trial."""
+        """Return the Progress up to the node at which the inferred graph's live values exceed the memory of a run or a trial."""
         held: dict[int, int] = {id(value): bytes_of_types([value.type]) or 0 for value in self.graph.inputs}
         memory = sum(held.values())
         largest = max(TRIAL_BYTES, 4 * memory)

@@ -97,7 +97,7 @@ class NativeProgram(LoadedProgram):
 
 
 class _Stream:
-    """_Stream runs calls of a program in one thread; streams share the graph and the packed weights of the program."""
+    """_Stream runs calls in one thread; all streams of a program share the program's graph and packed weights."""
 
     def __init__(self, program: NativeProgram, engine: Engine) -> None:
         self._program = program
@@ -116,5 +116,5 @@ class _Stream:
 
 
 def fast_call_of(engine: Engine) -> Callable[..., Any] | None:
-    """Return the native fast call of an engine, which returns None for a call that it does not support; None without one."""
+    """Return the native fast call of an engine, or None. A fast call returns None for a call that it does not support."""
     return None if engine.fast_calls is None else engine.fast_calls.call

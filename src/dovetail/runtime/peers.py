@@ -28,7 +28,7 @@ LAST_OF_NUMPY = 255
 
 
 class NodeTime(NamedTuple):
-    """NodeTime is the time of one node in one run of an engine: the engine's names of node, operator and kernel, and seconds."""
+    """NodeTime holds the engine's names for a node, its operator and its kernel, and the node's seconds in one run."""
 
     node: str
     kind: str
@@ -46,10 +46,10 @@ class Runner:
     name: str
     run: Callable[[Mapping[str, Any]], dict[str, Any]]
     notes: tuple[str, ...] = ()
-    """The reasons why this engine replaces the runtime of the file's format, if it does."""
+    """The reasons why this engine replaces the runtime of the file's format; empty if it replaces none."""
     prepare: Callable[[Mapping[str, Any]], Call] | None = None
     collect: Callable[[], list[NodeTime]] | None = None
-    """Returns the node times of all calls; only for a runner with ``profiles``."""
+    """A function that returns the node times of all calls; only a runner with ``profiles`` has node times."""
 
     def call(self, inputs: Mapping[str, Any]) -> Call:
         return (lambda: self.run(inputs)) if self.prepare is None else self.prepare(inputs)
@@ -258,7 +258,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
 
 
 def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
-    """Return an output in the port's element type: OpenVINO returns bf16 as f16 with the same bits."""
+    """Return an output in the port's element type; a bf16 output of OpenVINO arrives as an f16 array with the same bits."""
     if port.get_element_type().get_type_name() != "bf16":
         return array
     import ml_dtypes
@@ -267,7 +267,7 @@ def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
 
 
 def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
-    """Return a name for each port: a wanted name that the port has, else the wanted name at its index, else any of its names."""
+    """Return a name per port: a wanted name that the port has, else the wanted name at its index, else any name of the port."""
     found = []
     for index, port in enumerate(ports):
         same = [name for name in wanted if name in port.get_names()]
@@ -297,7 +297,7 @@ def failure(code: str, what: str, error: Exception, model: str | bytes) -> Engin
 # Peak memory, measured in a separate process
 
 RUNS = 3
-"""The number of runs before the memory is read: some engines allocate more in the second run."""
+"""The number of runs before the peak memory is read; there are several, as some engines allocate more in the second run."""
 
 
 class Cost(NamedTuple):

@@ -196,7 +196,7 @@ class Program(ABC):
         return self({**kept, **inputs})
 
     def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the inputs as positional arguments: one mapping, or one array for each input."""
+        """Return the inputs of a call as a tuple: either one mapping by name, or one array for each input in order."""
         if by_name:
             if not inputs:
                 return (by_name,)
@@ -245,7 +245,7 @@ class LoadedProgram(Program):
 
         super().__init__(engine, options)
         self._source: Model | None = None
-        """The original model if it has optional inputs, else None; in ``model`` optional inputs are constants."""
+        """The model before its optional inputs became constants, as they are in ``model``; None without optional inputs."""
         self._overriding: dict[tuple[str, ...], Program] = {}
         if default_inputs(model.graph):
             self._source = copy_model(model)
@@ -303,7 +303,8 @@ class LoadedProgram(Program):
     def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
         """Run with arrays for optional inputs.
 
-        The run uses a cached program with these inputs as graph inputs. If they must be constants, the program is used once.
+        The run uses a cached program in which these inputs are graph inputs. If a node needs them as constants, the program
+        serves only this run.
         """
         from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.ops.default_inputs import open_defaults, overridden
@@ -336,7 +337,7 @@ class LoadedProgram(Program):
         return EngineError("input.unknown", message)
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the inputs by name, adding the initial values of states that are not passed."""
+        """Return the inputs by name, with initial values for the states that the caller does not pass."""
         from dovetail.ir.state import state_inputs
         from dovetail.runtime.interpreter.session import inputs_by_name
 
@@ -366,7 +367,7 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
-    """Return whether a single list argument holds the inputs in order, instead of the elements of the only input."""
+    """Return whether a single list argument holds the inputs in order; otherwise it holds the elements of the only input."""
     from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
 
     if len(model.inputs) != 1:

@@ -29,9 +29,9 @@ DEFAULT_SIZE = 3
 class Inputs:
     """Inputs describes the inputs of a run: arrays by name, and options for drawing the inputs without an array.
 
-    ``sizes`` holds sizes by name of the dimension, ``shapes`` complete shapes by name of the input, ``seed`` the seed of the
-    random elements. ``varied``: the inputs that a comparison of two models also fills with NaN, infinities, ties and extremes; by
-    default the drawn inputs.
+    ``sizes`` maps names of dimensions to sizes; ``shapes`` maps names of inputs to complete shapes; ``seed`` seeds the random
+    generator. ``varied``: names of the inputs that a comparison of two models also fills with NaN, infinities, ties and extremes;
+    by default the names of the drawn inputs.
     """
 
     arrays: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def random_inputs(
 
     Floats are drawn from a normal distribution, integers are 0 or 1 (valid indices of most tables), booleans False or True.
 
-    ``sizes`` holds sizes by name of the dimension, ``shapes`` complete shapes by name of the input. Other dimensions have
+    ``sizes`` maps names of dimensions to sizes; ``shapes`` maps names of inputs to complete shapes. Other dimensions have size
     DEFAULT_SIZE, or sizes with which every rule of the model holds. With ``distinct`` these sizes differ from each other, if the
     model runs with such sizes. With ``beside``, the arrays of the other inputs, the sizes are also checked by running the model.
 
@@ -183,7 +183,7 @@ def _array(
         sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
         raise EngineError("input.missing", f"input {value.name!r} must have at most 2**33 elements, got the shape {sizes_text}")
     what = f"input {value.name!r}"
-    # numpy draws numbers of 8 bytes, which are then converted.
+    # numpy draws numbers of 8 bytes, which are afterwards converted to the input's element type.
     refuse_array(shape, max(8, dtype.numpy.itemsize), what)
     try:
         return _draw(shape, dtype, generator)

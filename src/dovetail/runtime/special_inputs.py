@@ -20,7 +20,7 @@ NOT_FINITE, TIES, EXTREMES = "NaN and infinities", "ties", "extremes"
 They are NaN, infinities and -0; multiples of 0.5, many of them equal; and the minimum and maximum of a type.
 """
 SHARE = 4
-"""One in SHARE elements is special."""
+"""One of each SHARE elements gets a special value."""
 
 
 def special_inputs(
@@ -28,7 +28,7 @@ def special_inputs(
 ) -> dict[str, Any] | None:
     """Return ``arrays`` with special values in all inputs, or only in the inputs named in ``only``.
 
-    Integers change only for EXTREMES. The result is None if no input changes.
+    Integer inputs change only for the kind EXTREMES. The result is None if no input changes.
     """
     generator = np.random.default_rng(seed)
     found, is_changed = dict(arrays), False
@@ -76,14 +76,14 @@ def _with_special_floats(array: np.ndarray[Any, Any], dtype: DType, kind: str, g
 
 
 def _extreme_integers(dtype: DType) -> list[Any]:
-    """Return the ends of the range of a type, their neighbours, and the first integers that f32 and f64 round."""
+    """Return a type's minimum, maximum and their neighbours, and the smallest integers that f32 and f64 cannot represent."""
     low, high = dtype.range()
     rounded = [2**bits + 1 for bits in (24, 53) if 2**bits < high]
     return [low, high, *rounded, low + 1, high - 1]
 
 
 def _with_special(array: np.ndarray[Any, Any], special: list[Any], generator: np.random.Generator) -> Any:
-    """Write the ``special`` values cyclically to one in SHARE elements of ``array``."""
+    """Write the ``special`` values, in cyclic order, to one of each SHARE elements of ``array``, at random positions."""
     flat = array.reshape(-1)
     first = int(generator.integers(len(special)))
     for index, place in enumerate(generator.permutation(flat.size)[: max(flat.size // SHARE, 1)]):

@@ -14,7 +14,7 @@ from dovetail.errors import EngineError
 from dovetail.ir.results import Results
 
 ITEMS_PER_STREAM = 2
-"""Items per stream that are taken before their results are yielded, so that a free stream finds its next item."""
+"""The number of items per stream that are read ahead of the yielded results, so that an idle stream has a next item."""
 MIN_SECONDS = 2e-4
 """The minimum seconds of a call for which "auto" uses threads; passing a call to another thread costs about a quarter of that."""
 UNMEASURED_ITEMS = 15

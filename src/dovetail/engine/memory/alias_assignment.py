@@ -30,10 +30,10 @@ MAX_TRIAL_CALLS = 20_000
 """The maximum number of calls processed in all trials together: a bound on planning time."""
 
 MIN_GAIN = 0.01
-"""The minimum share of a tensor in all copied bytes for its other target to be tried."""
+"""The other target of a tensor is tried only if the tensor's copy makes up at least this share of all copied bytes."""
 
 Denied = frozenset[tuple[int, RunTensor]]
-"""Pairs of a call's number and a root that must not be written in place into the outputs of that call."""
+"""Pairs (index of a call, root): the root must not be written in place into the outputs of that call."""
 
 
 def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
@@ -81,7 +81,7 @@ class _Assignment:
                     self.aliases.alias_source(tensor, source_of(call, windows[0]), windows[0])
 
     def _alias_joined_outputs(self, call: KernelCall) -> None:
-        """Alias each output whose windows read one affine piece of one root."""
+        """Alias each output whose windows together read one affine part of a single root."""
         if not covers_outputs(call) or has_overlap(call):
             return
         for tensor, windows in _windows_by_output(call):
@@ -100,7 +100,7 @@ class _Assignment:
         return None if moved is None else moved[2].inverse()
 
     def _alias_inputs(self, number: int, call: KernelCall) -> None:
-        """Write inputs in place: each input that one window moves, then roots whose parts were all moved into one root."""
+        """Write inputs in place: each input that a single window moves, then each root whose parts all move into one root."""
         pairs = []
         for window in windows_of(call):
             source, target = source_of(call, window), call.writes[window.output]
@@ -125,7 +125,7 @@ class _Assignment:
     # Choice between targets
 
     def find_contests(self) -> dict[tuple[RunTensor, int], int]:
-        """Map each contested (root, number of the copying call) to the bytes of the copy, the largest copy first.
+        """Map each contested (root, index of the copying call) to the bytes of the copy, the largest copy first.
 
         A root is contested if it is written in place into one target and copied to another.
         """
@@ -140,11 +140,11 @@ class _Assignment:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def denials(self, origin: RunTensor, number: int) -> Denied:
-        """Return the denials that keep a root out of the targets of all calls except call ``number``."""
+        """Return the pairs (call, root) that forbid writing a root in place into the outputs of calls except ``number``."""
         return frozenset((other, origin) for other, _ in self._moves if other != number)
 
     def cost(self) -> int:
-        """Return the bytes that are copied, by data movement and for kernels that need a single stride per axis."""
+        """Return the bytes that data movement copies, plus those of dense copies for kernels that need one stride per axis."""
         copied = self.aliases.copied_bytes(call for _, call in self._moves)
         for tensor in self._operands:
             root, layout = self.aliases.of(tensor)

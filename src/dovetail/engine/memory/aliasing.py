@@ -33,7 +33,7 @@ class AliasMap:
         self._members: dict[RunTensor, list[RunTensor]] = {}
         self._copied: dict[KernelCall, tuple[int, list[Window]]] = {}
         self.external: set[RunTensor] = set()
-        """Roots outside the arena: inputs, constants, outputs."""
+        """Roots whose memory lies outside the arena: inputs, constants and outputs of the plan."""
 
     def fork(self) -> AliasMap:
         """Return a map without aliases that has the same external roots."""
@@ -183,12 +183,12 @@ def _dense_strides(sizes: list[int]) -> list[int]:
 
 
 def covers_outputs(call: KernelCall) -> bool:
-    """Return whether the windows leave no element to be filled. Windows of a call with a fill value do not overlap."""
+    """Return whether the windows write every output element. The windows of a call with a fill value do not overlap."""
     return _excess_elements(call) >= 0
 
 
 def _excess_elements(call: KernelCall) -> int:
-    """Return by how many elements the windows exceed the outputs."""
+    """Return the number of elements that all windows write, minus the number of output elements."""
     excess = 0
     for window in windows_of(call):
         excess += prod(window.sizes)

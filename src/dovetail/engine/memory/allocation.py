@@ -24,10 +24,10 @@ class Allocation(NamedTuple):
 def allocate(
     steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts, external: Sequence[RunTensor], *, apart: bool = False
 ) -> Allocation:
-    """Allocate the arena for ``steps``. ``external``: inputs and outputs of the plan, whose buffer numbers start at 1.
+    """Allocate the arena for ``steps``. ``external``: inputs and outputs of the plan, whose buffer indices start at 1.
 
-    ``apart``: each arena buffer gets a separate number, after those of ``external``; operand offsets count from the buffer's
-    start.
+    ``apart``: each arena buffer has a separate index, after the indices of ``external``, and the offset of an operand is relative
+    to the start of its buffer.
     """
     owners = share_in_place(steps, layouts)
     live: dict[RunTensor, list[int]] = {}

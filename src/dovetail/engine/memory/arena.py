@@ -10,9 +10,9 @@ from typing import NamedTuple
 MAX_PROMOTIONS = 12
 """The maximum number of assignments tried for each order of buffers."""
 MAX_COMPARISONS = 200_000
-"""Pairs of buffers compared for each order: a bound on planning time."""
+"""The maximum number of pairs of buffers compared for each order of buffers: a bound on planning time."""
 ALIGNMENT = 64
-"""Bytes; a cache line, and the widest vector."""
+"""The alignment of buffers in bytes: the size of a cache line and of the widest vector register."""
 
 
 class Lifetime(NamedTuple):
@@ -73,9 +73,9 @@ def _assign_in_order(lifetimes: Sequence[Lifetime], order: Sequence[int]) -> tup
 
 
 class _Allocated:
-    """_Allocated holds ranges of the arena by lifetime: in a segment tree over the steps, and sorted by first step.
+    """_Allocated holds the allocated ranges of the arena, in a segment tree over the steps and in a list sorted by first step.
 
-    The time of a query grows with the number of ranges that it returns: for a long chain of buffers, only the neighbours.
+    The time of a query grows with the number of ranges that it returns, not with the number of all ranges.
     """
 
     def __init__(self, steps: int) -> None:
@@ -96,7 +96,7 @@ class _Allocated:
             low, high = low >> 1, high >> 1
 
     def during(self, lifetime: Lifetime) -> list[tuple[int, int]]:
-        """Return the ranges whose lifetimes intersect this one, in the order of offsets."""
+        """Return the ranges whose lifetimes intersect ``lifetime``, in the order of offsets."""
         # A tuple of one number sorts before all longer tuples that begin with the number.
         later = slice(*(bisect_left(self._by_first, (step + 1,)) for step in (lifetime.first, lifetime.last)))
         found = [(start, end) for _, start, end in self._by_first[later]]

@@ -1,4 +1,4 @@
-"""Cost model of strided reads: estimated times that decide where a kernel reads a dense copy of a strided input."""
+"""Cost model of strided reads: estimated times decide whether a kernel reads a strided input directly or a dense copy of it."""
 
 from __future__ import annotations
 

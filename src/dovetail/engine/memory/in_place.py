@@ -15,7 +15,7 @@ from dovetail.engine.select.kernel_traits import traits_of
 
 
 def overwritable_reads(kernel: str, attributes: Mapping[str, object], reads: int, writes: int) -> frozenset[int]:
-    """Return the positions among ``reads`` inputs that a kernel's only result may overwrite.
+    """Return the indices, among the ``reads`` inputs of a kernel, of the inputs that the kernel's only result may overwrite.
 
     Element i of such an input is read before element i of the result is written, and is not read again. So the input may share
     memory with the result where both have the same address, strides and item size. Every other overlap is a fault of the plan.

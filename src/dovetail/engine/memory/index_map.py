@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dovetail.engine.memory.affine_layout import Layout, common_refinement
 
 Axis = tuple[int, int, int]
-"""Size, near stride, far stride."""
+"""An axis of the box: its size, its stride in the near tensor and its stride in the far tensor."""
 
 MAX_STARTS = 4
 """The maximum number of maps with the lowest near offset that :func:`unions` tries as the first map."""
@@ -94,7 +94,7 @@ def layout_of(joined: IndexMap, count: int) -> Layout | None:
 
 
 def _union(ordered: Sequence[IndexMap]) -> IndexMap | None:
-    """Return the union of maps sorted by near offset, or None; of maps with equal offsets the first that fits is used."""
+    """Return the union of maps sorted by near offset, or None. Of maps with equal offsets, the first that joins is used."""
     stack: list[IndexMap] = []
     for number, current in enumerate(ordered):
         is_repeated = bool(number) and ordered[number - 1].near == current.near
@@ -110,7 +110,7 @@ def _union(ordered: Sequence[IndexMap]) -> IndexMap | None:
 
 
 def _join(first: IndexMap, second: IndexMap) -> IndexMap | None:
-    """Return the union of two maps where the second continues the first along one axis; ``first`` has the lower near offset."""
+    """Return the union of two maps if ``second`` continues ``first`` along one axis. ``first`` has the lower near offset."""
     step = second.near - first.near, second.far - first.far
     if first.axes == second.axes:
         return IndexMap(first.near, first.far, merge_axes([(2, *step), *first.axes]))
@@ -137,7 +137,7 @@ def _extend(first: IndexMap, axes: tuple[Axis, ...], place: int, size: int) -> I
 
 
 def merge_axes(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Sort axes by decreasing near stride, drop axes of one element, and merge adjacent axes that form one in both tensors."""
+    """Sort axes by decreasing near stride, drop axes of size 1, and merge adjacent axes that are one axis in both tensors."""
     merged: list[Axis] = []
     for size, near, far in sorted((axis for axis in axes if axis[0] != 1), key=lambda axis: -axis[1]):
         if merged and merged[-1][1:] == (near * size, far * size):

@@ -33,7 +33,7 @@ Marks = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class _Access(NamedTuple):
-    """_Access is a read or write of part of a root by call ``number``. ``tensor`` is None for a window that is copied."""
+    """_Access is a read or write of a part of a root by the call of index ``number``. A copied window has ``tensor`` None."""
 
     number: int
     is_write: bool
@@ -77,7 +77,7 @@ def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Itera
 
 
 def _pairs_of(calls: Sequence[KernelCall], aliases: AliasMap) -> list[_Pair]:
-    """Return the pairs that copies connect, the largest copies first."""
+    """Return the pairs of a root and a target between which elements are copied, the largest copies first."""
     found: defaultdict[tuple[RunTensor, RunTensor], list[IndexMap]] = defaultdict(list)
     for call in calls:
         if call.kernel != MOVE or has_overlap(call):
@@ -168,12 +168,12 @@ def _precedes(
 
 
 def _far_of(each: IndexMap) -> Layout:
-    """Return the elements of the target that a map writes, as a layout."""
+    """Return the layout, in the target, of the elements that a map writes."""
     return strided_layout([size for size, _, _ in each.axes], [far for _, _, far in each.axes], each.far)
 
 
 def _image_of(each: IndexMap, layout: Layout) -> Layout | None:
-    """Return the elements of the target that would hold the elements that a map reads, if the root has ``layout`` there."""
+    """Return the layout, in the target, of the elements that a map reads, if the root has ``layout`` in the target."""
     return compose(layout, each.near, [(size, near) for size, near, _ in each.axes])
 
 

@@ -40,7 +40,7 @@ class PhysicalLayouts:
         self.set_strides(root, channels_last_strides(root.sizes))
 
     def clear_caches(self) -> None:
-        """Drop derived layouts, after a change of aliases or strides."""
+        """Drop cached layouts, which a change of aliases or strides makes invalid."""
         self._layouts.clear()
         self._operands.clear()
 
@@ -60,7 +60,7 @@ class PhysicalLayouts:
         return layout if root is tensor else compose(layout, view.offset, view.modes)
 
     def operand(self, tensor: RunTensor) -> tuple[int, tuple[int, ...]] | None:
-        """Return the offset and one stride per axis, or None where no single stride describes an axis."""
+        """Return a tensor's offset and one stride per axis; None if some axis has no single stride."""
         if tensor not in self._operands:
             self._operands[tensor] = self._operand_of(tensor)
         return self._operands[tensor]

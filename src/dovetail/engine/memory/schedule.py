@@ -16,15 +16,15 @@ from dovetail.engine.memory.in_place import overwritable_reads
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor
 
 BEAM = 16
-"""States kept after each call."""
+"""The width of the beam: the maximum number of states kept after each call."""
 MAX_TRIALS = 6_000
-"""Calls tried in all states together; a search that needs more is given up."""
+"""The maximum number of calls tried, summed over all states; a search that needs more calls is abandoned."""
 MIN_GAIN = 0.04
 """The minimum share of the peak that a new order must save."""
 
 
 class Schedule(NamedTuple):
-    """Schedule holds a better order of calls, by their numbers, and the peak of live bytes in the replaced order."""
+    """Schedule holds a better order of calls, as indices of calls, and the peak of live bytes in the replaced order."""
 
     order: list[int]
     replaced_peak: int

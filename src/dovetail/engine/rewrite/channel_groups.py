@@ -43,9 +43,9 @@ def order_channels_by_part(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _only_source(b: Builder, value: Value | None, kind: type, is_output: bool = False) -> Value | None:
-    """Return the first input of the node of ``kind`` that computes ``value``, or with ``is_output`` the value itself.
+    """Return the first input of the node of type ``kind`` that computes ``value``; with ``is_output`` return ``value``.
 
-    None unless such a node computes the value and the value has exactly one reader.
+    None unless a node of this type computes the value and the value has exactly one reader.
     """
     if value is None or value.node is None or not isinstance(value.node.op, kind):
         return None

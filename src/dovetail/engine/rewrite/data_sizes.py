@@ -72,7 +72,7 @@ def _takes_long(node: Node) -> bool:
 
 
 def _outline(graph: Graph, nodes: Sequence[Node], names: frozenset[str]) -> Node:
-    """Return a Partition of ``nodes``, which replaces them as producer and reader of values."""
+    """Return a Partition that replaces ``nodes``: it reads the inputs of ``nodes`` and computes their outputs."""
     inside = {id(y) for node in nodes for y in node.outputs}
     numbers = {id(node) for node in nodes}
     captures = list({id(x): x for node in nodes for x in node.inputs if x is not None and id(x) not in inside}.values())
@@ -101,7 +101,7 @@ class _Stage(NamedTuple):
 
 
 def _stages_of(graph: Graph, names: frozenset[str]) -> list[_Stage] | None:
-    """Return the stages of a graph; None where a shape is unknown although no data decides it.
+    """Return the stages of a graph; None if a shape is unknown for another reason than its dependence on data.
 
     ``names``: the symbols of the inputs.
     """
@@ -141,12 +141,12 @@ def _symbols_in(type: Type) -> Iterator[Dim]:
 
 
 def _is_determined(type: Type, names: AbstractSet[str]) -> bool:
-    """Return whether the sizes of a tensor are known or expressions in ``names``."""
+    """Return whether each size of a tensor is either known or an expression in the symbols ``names``."""
     return all(str(symbol) in names for symbol in _symbols_in(type))
 
 
 def _with_symbols(value: Value, names: frozenset[str], symbols: dict[str, Dim]) -> Type:
-    """Return a value's type with a symbol for each size that ``names`` do not determine; equal expressions share a symbol."""
+    """Return a value's type, with a new symbol for each size that ``names`` do not determine; equal sizes share a symbol."""
     assert isinstance(value.type, Tensor) and value.type.shape is not None
     sizes = list(value.type.shape)
     for axis, size in enumerate(sizes):

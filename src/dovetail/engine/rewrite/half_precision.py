@@ -47,7 +47,7 @@ def _create_rule() -> Rule:
         hosts = host_inputs(node.op, len(node.inputs))
         if any(is_host and _is_half(x) for is_host, x in zip(hosts, node.inputs, strict=True)):
             return None
-        # Determined before the cast to f32 becomes a second reader of the input.
+        # The unrounded source is looked up first, because the cast to f32 becomes a second reader of the input.
         unrounded = _unrounded_source_of(b, node.inputs[0]) if kind.commutes_with_rounding else None
         # Casts for elementwise operators are not shared: each becomes part of a fused kernel.
         is_fused = kind in INSTRUCTIONS

@@ -73,7 +73,7 @@ class Rescaling(NamedTuple):
 def integer_conv(
     b: Builder, conv: Conv, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None, rescaling: Rescaling | None = None
 ) -> Value | None:
-    """Return a rescaled ConvInteger as an IntegerConv; None where the kernel of IntegerConv does not support it."""
+    """Return a rescaled ConvInteger as an IntegerConv; None if the kernel of IntegerConv does not support the convolution."""
     if not _is_served(x, w, x_zero, w_zero) or conv.group != 1 or len(w.dims) != 4:
         return None
     weights: Array = w.constant

@@ -48,7 +48,7 @@ Result = Value | Sequence[Value] | None
 
 
 def _rule_of_nodes(rule: Callable[[Builder, Any, Inputs], Result]) -> Callable[[Builder, Node], Result]:
-    """Return a rule that applies ``rule``, or the decomposition of a composite, to nodes whose inputs have known ranks."""
+    """Return a rule for nodes whose inputs have known ranks: ``rule``, or the decomposition of a composite operator."""
 
     def apply(b: Builder, node: Node) -> Result:
         if any(x is not None and x.shape is None for x in node.inputs):
@@ -70,7 +70,7 @@ def _decompose(b: Builder, op: Op, xs: Inputs) -> Result:
 
 
 CODES = ("i8", "u8", "i16", "u16", "i32")
-"""Element types of codes that kernels cast."""
+"""Element types of quantized codes that a kernel can cast."""
 
 
 def rewrite_quantization(b: Builder, op: QuantizeLinear | DequantizeLinear, xs: Inputs) -> Result:
@@ -229,7 +229,7 @@ def rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result:
 def _rewrite_variable_product(b: Builder, x: Value, w: Value, zx: Value | None, zw: Value | None) -> Value | None:
     """Return a product of two non-constant tensors, split along the depth so that f32 represents the sums of each part.
 
-    None where MAX_PARTS parts are too few, or where the depth is unknown.
+    None if MAX_PARTS parts are too few or the depth (the number of terms per sum) is unknown.
     """
     if x.shape is None or w.shape is None or len(x.shape) < 2 or len(w.shape) < 2:
         return None
@@ -269,7 +269,7 @@ def _max_magnitude_of(x: Value, zero_point: Value | None) -> float:
 
 
 def _part_count_of(weights: Array, max_magnitude: float, axis: int) -> int | None:
-    """Return the number of parts along ``axis`` for which f32 represents every sum; None where 16 parts are too few."""
+    """Return the number of parts along ``axis`` for which f32 represents every sum; None if MAX_PARTS parts are too few."""
     summed = tuple(range(axis, weights.ndim)) if axis == 1 else (axis,)
     for count in (1, 2, 4, 8, 16):
         parts = np.array_split(np.abs(weights), count, axis) if weights.shape[axis] >= count else []

@@ -1,4 +1,4 @@
-"""Rewrite of NonMaxSuppression: a table of selected boxes with a static shape, then rows that are read from this table."""
+"""Rewrite of NonMaxSuppression: one operator fills a static-shape table of selected boxes, another reads the output rows."""
 
 from __future__ import annotations
 

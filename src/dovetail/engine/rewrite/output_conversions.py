@@ -16,7 +16,7 @@ from dovetail.ir.inputs_outputs import copy_into
 from dovetail.ir.types import Tensor
 
 Conversions = dict[int, Node]
-"""The nodes that convert arrays of the plan to graph outputs, by the number of the output."""
+"""The nodes that convert arrays of the plan to graph outputs, by the index of the output."""
 
 
 def detach_conversions(graph: Graph) -> Conversions:

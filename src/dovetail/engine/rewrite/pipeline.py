@@ -1,4 +1,4 @@
-"""Rewrite of a graph for the engine, once per model: infer, rewrite to operators that have kernels, fold constants."""
+"""Rewrite of a graph for the engine, once per model: infers types, selects operators that have kernels, folds constants."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ from dovetail.ops.tensor.shape import Range
 MAX_ROUNDS = 4
 """The maximum number of rounds of rewriting: a decomposition may contain operators that need rewriting too."""
 MAX_UNPACKED_BYTES = 2 << 30
-"""The maximum bytes of floats to which constant low-bit weights are unpacked; further weights are unpacked in each run."""
+"""The maximum bytes of floats unpacked in advance from constant low-bit weights; other weights are unpacked in each run."""
 MAX_UNROLLED_STEPS = 256
-"""The maximum number of time steps, over all directions, of a recurrent layer that is unrolled; more make planning slow."""
+"""A recurrent layer is unrolled up to this number of time steps, summed over directions; more steps make planning slow."""
 KEPT = (DetectionOutput,)
 """Operators that are not decomposed: the decomposition divides by sizes, and the interpreter refuses sizes of 0 by name."""
 
 Inputs = list[Value | None]
 Result = Value | Sequence[Value | None] | None
-"""Replacements of a node's outputs (None: an output that nothing reads), or None where the node stays."""
+"""The values that replace a node's outputs (None: an output that nothing reads), or None if the node stays."""
 Rule = Callable[[Builder, Node], Result]
 
 
@@ -414,7 +414,7 @@ def _rewrite_matmul(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_gemm(b: Builder, node: Node) -> Result:
-    """Decompose a Gemm of a type other than f32, whose product kernel has no epilogue; for integers only without factors."""
+    """Decompose a Gemm of another type than f32, whose kernel has no epilogue; an integer Gemm only if its factors are 1."""
     op, x = node.op, node.input(0)
     assert isinstance(op, Gemm)
     is_exact = x.dtype.is_float or op.alpha == op.beta == 1

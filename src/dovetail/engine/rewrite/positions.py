@@ -1,4 +1,4 @@
-"""Rewrite of OneHot and Hardmax to comparisons with positions, of Softmax over several axes, and of Range of floats."""
+"""Rewrites: OneHot and Hardmax to comparisons with positions; Softmax over several axes; Range of floats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.ops.tensor.onehot_trilu_eye import OneHot
 from dovetail.ops.tensor.shape import Range
 
 MAX_POSITIONS = 1 << 20
-"""The maximum length of an axis of positions; operators with a longer axis are left to the interpreter."""
+"""The maximum length of the axis that is compared with positions; the interpreter runs operators with a longer axis."""
 Result = Value | Sequence[Value] | None
 
 
@@ -68,7 +68,7 @@ def rewrite_softmax(b: Builder, node: Node) -> Result:
 
 
 def rewrite_range(b: Builder, node: Node) -> Result:
-    """Rewrite a float Range whose limits are integers cast to floats to an integer Range with float output, of known size."""
+    """Rewrite a float Range whose limits are integers cast to floats to a Range of these integers, whose size is known."""
     op, limits = node.op, [node.input(index) for index in range(3)]
     assert isinstance(op, Range)
     kind = op.output_type or limits[0].dtype

@@ -132,7 +132,7 @@ def fuse_qdq(b: Builder, node: Node) -> Result:
 
 
 def _quantization_of(node: Node) -> QuantizedTensor | None:
-    """Return the input of a QuantizeLinear or DequantizeLinear, and its quantization.
+    """Return the input of a QuantizeLinear or DequantizeLinear, and the quantization that the node defines.
 
     None unless the quantization is per-tensor and constant, between f32 and 8-bit codes.
     """
@@ -233,7 +233,7 @@ def fits_i32(codes: Array, bias: Array) -> bool:
 
 
 def _integer_bias_of(bias: Value | None, steps: Array) -> Array:
-    """Return a bias in units of ``steps``: zeros for no bias, its codes if ``steps`` are their scales, None for any other."""
+    """Return a bias in units of ``steps``: zeros for no bias, the codes of a bias with scales ``steps``, None for any other."""
     if bias is None:
         return np.zeros(len(steps), np.int32)
     quantized = _quantized_weights_of(bias, "i32", 0, len(steps))

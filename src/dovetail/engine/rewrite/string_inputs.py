@@ -42,7 +42,7 @@ class EncodedStrings(NamedTuple):
 
 
 def encode_strings(model: Model) -> EncodedStrings | None:
-    """Return the model with codes in place of strings; None without a string input, or if strings are not only looked up."""
+    """Return the model with codes in place of strings; None without a string input, or if strings have a use besides look-ups."""
     if not any(map(is_string, model.inputs)):
         return None
     new = copy_model(model)

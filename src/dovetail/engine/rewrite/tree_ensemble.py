@@ -24,7 +24,7 @@ class TreeEnsembleSums(
     """TreeEnsembleSums returns the aggregates of ``ensemble``, a TreeEnsemble without transform, from tables.
 
     A row of ``nodes`` is: feature, mode, whether NaN takes the true branch, next node if true, next node if false, begin and end
-    in ``members``. Leaves are numbered after the nodes. The weights of leaf i are
+    in ``members``. Indices of leaves follow the indices of nodes. The weights of leaf i are
     ``leaf_weights[leaf_starts[i]:leaf_starts[i + 1]]``. Only the engine uses this operator.
     """
 
@@ -32,7 +32,7 @@ class TreeEnsembleSums(
 
     @property
     def aggregate_index(self) -> int:
-        """The number of the aggregate function in the kernel."""
+        """The index by which the kernel identifies the aggregate function."""
         return _KERNEL_AGGREGATES.index(self.ensemble.aggregate_function)
 
     def shape(self, x: View, *tables: View) -> Shape:

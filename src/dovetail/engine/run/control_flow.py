@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ControlStep:
-    """ControlStep is an If or Loop among the native steps, in which its index is ``number``.
+    """ControlStep is an If or Loop in a program; ``number`` is its index among the native steps.
 
     ``constants``: the arrays of constant operands. ``method``: the core's method that adds the step to a program, called with
     ``arguments``.
@@ -63,7 +63,7 @@ class ControlStep:
         return all(program.is_native for program in self._bound.values())
 
     def encode_subgraphs(self) -> list[tuple[int, Executable, list[int]]]:
-        """Return the arguments of ``bind_subgraph`` for each bound subgraph: number, program, numbers of the program's inputs."""
+        """Return the arguments of ``bind_subgraph`` for each bound subgraph: index, program, indices of the program's inputs."""
         return [(index, program, self._reads[index]) for index, program in self._bound.items()]
 
     def programs(self) -> Iterator[tuple[Subgraph, Executable]]:
@@ -72,7 +72,7 @@ class ControlStep:
             yield self._subgraph_at(index), program
 
     def _subgraph_at(self, index: int) -> Subgraph:
-        """Return the subgraph of the core's number ``index``."""
+        """Return the subgraph that the core identifies by ``index``."""
         raise NotImplementedError
 
     def bind(self, executable: Executable, read: OperandReader) -> bool | None:
@@ -87,7 +87,7 @@ class ControlStep:
         inputs: Sequence[TensorShape | None],
         numbers: dict[int, int],
     ) -> bool | None:
-        """Bind a program for ``inputs``; ``numbers`` are the core's numbers of the inputs."""
+        """Bind a program for ``inputs``; ``numbers`` are the indices by which the core identifies the inputs."""
         if index in self._bound:
             return None
         program = subgraph.native_executable(inputs)
@@ -162,7 +162,7 @@ class LoopStep(ControlStep):
             (None if operand is None else TensorShape.of_operand(operand, axis, size))
             for operand, (axis, size, _) in zip(inputs[op.carried : first], op.scan_inputs, strict=True)
         ]
-        # The inputs of the body are the trip number, states, scanned parts and captures, in this order.
+        # The inputs of the body are the iteration's index, states, parts of scan inputs and captures, in this order.
         self._captures = [position for position in op.program.reads if position > first]
         states, scanned = inputs[: op.carried], inputs[op.carried : first]
         scans = [
@@ -214,7 +214,7 @@ class LoopStep(ControlStep):
 
 
 def control_step(number: int, step: Step, tensor_map: TensorMap, program: Any) -> ControlStep | None:
-    """Add the If or Loop of a step to ``program`` as native step ``number``; return None for another operator.
+    """Add the If or Loop of a step to ``program`` as the native step of index ``number``; return None for another operator.
 
     Raises ValueError where the core does not support the operator or its operands.
     """
@@ -231,7 +231,7 @@ def _is_unwritable(operand: Operand) -> bool:
 
 
 def _size_of_part(part: Value, axis: int) -> int:
-    """Return the size of a scan output's part along its axis."""
+    """Return the size, along the scan axis, of the part of a scan output that one iteration computes."""
     size = None if part.shape is None else part.shape[axis]
     if not isinstance(size, int):
         raise ValueError("scan outputs of parts whose size is known only at run time")

@@ -51,9 +51,10 @@ class Segment(NamedTuple):
 
 
 SharedPorts = tuple[int, int, Sequence[int]]
-"""The number of an input, the number of an output that may share the input's memory, and an order of axes.
+"""The index of an input, the index of an output that may share the input's memory, and a permutation of axes.
 
-The order is used where the output is the input with further rows: it lists the axes of a caller's array in the model's order."""
+The permutation is used if the output is the input extended by further rows: it lists the axes of the caller's array in the order
+of the model's axes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,7 +65,7 @@ class CopyCount:
 
 
 class NeedsOwnPlan(Exception):
-    """NeedsOwnPlan reports that a step of a parametric plan failed: only a separate plan for these sizes shows the reason."""
+    """NeedsOwnPlan reports that a step of a parametric plan failed; only a plan made for the call's sizes shows the reason."""
 
 
 class Executable:
@@ -146,7 +147,7 @@ class Executable:
         return self.plan.arena_bytes + self.plan.constant_bytes + output_bytes_of(self.plan)
 
     def _add_step(self, step: Step) -> int | None:
-        """Add a step of the plan; return its number among the native steps, or None for a step in Python."""
+        """Add a step of the plan; return its index among the native steps, or None for a step in Python."""
         refusal = self._add_native(step)
         if refusal:
             self.python_steps.append((step, refusal))
@@ -155,7 +156,7 @@ class Executable:
         return len(self.native_steps) - 1
 
     def numbered_steps(self) -> list[tuple[Step, int | None]]:
-        """Return the steps of the plan, each with its number among the native steps, or None for a step in Python."""
+        """Return the steps of the plan, each with its index among the native steps, or with None for a step in Python."""
         return list(zip(self.plan.steps, self._numbers, strict=True))
 
     def _make_segments(self) -> list[Segment]:
@@ -208,7 +209,7 @@ class Executable:
         usage.trips += context.execution.run(context.addresses, first, last, max(0, usage.limits.trips - usage.trips), deadline)
 
     def _resume(self, context: ExecutionContext, number: int, code: str) -> int:
-        """Continue after a step that failed in the core; return the number of the step at which to continue.
+        """Continue after a step that failed in the core; return the index of the step at which to continue.
 
         A kernel reports only a code; the evaluation of the operator in Python raises the complete error.
         """
@@ -309,16 +310,16 @@ class Executable:
             yield from control.programs()
 
     def control_of(self, number: int) -> ControlStep | None:
-        """Return the If or Loop that is the native step ``number``; None for another step."""
+        """Return the If or Loop that is the native step of index ``number``; None for another step."""
         return self._controls.get(number)
 
     def multiply_adds(self) -> list[int | None]:
-        """Return the multiply-adds of each step of the plan; None where the definitions of the operators give their number."""
+        """Return the multiply-adds that each step performs; None for a step whose operators' definitions give the number."""
         counts = self.program.multiply_adds() if self.program else []
         return [None if number is None or counts[number] < 0 else counts[number] for number in self._numbers]
 
     def names(self) -> list[str]:
-        """Return the names of the native steps as the core reports them, in the plan's order."""
+        """Return the names under which the core reports the native steps, in the plan's order."""
         if self.program is None:
             return []
         names = self.program.names()
@@ -353,7 +354,7 @@ class Executable:
         return target if is_direct else self._allocate(tensor)
 
     def _allocate(self, tensor: RunTensor) -> Array:
-        """Return an uninitialized array, from the output pool of the core if there is one."""
+        """Return an uninitialized array, allocated in the core's output pool if the core is compiled."""
         assert tensor.dtype is not None
         if self._output_pool is None:
             return np.empty(tensor.sizes, tensor.dtype.numpy)

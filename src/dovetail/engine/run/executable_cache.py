@@ -28,7 +28,7 @@ def plan_bytes(executable: Executable | None) -> int:
 
 
 class PlanMemory:
-    """PlanMemory counts the bytes of executables of a program and its subgraphs, the plans, and the evicted executables.
+    """PlanMemory counts a program's plans and evictions, and the bytes of its executables; those of subgraphs are included.
 
     ``fast_calls``: the FastCalls of the program and of its partitions, which count the programs that the core created.
     """

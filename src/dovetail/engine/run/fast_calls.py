@@ -1,4 +1,4 @@
-"""Fast calls: programs whose steps are all native, which the core runs from arrays to results without Python in between."""
+"""Fast calls: programs whose steps are all native, so that the core computes results from arrays without Python."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FastCalls:
         self._core.add(executable.program, inputs, outputs, executable.constants)
 
     def add_range(self, plan: ParametricPlan, pool: object, weight_cache: object, arena_pool: object, max_bytes: int) -> None:
-        """Add a parametric plan, if each of its symbols is an axis of an input: the core creates programs for its sizes.
+        """Add a parametric plan if each symbol is an axis of an input; the core then creates programs for sizes of the plan.
 
         ``max_bytes``: runs with a larger arena and outputs are left to the engine, which reports the limit on memory.
         """

@@ -15,7 +15,7 @@ from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.limits import active, bytes_of
 
 OperandReader = Callable[[Operand], Array]
-"""Returns the array of an operand in the memory of one call; for a dynamic operand, the array that a step has stored."""
+"""A function that returns an operand's array in the memory of one call; for a dynamic operand, the array that a step stored."""
 DynamicArrays = dict[RunTensor, Array]
 
 
@@ -95,7 +95,7 @@ def operand_reader(addresses: Sequence[int], dynamic: DynamicArrays) -> OperandR
 
 
 class _ArrayInterface:
-    """_ArrayInterface is an object from which numpy creates an array that does not own its memory."""
+    """_ArrayInterface describes memory to numpy, which creates an array over this memory without owning it."""
 
     def __init__(self, interface: dict[str, object]) -> None:
         self.__array_interface__ = interface

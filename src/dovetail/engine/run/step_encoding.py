@@ -10,11 +10,11 @@ from dovetail.engine.plan import Operand, Step
 from dovetail.engine.select.elementwise_codegen import Input, NoInstruction, assemble
 
 OperandRow = tuple[int, int, str, int, list[int], list[int], int, int, int]
-"""Buffer, offset, element type, item size, sizes, strides, address, low, high.
+"""A row: buffer, offset, element type, item size, sizes, strides, address, low, high.
 
 Address, and the extent of memory [low, high) relative to the address, are nonzero only for a constant."""
 EncodedStep = tuple[str, list[OperandRow], list[OperandRow], dict[str, Any]]
-"""Kernel, reads, writes, attributes."""
+"""A step: the kernel's name, a row for each read and each written operand, and the attributes."""
 
 
 def encode_step(step: Step) -> EncodedStep:

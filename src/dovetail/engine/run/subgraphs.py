@@ -67,7 +67,7 @@ class TensorShape(NamedTuple):
 
 
 CreateEngine = Callable[[Model, bool], SubgraphEngine]
-"""Returns the engine of a subgraph; the engine has fast calls if the second argument is true."""
+"""A function that returns the engine of a subgraph; the engine has fast calls if the second argument is true."""
 
 
 RunExecutable = Callable[["Subgraph", "Executable", Sequence[Array], Sequence[str]], dict[str, Array]]
@@ -76,7 +76,7 @@ _PROFILED: ContextVar[RunExecutable | None] = ContextVar("dovetail-profiled", de
 
 @contextmanager
 def profile_subgraphs(run: RunExecutable) -> Iterator[None]:
-    """Let ``run`` run the executables of subgraphs whose operator runs in Python, within this context."""
+    """Within this context, call ``run`` to run the executables of subgraphs whose If or Loop runs in Python."""
     token = _PROFILED.set(run)
     try:
         yield
@@ -88,7 +88,7 @@ class Subgraph:
     """Subgraph is a program for a subgraph. Inputs that are constants of the outer graph become constants, to pack weights.
 
     ``is_endless``: the body of a loop whose first output, the condition, is always true; the program does not have that output.
-    ``is_partition``: the core serves calls whose sizes change without Python. ``reads``: the numbers of the subgraph's inputs
+    ``is_partition``: the core serves calls whose sizes change without Python. ``reads``: the indices of the subgraph's inputs
     that the program has.
     """
 
@@ -162,7 +162,7 @@ class Subgraph:
         return list((outputs | copy_shared_outputs(dynamic, arrays)).values())
 
     def engine(self) -> SubgraphEngine:
-        """Return the engine of the subgraph, made at the first use: a branch that never runs costs nothing."""
+        """Return the engine of the subgraph, which is created at the first use: a branch that never runs needs no engine."""
         if self._engine is None:
             self._engine = self._create_engine(self.model, self._is_partition)
         return self._engine
@@ -190,7 +190,7 @@ class Subgraph:
 
 
 def _replace_by_constant(graph: Graph, index: int, x: Value | None) -> bool:
-    """Replace an input by a constant if the value ``x`` of the outer graph is constant; return whether this is so."""
+    """Replace an input by a constant if the value ``x`` of the outer graph is constant; return whether ``x`` is constant."""
     if x is None or x.constant is None:
         return False
     nodes, graph.nodes = graph.nodes, []

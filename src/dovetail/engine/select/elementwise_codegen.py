@@ -82,7 +82,7 @@ class ElementwiseProgram(NamedTuple):
 
 
 WIDER = {"i16": "i32", "u16": "i32", "u32": "i64"}
-"""The type in which an integer type without instructions is computed: it represents every value of that type."""
+"""Maps an integer type without instructions to the wider type in which the kernel computes, which has all of its values."""
 SIGN_INDEPENDENT = frozenset(
     "add subtract multiply equal not_equal where shift_left bitwise_and bitwise_not bitwise_or bitwise_xor".split()
 )
@@ -94,7 +94,7 @@ class NoInstruction(Exception):
 
 
 class Register(NamedTuple):
-    """Register holds the name of an element type, the kind (input, constant or result) and the number within the kind."""
+    """Register holds the name of an element type, the kind (input, constant or result) and the index within the kind."""
 
     type: str
     kind: str
@@ -102,7 +102,7 @@ class Register(NamedTuple):
 
 
 class Assembler:
-    """Assembler collects instructions and numbers registers at the end, when the number of constants is known."""
+    """Assembler collects instructions; at the end, when it knows the number of constants, it assigns indices to registers."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self.inputs = inputs
@@ -168,7 +168,7 @@ class Assembler:
 
 @cache
 def opcodes() -> dict[str, tuple[int, list[str], str]]:
-    """Return the core's instructions by name: number, operand types, result type. Empty without a core."""
+    """Return the core's instructions by name: opcode, operand types, result type. Empty without a core."""
     core = native_core.core()
     return core.elementwise_opcodes() if core else {}
 
@@ -195,7 +195,7 @@ def emit(asm: Assembler, op: Op, xs: Sequence[Register]) -> Register:
 
 
 def explain_refusal(op: Op, dtypes: Sequence[DType | None], out: DType | None, data: Sequence[Array] = ()) -> str:
-    """Return the reason why no instructions compute an operator for inputs of these types; empty where they do."""
+    """Return the reason why no instructions compute an operator for inputs of these types; empty if instructions compute it."""
     elements = [*data, *[None] * (len(dtypes) - len(data))]
     asm = Assembler([Input(dtype, values) for dtype, values in zip(dtypes, elements, strict=True)])
     try:
@@ -208,7 +208,7 @@ def explain_refusal(op: Op, dtypes: Sequence[DType | None], out: DType | None, d
 # Rules
 
 Rule = Callable[..., Register]
-"""Takes an Assembler, the operator, and a Register per input."""
+"""A function of an Assembler, the operator and a Register per input, which emits instructions and returns the result."""
 INSTRUCTIONS: dict[type[Op], Rule] = {}
 
 
@@ -223,7 +223,7 @@ def _rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
 
 
 def _name_of(kind: type[Op]) -> str:
-    """Return the name of an operator class in snake_case, which is the name of the core's instruction."""
+    """Return the name of an operator class in snake_case; the core's instruction for the operator has this name."""
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
 
 
@@ -513,7 +513,7 @@ def _emit_bitwise(asm: Assembler, op: Op, *xs: Register) -> Register:
 
 
 _NONE = unary.ErfInv
-"""The elementwise operator without an instruction: it is decomposed."""
+"""The only elementwise operator without an instruction; its decomposition is computed instead."""
 for _kind in (each for module in (activation, binary, bitwise, logical, unary) for each in vars(module).values()):
     # Every elementwise operator without a rule has an instruction of its name.
     if isinstance(_kind, type) and issubclass(_kind, Elementwise) and REGISTRY.is_loaded(_kind.__name__) and _kind is not _NONE:

@@ -21,7 +21,7 @@ _F32 = np.finfo(np.float32)
 
 
 def fuse(calls: list[KernelCall], graph: Graph, tensor_map: TensorMap) -> list[KernelCall]:
-    """Fuse kernel calls. The order is kept: a fused call takes the position of the last of its parts."""
+    """Fuse kernel calls and keep their order: a fused call is placed at the position of the last call that it contains."""
     outputs = {tensor_map.of(value) for value in graph.outputs}
     return _fuse_prologues(_fuse_elementwise(_fuse_epilogues(calls, outputs), outputs), outputs)
 
@@ -45,7 +45,7 @@ class _Uses:
 def _fuse_epilogues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
     readers = _Uses(calls).readers
     fused = dict(enumerate(calls))
-    # From last to first: the later of two added products takes the sum, since the earlier product is then computed already.
+    # From last to first: of two added products the later is fused with the Add, since the earlier product is computed by then.
     for position in reversed(range(len(calls))):
         call = fused[position]
         while call.kernel in ("conv", "matmul"):
@@ -95,7 +95,7 @@ def _merge_follower(call: KernelCall, follower: KernelCall) -> KernelCall | None
 
 
 Epilogue = tuple[dict[str, Any], list[RunTensor]]
-"""Changed attributes and further reads."""
+"""Changes of a kernel's attributes, and tensors that the kernel reads in addition."""
 
 
 def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> Epilogue | None:
@@ -115,7 +115,7 @@ def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> 
 
 
 def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> Epilogue | None:
-    """Return the epilogue that multiplies (``power`` is 1) or divides (-1) by a constant number; None for other operands."""
+    """Return the epilogue that multiplies (``power`` 1) or divides (``power`` -1) by the constant ``other``, or None."""
     attributes = call.attributes
     number = _rescaling_number(call, other)
     if number is not None and number != 0:
@@ -131,7 +131,7 @@ def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> E
 
 
 _RESCALING = {"output_scale": 1.0, "output_shift": 0.0}
-"""Defaults of the factor by which a convolution multiplies its activation's result, and of the number then added."""
+"""Default values of the attributes of a convolution's rescaling: the result of the activation * scale + shift."""
 
 
 def _rescaling_number(call: KernelCall, other: RunTensor) -> float | None:
@@ -297,7 +297,7 @@ def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
 
 
 def _constant_per_channel(tensor: RunTensor | None, source: RunTensor) -> np.ndarray[Any, Any] | None:
-    """Return a constant as one number per channel of ``source``; None where it is no constant or varies along other axes."""
+    """Return a tensor as one number per channel of ``source``; None if it is no constant or varies along other axes."""
     if tensor is None or tensor.data is None:
         return None
     sizes = (1,) * (len(source.sizes) - len(tensor.sizes)) + tensor.sizes

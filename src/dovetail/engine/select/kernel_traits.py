@@ -21,9 +21,9 @@ class KernelTraits(NamedTuple):
     loads_along_axis: bool = False
     """The kernel loads vectors along its axis, so that a strided axis costs a gather."""
     loads_one_axis: bool = False
-    """The kernel works along one axis, which may be any axis; otherwise along all axes from ``axis`` to the last."""
+    """The kernel works along one axis, which may be any axis; other kernels work along all axes from ``axis`` to the last."""
     sets_own_layout: bool = False
-    """The kernel votes for the layout of its operands itself and does not pass on the layout of an input to its output."""
+    """The kernel votes for the layout of its operands itself and does not propagate the layout of an input to its output."""
     multiplies_matrices: bool = False
     """The first two reads are matrices, whose layouts do not determine the layout of the result."""
     direct_channels: int = 0

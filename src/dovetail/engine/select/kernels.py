@@ -85,7 +85,7 @@ PRODUCT_TYPES = tuple(name for name in COMBINABLE if name not in ("f32", "boolea
 ROUNDED_REDUCTIONS = ("l2", "logsum", "logsumexp")
 """Reductions whose terms or results are rounded; for integers these operators are defined to compute in f64."""
 Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
-"""Takes the operator, its node, reads and writes. Returns the kernel call for a node, or the reason why no kernel computes it."""
+"""A function of operator, node, reads and writes, which returns the kernel call, or the reason why the node has no kernel."""
 
 
 def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
@@ -106,7 +106,7 @@ def _select(node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         return str(reason)
     hosts = host_inputs(node.op, len(reads))
     if any(is_host and tensor is not None and tensor.data is None for is_host, tensor in zip(hosts, reads, strict=True)):
-        # The reason holds even if the sizes follow without the value, because the operator's rule may refuse the value.
+        # The reason holds even if the sizes do not depend on the value, because the operator's rule may refuse the value.
         return "its shape depends on a value that is known only at run time"
     if has(node.op, "windows"):
         return _select_move(node, reads, writes)
@@ -437,7 +437,7 @@ def _select_elementwise(op: Op, node: Node, reads: Reads, writes: Writes) -> Ker
     return KernelCall("elementwise", (node,), reads, writes, {"body": [(op, tuple(range(len(inputs))))], "results": [0]})
 
 
-# A table, since a kernel belongs to the engine, which the operators do not know.
+# A table instead of attributes of operators: kernels belong to the engine, on which operators do not depend.
 KERNELS: dict[type[Op], Selector] = {
     ArgMax: select_arg_min_max,
     ArgMin: select_arg_min_max,
@@ -491,4 +491,4 @@ KERNELS: dict[type[Op], Selector] = {
     TreeEnsembleSums: _select_tree_ensemble,
     Trilu: select_trilu,
 }
-"""The selector of each operator with a specific kernel; any other operator may be elementwise."""
+"""The selector of each operator with a specific kernel; any other operator may have an elementwise kernel."""

@@ -19,7 +19,7 @@ ELEMENTWISE = frozenset(
     "not or population_count pow real reduce_precision rem round rsqrt select_n shift_left shift_right_arithmetic "
     "shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor".split()
 )
-"""Primitives whose result at an index depends on the operands at this index."""
+"""Elementwise primitives: the result at an index depends only on the operands at the same index."""
 REDUCTIONS = frozenset("argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor".split())
 
 
@@ -97,7 +97,7 @@ class AxisFlow:
     def _stop(self, step: Primitive, values: Iterable[int]) -> None:
         """Raise _Conflict for the weights whose split axis reaches a step that needs the whole axis."""
         origins = frozenset[int]().union(*(self.origins.get(value, frozenset()) for value in values))
-        # Each conflict adds an origin to self.obstacles, so that the number of walks is finite.
+        # Each conflict adds an origin to self.obstacles, so that the number of attempts is finite.
         if origins - self.obstacles.keys():
             raise _Conflict(origins, Obstacle(step.name, step.node))
 
@@ -107,7 +107,7 @@ class AxisFlow:
             self.axes[result] = axis
             self.origins[result] = origins
 
-    # Operations that keep or move axes
+    # Operations whose results have the axes of their operands, possibly in other places
 
     def _output_axis(self, step: Primitive, split: Sequence[int]) -> int | None:
         """Return the axis of the results that the operand's split axis becomes; None if the operation needs the whole axis."""
@@ -147,13 +147,13 @@ class AxisFlow:
         return int(numbers.offset_dims[kept.index(axis)])
 
     def _agree(self, operands: Iterable[int | None], axis: int, shape: Sequence[int] | None) -> bool:
-        """Split every operand at ``axis``, except scalars if ``shape`` is not None. Returns whether that is possible."""
+        """Split ``axis`` of every operand, except scalars if ``shape`` is not None. Returns whether this split is possible."""
         return all(x is None or (shape is not None and not self.trace.shapes[x]) or self._require(x, axis) for x in operands)
 
     def _require(self, value: int | None, axis: int, role: str = "follows", node: int | None = None) -> bool:
         """Split ``value``, or the weights and inputs that it is computed from, so that ``axis`` of ``value`` is split.
 
-        Returns whether that is possible.
+        Returns whether this split is possible.
         """
         if value is None:
             return True
@@ -231,7 +231,7 @@ class AxisFlow:
             self._set(step.results, free[side][axis], (x,))
 
     def _begin(self, step: Primitive, weight: int, side: int, free: Sequence[Mapping[int, int]]) -> None:
-        """Split a weight by columns, and follow the result unless an obstacle is known."""
+        """Split a weight by columns, and follow the split axis of the product's result unless it has a known obstacle."""
         origins = self._weights_of(weight)
         for axis, output in free[side].items():
             if self.trace.shapes[weight][axis] % self.parts or self.trace.shapes[weight][axis] == 1:

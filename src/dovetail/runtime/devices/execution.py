@@ -21,7 +21,7 @@ from dovetail.ops.constant import Constant
 from dovetail.ops.tensor.shape import Shape, Size
 
 KNOWN_ELEMENTS = 1 << 12
-"""The most elements of a tensor that is computed in numpy during tracing and becomes a literal of the program."""
+"""A tensor computed in numpy during tracing becomes a literal of the program if it has at most this number of elements."""
 Constraint = Callable[[Value, Array], Array]
 """A function that returns the array of a value in the layout that the program prescribes for the value."""
 
@@ -153,7 +153,7 @@ def _data_dependent(node: Node, error: DovetailError, library: str) -> Unsupport
 
 
 def _name_refusal(refusal: UnsupportedError, error: DovetailError) -> UnsupportedError:
-    """Return ``refusal`` with the node and operator of ``error``, which name a node in a subgraph."""
+    """Return ``refusal`` with the node and operator that ``error`` names; this node may be in a subgraph."""
     return UnsupportedError(refusal.code, refusal.message, node=error.node, op=error.op)
 
 

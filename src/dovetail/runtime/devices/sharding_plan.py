@@ -74,8 +74,8 @@ def _shape_text(shape: Sequence[Any]) -> str:
 def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str, tuple[Any, ...]]) -> ShardingPlan:
     """Return the plan with specs replaced by ``changes``, a dict from name patterns (``*`` matches any text) to specs.
 
-    The last matching pattern wins. ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises
-    EngineError [name.unknown] for a pattern that matches no tensor, [sharding.spec] for an unsuitable spec.
+    The last matching pattern wins. ``values`` maps names of further tensors, for which a change may set a spec too, to shapes.
+    Raises EngineError [name.unknown] for a pattern that matches no tensor, [sharding.spec] for an unsuitable spec.
     """
     rows = {row.name: row for row in plan}
     for pattern, spec in changes.items():

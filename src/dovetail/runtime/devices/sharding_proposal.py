@@ -16,7 +16,7 @@ DATA, MODEL = "data", "model"
 
 
 class ShardingProposal(NamedTuple):
-    """ShardingProposal holds a plan, and the gathered values: by name, the axis that is gathered."""
+    """ShardingProposal holds a plan, and a dict that maps the name of each gathered value to the gathered axis."""
 
     plan: ShardingPlan
     gathered: Mapping[str, int]

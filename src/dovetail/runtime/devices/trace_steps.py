@@ -69,7 +69,7 @@ class TraceSteps:
 
 
 def reshaped_axis(before: Sequence[int], after: Sequence[int], axis: int, parts: int) -> int | None:
-    """Return the axis of ``after`` that is split if ``axis`` of ``before`` is split into ``parts`` equal blocks; else None."""
+    """Return the axis of ``after`` that is split if ``axis`` of ``before`` is split into ``parts`` equal blocks, or None."""
     leading = 1
     for size in before[:axis]:
         leading *= size

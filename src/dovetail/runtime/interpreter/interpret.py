@@ -55,9 +55,10 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
 def _bind_optional_inputs(
     model: Model, inputs: Mapping[str, Array] | Several[Array]
 ) -> tuple[Model, Mapping[str, Array] | Several[Array]]:
-    """Turn the optional inputs that the caller passes into graph inputs; return the model and the inputs.
+    """Make the optional inputs that the caller passes graph inputs; return the new model and the inputs to bind.
 
-    If a node needs one of them as a constant, they become constants of the model instead, and are removed from the inputs.
+    If a node needs one of the passed optional inputs as a constant, all of them become constants of the model instead, and are
+    removed from the returned inputs.
     """
     names = overridden(model, inputs) if isinstance(inputs, Mapping) else []
     opened = open_defaults(model, names)

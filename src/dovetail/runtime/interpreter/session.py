@@ -115,7 +115,7 @@ class Session:
 
 
 class _States(MutableMapping[str, Any]):
-    """_States is a view of a session's states. It copies states that the next call overwrites, when they are read or set."""
+    """_States maps the names of a session's states to arrays. Reading or setting a state copies it if a call overwrites it."""
 
     def __init__(self, kept: Arrays, overwritten: frozenset[str]) -> None:
         self._kept = kept

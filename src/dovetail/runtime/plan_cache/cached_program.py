@@ -31,7 +31,7 @@ LOGGER = logging.getLogger("dovetail")
 VERSION = "5"
 """The version of the format of cache entries."""
 MIN_COPY = 1 << 20
-"""The minimum bytes of a blob that is compared with the model file instead of being covered by the digest."""
+"""The minimum bytes of a blob for which a comparison with the model file replaces the digest of the entry."""
 
 
 class CachedProgram(Program):
@@ -63,7 +63,7 @@ class CachedProgram(Program):
 
     @property
     def has_model(self) -> bool:
-        """True if the model was loaded; calls of the plans in the entry do not load it."""
+        """True if the model was loaded; calls that plans of the entry serve do not load the model."""
         return self._loaded is not None
 
     def _load(self) -> Model:
@@ -127,7 +127,7 @@ class CacheKey:
         core = native_core.core()
         self.path = path
         self.content = map_file(path)
-        """The bytes of the file; None after the entry was read."""
+        """The bytes of the model file; None once the cache entry was read."""
         self.digest = None if self.content is None else digest_of(self.content)
         built = os.stat(core.__file__) if core is not None and core.__file__ else None
         parts: Sequence[Any] = (
@@ -266,7 +266,7 @@ class PlanWriter:
 
     def _write(self) -> None:
         assert self._header is not None
-        # The key has the digest of the file before it was loaded: the file is unchanged if its digest still equals that.
+        # The key has the digest that the file had before the model was loaded: an equal digest now shows an unchanged file.
         key = self._key
         if key.digest is not None and digest_of_file(key.path) == key.digest:
             try:
@@ -293,7 +293,7 @@ class PlanWriter:
 
 
 def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
-    """Return for each blob the offset of the same bytes in the model file; -1 for small blobs and for blobs not in the file."""
+    """Return each blob's offset in the model file; -1 for small blobs and for blobs that the file does not contain."""
     from dovetail.storage.mapped_files import mapped_constants
 
     content = map_file(path)

@@ -28,7 +28,7 @@ ROW_LENGTH = 9
 
 Row = tuple[int, int, str, int, list[int], list[int], int, int, int]
 Blobs = dict[tuple[int, int], tuple[int, Blob]]
-"""Number and data of each constant, by address and size in bytes."""
+"""Maps a constant's address and size in bytes to the index of its blob and to its data."""
 
 
 class NotStorable(Exception):
@@ -121,7 +121,7 @@ def _add_blobs(constants: Sequence[np.ndarray[Any, Any]], blobs: Blobs) -> None:
 
 
 def _encode_argument(value: object, blobs: Blobs) -> Any:
-    """Encode an argument of ``add_if`` or ``add_loop``: a row, a scan (a row with numbers), a list of these, or a scalar."""
+    """Encode an argument of ``add_if`` or ``add_loop``: an operand's row, a scan (row and integers), a list, or a scalar."""
     if isinstance(value, tuple) and len(value) == ROW_LENGTH:
         return _encode_row(value, blobs)
     if isinstance(value, list | tuple):
@@ -141,7 +141,7 @@ def _encode_ports(values: Sequence[Value], tensors: Sequence[Any]) -> list[list[
 
 
 def _encode_row(row: Row, blobs: Blobs) -> list[Any]:
-    """Encode a row: the number of a blob (-1: none) and an offset in the blob replace the address and the extent."""
+    """Encode an operand's row: a blob's index (-1: no blob) and an offset in the blob replace the address and the extent."""
     *fields, address, low, high = row
     if not address:
         return [*fields, -1, 0]
