@@ -148,7 +148,7 @@ def test_folding_is_a_choice(tmp_path: Path) -> None:
 
 
 def test_an_array_that_is_no_input_is_refused_with_the_optional_ones(tmp_path: Path) -> None:
-    with pytest.raises(dovetail.EngineError, match="optional 'w', 'b'") as caught:
+    with pytest.raises(dovetail.EngineError, match="the optional inputs 'w', 'b'") as caught:
         dovetail.run(layer(tmp_path / "model.onnx"), {"x": X, "v": X})
     assert caught.value.code == "input.unknown"
     for wrong in ({"w": np.ones((2, 4), np.float32)}, {"w": np.ones((3, 4))}):

@@ -157,7 +157,7 @@ def test_show_to_a_file_keeps_a_foreign_weights_file_and_replaces_its_own(folder
 def test_the_weights_of_another_model_of_ours_are_kept(tmp_path: Path, main_name: str, options: dict[str, object]) -> None:
     write_model(tmp_path / main_name, **options)
     before = contents(tmp_path)
-    with pytest.raises(dovetail.DovetailError, match="exists and is of a save of") as fault:
+    with pytest.raises(dovetail.DovetailError, match="exists and belongs to a save of") as fault:
         write_model(tmp_path / "a.dt", seed=1)
     assert fault.value.code == "path.foreign"
     assert contents(tmp_path) == before

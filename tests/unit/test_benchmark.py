@@ -244,9 +244,9 @@ def test_results_that_differ_at_a_size_end_in_1(model: str, said: Any, monkeypat
     ("arguments", "message"),
     [
         (["--sizes", "n=5..2"], "NAME=LOW..HIGH"),
-        (["--sizes", "length=2..5"], "no open dimension length"),
+        (["--sizes", "length=2..5"], "must be open dimensions (n), got length"),
         (["--steps", "3"], "--sizes or --grow"),
-        (["--grow", "n", "--throughput"], "no --throughput"),
+        (["--grow", "n", "--throughput"], "exclude --input and --throughput"),
     ],
 )
 def test_sizes_that_say_nothing_are_errors_of_usage(arguments: list[str], message: str, model: str, said: Any) -> None:

@@ -160,7 +160,7 @@ def test_paddles_broadcasting_without_an_axis_is_refused(tmp_path: Path) -> None
 
 
 def test_openvinos_maximum_takes_two_inputs(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="takes 2 inputs"):
+    with pytest.raises(FormatError, match="must have 2 inputs"):
         ir_model(tmp_path, "Maximum", [(2,), (2,), (2,)], auto_broadcast="numpy")
 
 
