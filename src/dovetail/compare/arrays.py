@@ -29,8 +29,8 @@ class Deviation:
     """Deviation is the largest difference of two values.
 
     ``relative`` is relative to the largest magnitude of the reference. ``ulp`` counts representable numbers between two elements,
-    in the coarser type; None for types that are compared exactly, and for types of at most 8 bits. ``why`` is the reason why
-    elements cannot be compared, or a difference of types; elements of different types are compared by value.
+    in the coarser type; it is None for types that are compared exactly, and for types of at most 8 bits. ``why`` is the reason
+    why elements cannot be compared, or a difference of types; elements of different types are compared by value.
     """
 
     absolute: float
@@ -43,7 +43,7 @@ class Deviation:
 
 
 def tolerance_of(dtype: DType) -> float:
-    """Return TOLERANCE, or 4 ulp of a coarser type; 0 for types whose elements must be equal."""
+    """Return the default tolerance of a type: the larger of TOLERANCE and 4 ulp; 0 for types whose elements must be equal."""
     if not dtype.is_float and dtype.kind != "complex":
         return 0.0
     if dtype.kind == "complex" or dtype.name in ("f32", "f64"):
@@ -190,7 +190,7 @@ def _ulp_distance(x: Array, y: Array) -> float:
 
 
 def _order(x: Array) -> Array:
-    """Return the ordinal numbers of floats among all numbers of their type, as f64 (exact up to 2**53)."""
+    """Return the signed rank of each float in the ascending order of all floats of its type, as f64 (exact up to 2**53)."""
     bits = x.view(f"i{x.dtype.itemsize}").astype(np.int64)
     lowest = -(1 << (8 * x.dtype.itemsize - 1))
     # A negative float's integer grows with its magnitude.
@@ -198,7 +198,7 @@ def _order(x: Array) -> Array:
 
 
 def _blocks(first: Array, second: Array) -> Any:
-    """Yield both arrays in blocks; arrays without elements have no blocks."""
+    """Yield the corresponding blocks of both arrays; arrays without elements have no blocks."""
     x, y = np.ascontiguousarray(first).reshape(-1), np.ascontiguousarray(second).reshape(-1)
     for start in range(0, x.size, BLOCK):
         yield x[start : start + BLOCK], y[start : start + BLOCK]

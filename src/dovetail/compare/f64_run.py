@@ -45,7 +45,7 @@ def run_wide_with_magnitude(model: Model, inputs: Mapping[str, Any]) -> tuple[di
             if index not in live:
                 continue
             current().check_time()
-            # Some rules, such as those of ai.onnx.ml, return f32 for inputs of any type.
+            # The rules of some operators, such as those of ai.onnx.ml, return f32 for inputs of any type.
             results = [wide(y) for y in evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])]
             found.store(node, results)
             largest = max(largest, *map(magnitude_of, results)) if results else largest

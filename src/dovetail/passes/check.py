@@ -84,7 +84,7 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
 
 
 def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
-    """Return the structural faults of a loaded model; if there are none, the faults that inference of its operators reports.
+    """Return the structural faults of a loaded model; if there are none, return the faults that inference reports.
 
     With ``is_own`` inference may change the model in place.
     """

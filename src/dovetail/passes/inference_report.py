@@ -23,9 +23,9 @@ from dovetail.ops.constant import Foreign
 class UnknownDimension:
     """UnknownDimension is a dimension that does not follow from the dimensions of the inputs.
 
-    ``value`` is the first value that has the dimension, ``node`` and ``op`` are the producer of this value. ``axis`` is None
-    where the rank is unknown, and ``symbol`` is the text of the size. ``depends_on_data`` is True where the elements of a tensor
-    determine the size, as for NonZero; otherwise inference lost the size at ``node``.
+    ``value`` is the first value that has the dimension, ``node`` and ``op`` are the label and the operator of the node that
+    produces this value. ``axis`` is None where the rank is unknown, and ``symbol`` is the text of the size. ``depends_on_data``
+    is True where the elements of a tensor determine the size, as for NonZero; otherwise inference lost the size at ``node``.
     """
 
     value: str
@@ -41,8 +41,8 @@ class InferenceReport:
     """InferenceReport holds the inferred model, and the results of inference about its dimensions.
 
     ``equations`` are the equations that replaced a symbol. ``replacements`` maps the name of each replaced symbol to the text of
-    its replacement, ``bounds`` each symbol of the inputs to its inclusive bounds. ``unknown`` lists the dimensions that do not
-    follow from the dimensions of the inputs.
+    its replacement, and ``bounds`` maps each symbol of the inputs to its inclusive bounds. ``unknown`` lists the dimensions that
+    do not follow from the dimensions of the inputs.
     """
 
     model: Model

@@ -41,10 +41,10 @@ def merge(
 ) -> Model:
     """Merge two models into one in which values of ``first`` are inputs of ``second``.
 
-    ``connect`` maps values of ``first`` to inputs of ``second``; pairs may connect one value with several inputs. By default the
-    outputs of ``first`` are connected with the inputs of ``second`` of the same names. An empty ``connect`` connects nothing.
-    The merged model has the inputs of ``first`` and the unconnected inputs of ``second``. Its outputs are the unconnected
-    outputs of ``first`` and all outputs of ``second``.
+    ``connect`` maps values of ``first`` to inputs of ``second``; a list of pairs may connect one value with several inputs. By
+    default the outputs of ``first`` are connected with the inputs of ``second`` of the same names. An empty ``connect`` connects
+    nothing. The merged model has the inputs of ``first`` and the unconnected inputs of ``second``. Its outputs are the
+    unconnected outputs of ``first`` and all outputs of ``second``.
 
     Connected types must be equal under a substitution of symbols, which is applied to both models. ``prefix_first`` and
     ``prefix_second`` precede all names of values, nodes and states. Where both models have a name, the first model keeps it, and
@@ -253,7 +253,7 @@ def _rename_collisions(first: Model, second: Model, connections: list[Connection
 
 
 def _claim(value: Value, taken: set[str], every: set[str]) -> str | None:
-    """Add the names of ``value`` to ``taken``, and rename it if its name is taken. Return the old name of a renamed value.
+    """Add the names of ``value`` to ``taken``, and rename the value if its name is taken. Return the old name of a renamed value.
 
     A new name is not among ``every``. Aliases that are taken are dropped.
     """

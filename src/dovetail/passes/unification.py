@@ -53,7 +53,10 @@ class Unifier:
                 raise RuleError("shape.disagree", f"shapes must be equal, got {first} and {second}")
 
     def _unify_sizes(self, first: Size, second: Size) -> bool:
-        """Extend the substitution so that two sizes are equal; False if they differ. Sizes comparable only at run time stay."""
+        """Extend the substitution so that two sizes become equal; return False if they differ.
+
+        Sizes that only a run can compare are accepted without a substitution.
+        """
         if first == second:
             return True
         if symbolic.equal(first, second) is False:

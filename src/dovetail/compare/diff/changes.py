@@ -31,7 +31,7 @@ MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """FactChange is one fact before and after: an attribute, an operand, or the type of an output."""
+    """FactChange holds a fact of a node in both models: an attribute, an operand, or the type of an output."""
 
     name: str
     before: str
@@ -47,8 +47,8 @@ class NodeChange:
     """NodeChange is a difference between nodes of two models.
 
     ``kind`` is "changed" (one node of each model), "added", "removed", or "replaced" (several nodes). ``first`` and ``second``
-    are the labels of the nodes in the two models, ``first_operators`` and ``second_operators`` their operators. ``path`` is the
-    path of the subgraph.
+    are the labels of the nodes in the two models, ``first_operators`` and ``second_operators`` are the operators of these nodes.
+    ``path`` is the path of the subgraph.
     """
 
     kind: str
@@ -185,7 +185,7 @@ class NodeComparison:
         return None if change is None else replace(change, operand=name)
 
     def _in_order(self, refs: list[tuple[Ref, Ref]]) -> list[tuple[Ref, Ref]]:
-        """Return the operands paired anew: each operand of the first node with an equal one of the second, if any."""
+        """Return new pairs of operands: each operand of the first node with an equal operand of the second node, if it exists."""
         free = [other for _, other in refs]
         partners: list[Ref | None] = []
         for one, _ in refs:
@@ -255,7 +255,7 @@ class NodeComparison:
                 self._add("added", [], [node])
 
     def _compare_identities(self) -> None:
-        """Report, for each value, the Identity nodes of the value that one graph has in excess of the other."""
+        """Report Identity nodes as removed or added if the graphs have different numbers of Identity nodes of one value."""
         groups: dict[Hashable, tuple[list[Node], list[Node]]] = {}
         for side in (0, 1):
             for node, ref in self._sides[side].identities:
@@ -295,7 +295,7 @@ def _layout(weight: Weight) -> Hashable:
 
 
 def _without_common_names(nodes: list[Node], others: list[Node], count: int) -> list[Node]:
-    """Return the nodes except ``count`` matched ones; nodes with names that ``others`` have are matched first."""
+    """Return ``nodes`` without ``count`` of them; nodes whose names also occur among ``others`` are left out first."""
     names = {node.label for node in others}
     ordered = sorted(nodes, key=lambda node: node.label not in names)
     return ordered[count:]

@@ -17,14 +17,14 @@ from dovetail.laws.terms.keys import digest, freeze, operator_key
 from dovetail.ops.constant import Foreign
 
 WHOLE_BYTES = 1 << 16
-"""Maximum size in bytes of a constant whose key has all elements.
+"""Maximum size in bytes of a constant whose key contains all elements.
 
-The key of a larger constant has samples; larger constants of matched nodes are compared later, by blocks.
+The key of a larger constant contains sampled elements; larger constants of matched nodes are compared later, by blocks.
 """
 SAMPLES = 256
 MAX_SHOWN = 8
 MAX_HOST = 1024
-"""Maximum number of elements of an integer input of shape rules that is compared independent of the integer width."""
+"""Maximum number of elements of an integer input of shape rules that is compared independently of the integer width."""
 
 
 class Weight(NamedTuple):
@@ -44,7 +44,10 @@ class Weight(NamedTuple):
 
 
 def constant_key(constant: Weight, is_host: bool) -> tuple[Hashable, ...]:
-    """Return the key of a constant's elements; with ``is_host``, for operands of shape rules, i32 and i64 have equal keys."""
+    """Return the key of a constant's elements.
+
+    ``is_host`` marks operands that shape rules read; their keys do not depend on whether the elements are i32 or i64.
+    """
     data = constant.data
     if is_host and data.dtype.kind in "iu" and data.size <= MAX_HOST:
         return "integers", data.shape, tuple(data.reshape(-1).tolist())
@@ -56,7 +59,7 @@ def type_key(constant: Weight) -> tuple[Hashable, ...]:
 
 
 def is_whole(data: np.ndarray[Any, Any]) -> bool:
-    """Return whether the key of a constant has all of its elements."""
+    """Return whether the key of a constant contains all of its elements."""
     return not data.dtype.hasobject and data.nbytes <= WHOLE_BYTES
 
 

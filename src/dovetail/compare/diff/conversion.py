@@ -14,10 +14,10 @@ ROUNDS = 2
 
 
 def convert_pairs(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]]:
-    """Yield both models converted to one format and opset, with a note; nothing if both models have the same ones already.
+    """Yield both models converted to one format and opset, with a note; yield nothing if formats and opsets are equal already.
 
-    Models of different formats are converted to IR, then to ONNX; models of different opsets to the higher opset, then to the
-    lower one.
+    Models of different formats are converted to IR, then to ONNX. Models of different opsets are converted to the higher opset,
+    then to the lower opset.
     """
     if first.format != second.format:
         yield from _in_format(first, second, "openvino")
@@ -27,7 +27,10 @@ def convert_pairs(first: Model, second: Model) -> Iterator[tuple[Model, Model, s
 
 
 def _in_format(first: Model, second: Model, format: str) -> Iterator[tuple[Model, Model, str]]:
-    """Yield both models in ``format``: first a model that already has the format unchanged, then both models converted."""
+    """Yield two pairs of models in ``format``.
+
+    In the first pair, a model that has this format already is unchanged. In the second pair, both models are converted.
+    """
     opset = next((model.versions.get("") for model in (first, second) if model.format == "onnx"), None)
     both = [_convert(model, format, opset) for model in (first, second)]
     as_they_are = [model if model.format == format else new for model, new in zip((first, second), both, strict=True)]
@@ -47,7 +50,7 @@ def _in_opsets(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]
 
 
 def _convert(model: Model, format: str, opset: int | None = None) -> Model | None:
-    """Return the model exported to ``format`` and imported, ROUNDS times; None if the export or the import fails."""
+    """Export a model to ``format`` and import it, ROUNDS times; return the imported model, or None if a conversion fails."""
     try:
         for _ in range(ROUNDS):
             model = reload(model, format, opset)

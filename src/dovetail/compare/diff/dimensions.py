@@ -15,7 +15,10 @@ class Dimensions:
     def __init__(self, pairs: Iterable[tuple[Value, Value]]) -> None:
         self._names: dict[str, str] = {}
         self._merged: set[str] = set()
-        """Different names of the first model that are one name in the second model, which requires equal sizes."""
+        """Names of the first model's dimensions that correspond to the same name of the second model as another name.
+
+        For such dimensions only the second model requires equal sizes.
+        """
         claimed: dict[str, str] = {}
         for first, second in pairs:
             for one, other in zip(_sizes(first.type), _sizes(second.type), strict=False):

@@ -1,6 +1,6 @@
-"""One form for constants of matched nodes that two models store in different but equivalent ways.
+"""Conversion of constants of matched nodes to one form, if two models store them in different but equivalent forms.
 
-Equivalent are:
+The equivalent forms differ in:
 
 - leading axes of size 1 of a broadcast operand
 - a transposed matrix of a MatMul with a transpose attribute

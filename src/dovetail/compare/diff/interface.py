@@ -39,7 +39,7 @@ class PortChange:
 
 
 def pair_ports(first: Sequence[Value], second: Sequence[Value], *, by_position: bool = False) -> Pairs:
-    """Pair ports by name, the others by type, by element type and rank, and then by element type, in order.
+    """Pair ports of equal names; pair the other ports in order: by type, then by element type and rank, then by element type.
 
     With ``by_position`` ports are paired by position, because names of the ports of a subgraph do not matter.
     """

@@ -22,7 +22,9 @@ Colors = list[int]
 
 
 class Matching:
-    """Matching holds pairs of nodes of two sides. ``partners`` has, for each side, the matched node of each node, or -1.
+    """Matching holds pairs of nodes of the two compared graphs, the sides 0 and 1.
+
+    ``partners`` has, for each side, the index of the matched node of each node, or -1.
 
     ``notes`` say where the matching is coarser than it could be.
     """
@@ -64,7 +66,7 @@ class Matching:
         return [node for node, partner in enumerate(self.partners[side]) if partner < 0]
 
     def ref_key(self, side: int, ref: Ref, colors: Colors | None = None) -> Hashable:
-        """Return a key of an operand that is equal on both sides where the operands are paired, or have equal ``colors``.
+        """Return a key of an operand; keys of both sides are equal if the operands are paired or have equal ``colors``.
 
         Returns None for a node without a partner if ``colors`` is None. Elements of constants are in the key of the reader.
         """
@@ -180,7 +182,7 @@ class Matching:
     def _match_where(
         self, first: list[int], second: list[int], key: Callable[[int, int], Hashable]
     ) -> tuple[list[int], list[int]]:
-        """Pair the nodes of a group whose key occurs exactly once on each side; return the other nodes."""
+        """Pair those nodes of a group whose keys occur exactly once on each side; return the other nodes."""
         counts = (Counter(key(0, node) for node in first), Counter(key(1, node) for node in second))
         others = {key(1, node): node for node in second}
         for node in first:
@@ -219,7 +221,7 @@ class Matching:
     def _match_ready(
         self, groups: dict[Hashable, tuple[list[int], list[int]]], ready: list[list[int]], keys: str, direction: str
     ) -> list[tuple[int, int]]:
-        """Add nodes that became ready to the groups of equal neighbours, and match the nodes of these groups."""
+        """Add nodes whose neighbours are now all paired to groups of equal neighbours, and match the nodes of these groups."""
         entered: dict[Hashable, None] = {}
         for side in (0, 1):
             for node in ready[side]:
@@ -354,7 +356,7 @@ def match_nodes(sides: tuple[Side, Side], inputs: Sequence[tuple[int, int]], out
 
 
 def _refine(matching: Matching) -> None:
-    """Match the remaining nodes in rounds; each round ends with the first, strictest step that finds a pair."""
+    """Match the remaining nodes in rounds; a round tries steps, strictest first, and ends with the first that finds a pair."""
 
     def propagate(keys: str) -> int:
         return matching.propagate(keys, "forward") + matching.propagate(keys, "backward")

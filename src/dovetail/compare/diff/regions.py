@@ -51,7 +51,7 @@ class Regions:
         return node
 
     def region_of(self, side: int, ref: Ref) -> int | None:
-        """Return the root of the region that computes an operand; None for any other operand."""
+        """Return the root (union-find) of the region that computes an operand; None if no region computes the operand."""
         return self.root(side, ref.number) if ref.kind == "node" and ref.number in self._parents[side] else None
 
     def explain(self, first: Ref, second: Ref) -> bool:

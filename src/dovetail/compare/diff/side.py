@@ -17,9 +17,9 @@ from dovetail.ops.elementwise.cast import Cast
 
 
 class Ref(NamedTuple):
-    """Ref is the source of an operand: ``kind`` is "none", "input", "constant" or "node", ``number`` the number in this kind.
+    """Ref is the source of an operand: ``kind`` is "none", "input", "constant" or "node".
 
-    ``output`` is the index of the node's output.
+    ``number`` is the index among the sources of this kind; ``output`` is the index of the node's output.
     """
 
     kind: str
@@ -57,8 +57,8 @@ class Use(NamedTuple):
 class Side:
     """Side is a graph with its nodes numbered in topological order, except constants and Identity.
 
-    ``refs`` are the operands of each node, ``uses`` the reads of each node, ``results`` the positions of graph outputs by node.
-    Each node has keys of four levels:
+    ``refs`` holds the operands of each node; ``uses`` holds the reads of each node; ``results`` holds the positions of graph
+    outputs by node. Each node has keys of four levels:
 
     - ``exact``: attributes and elements of constants
     - ``structure``: attributes and types of constants
@@ -171,13 +171,13 @@ class Side:
         self.kinds.append(intern(("kind", kind)))
 
     def whole_number(self, index: int) -> int:
-        """Return the number of all elements of a constant; ``constant_number`` of a large constant covers only samples."""
+        """Return the number of a constant's key with all elements; the key of ``constant_number`` may have only samples."""
         weight = self.constants[index]
         number = self.constant_number(index)
         return number if is_whole(weight.data) else self.interner.number(("whole constant", number, digest(weight.data)))
 
     def weight_range(self, number: int) -> Hashable:
-        """Return size, minimum and maximum of a node's largest float constant, which a transposition keeps; None without one."""
+        """Return size, minimum and maximum, which a transposition keeps, of a node's largest float constant; None if it lacks one."""
         candidates = [self.constants[ref.number] for ref in self.refs[number] if ref.kind == "constant"]
         weight = max(candidates, key=lambda each: each.data.size, default=None)
         if weight is None or not MIN_WEIGHT <= weight.data.size <= MAX_WEIGHT or weight.data.dtype.kind != "f":
@@ -190,7 +190,7 @@ class Side:
         return self.kinds[number], *known
 
     def constant_number(self, index: int, is_host: bool = False) -> int:
-        """Return the number of a constant's content."""
+        """Return the number that the Interner assigns to the key of a constant."""
         known = self._constant_numbers.get((index, is_host))
         if known is None:
             known = self.interner.number(("constant", constant_key(self.constants[index], is_host)))
@@ -199,7 +199,7 @@ class Side:
 
 
 def graph_key(graph: Graph, interner: Interner) -> int:
-    """Return the number of a subgraph's content; subgraphs that compute the same from inputs by position have equal numbers."""
+    """Return the number of a subgraph's key; subgraphs that compute the same from inputs by position have equal numbers."""
     side = Side(graph, interner)
     colors: list[int] = []
     for number, refs in enumerate(side.refs):

@@ -92,7 +92,7 @@ def _blocks(x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def _count_changes(x: Array, y: Array) -> tuple[int, float | None]:
-    """Count the elements that differ, and return the largest absolute difference; None for strings."""
+    """Return the number of elements that differ, and the largest absolute difference, which is None for strings."""
     changed, largest = 0, 0.0
     has_numbers = not (x.dtype.hasobject or y.dtype.hasobject)
     for a, b in _blocks(x, y):
@@ -124,7 +124,7 @@ def _cast(x: Array, y: Array, first: DType, second: DType) -> str:
 
 
 def _may_be_moved(x: Array, y: Array) -> bool:
-    """Return whether two arrays may have the same elements in another order, which their sums decide."""
+    """Return whether two arrays may have the same elements in another order, judged by the sums of their elements."""
     if x.dtype.hasobject or x.size > MAX_PERMUTED:
         return False
     with np.errstate(all="ignore"):
@@ -134,7 +134,7 @@ def _may_be_moved(x: Array, y: Array) -> bool:
 
 
 def _movement(x: Array, y: Array) -> str:
-    """Return the reshape, transposition or order of rows that makes ``x`` into ``y``; empty where there is none."""
+    """Return as text the reshape, transposition or order of rows that converts ``x`` to ``y``; empty if there is none."""
     if x.size > MAX_PERMUTED or x.dtype != y.dtype:
         return ""
     if x.shape != y.shape and all(bool(same_bits(a, b).all()) for a, b in _blocks(x, y)):

@@ -30,8 +30,8 @@ class EqualityProof:
     - "different": inputs, outputs or states differ, or a part was run and its results differ by more than rounding
 
     ``rewrites`` are the names of the rewrites over the real numbers that the proof uses. ``regions`` are the smallest parts that
-    are not proved equal, ``notes`` the limits of the result. ``frontier`` pairs the operators of both models at the first values
-    that the other model does not have.
+    are not proved equal; ``notes`` list the limits of the result. ``frontier`` pairs the operators of both models at the first
+    values that the other model does not have.
     """
 
     verdict: Verdict

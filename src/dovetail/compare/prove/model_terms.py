@@ -23,7 +23,9 @@ from dovetail.ops.control_flow.loop import Loop
 
 @dataclass(slots=True)
 class Numbered:
-    """Numbered holds models as terms of one table. ``terms`` maps, for each model, the id of each value to its term.
+    """Numbered holds models that are translated to terms of one table.
+
+    ``terms`` maps, for each model, the id of each value to its term.
 
     ``before_cuts`` maps, for each model, the number of a cut to the term of the value that the cut replaces. ``is_complete`` is
     false if the time ran out; no rules are then applied to later operators.
@@ -66,7 +68,7 @@ class Numberer:
     def _input(self, value: Value, type: Type) -> Value:
         key = value.name, type
         if key not in self._inputs:
-            # A name of the table, so that no symbol of inference can have the name of a symbol of a file.
+            # The table names its inputs, so that no symbol of inference can have the name of a symbol of a file.
             term = self._table.input_of(f"input_{len(self._inputs)}", type)
             self._inputs[key] = term
             self._result.inputs[id(term)] = value.name

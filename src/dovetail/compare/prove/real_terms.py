@@ -34,7 +34,7 @@ MAX_CANDIDATES = 64
 
 
 class ConstantErrors:
-    """ConstantErrors records constants that replace a nearly equal one, and constants that must stay exact, as a sum cancels."""
+    """ConstantErrors records constants that replace a nearly equal one, and constants of a sum that cancels, which are exact."""
 
     def __init__(self) -> None:
         self._sources: dict[int, list[Value]] = {}
@@ -209,7 +209,7 @@ def _are_cancelled(operands: list[Any], result: np.ndarray[Any, Any]) -> bool:
 
 
 def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
-    """Return a number of the first element; the numbers of elements that are equal up to rounding differ by at most 1."""
+    """Return the bucket number of an array's first element; equal elements up to rounding have equal or successive numbers."""
     if not array.size:
         return 0
     with np.errstate(all="ignore"):

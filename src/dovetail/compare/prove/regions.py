@@ -48,8 +48,8 @@ def find_regions(
 ) -> tuple[list[UnequalRegion], list[str]]:
     """Return the smallest regions that are not proved equal, and notes.
 
-    Values of unequal terms are paired by name and by the elements of a seeded run. Each pair is a cut: both models are
-    translated again with an unknown in place of the pair. If the terms before a cut still differ, the part before is a region.
+    Values of unequal terms are paired by name and by the elements of a seeded run. Each pair is a cut: both models are translated
+    again with an unknown in place of the pair. If the terms before a cut still differ, the part before the cut is a region.
     """
     notes: list[str] = []
     unequal = [_unequal_nodes(model, own, other) for model, own, other in zip(models, terms, reversed(terms), strict=True)]
@@ -203,7 +203,7 @@ def _have_same_type(x: Value, y: Value, values: Sequence[dict[int, Any]]) -> boo
 
 
 def _form(array: Any) -> Any:
-    """Return the type and the shape of an array with more than one element; None for others."""
+    """Return the type and the shape of an array with more than one element; None for other values."""
     return (
         (array.dtype.str, array.shape)
         if isinstance(array, np.ndarray) and array.size > 1 and array.dtype.kind in "biuf"

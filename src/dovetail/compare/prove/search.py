@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 
 class ProofSearch:
-    """ProofSearch is one search: terms that keep bits, terms over the real numbers, and the regions that remain."""
+    """ProofSearch is one search for a proof: by terms that keep bits, then by terms over the real numbers, then in regions."""
 
     def __init__(self, models: tuple[Model, Model], real: bool, seed: int, fit_sizes: bool, *, regions: bool = True) -> None:
         self._models = models

@@ -69,7 +69,8 @@ class _Classes:
 def unify_inputs(models: Sequence[Model], *, fit_sizes: bool = False) -> Interface:
     """Unify the inputs of models. Symbols at the same axis of inputs of the same name become one symbol.
 
-    With ``fit_sizes`` a size that one model fixes and another leaves open is fixed in both; otherwise such inputs differ.
+    With ``fit_sizes`` a size that one model fixes and another leaves open is fixed in both; otherwise inputs with these sizes
+    differ.
     """
     classes = _Classes()
     by_name = [{value.name: value for value in model.inputs} for model in models]

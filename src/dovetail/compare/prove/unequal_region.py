@@ -11,8 +11,8 @@ class UnequalRegion:
 
     ``inputs`` are the names, in the first model, of the equal values at the boundary. ``outputs`` are pairs of the names of the
     computed values. ``difference`` is the largest difference of the computed values relative to the largest magnitude; both
-    models run on the same seeded operands. It is None if the region did not run. ``is_different`` means that this difference,
-    and the difference of the outputs of the models, exceeds rounding.
+    models run on the same seeded operands. ``difference`` is None if the region did not run. ``is_different`` means that this
+    difference, and the difference of the outputs of the models, exceeds rounding.
     """
 
     nodes_a: list[str]

@@ -49,7 +49,7 @@ class CheckCommand:
         return code != 0 if self.exit_code is None else code == self.exit_code
 
     def _run(self, words: list[str]) -> int | None:
-        """Return the exit code, for a signal 128 plus its number as in a shell; None after the timeout."""
+        """Return the exit code, which is 128 plus the signal's number after a signal, as in a shell; None after the timeout."""
         try:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

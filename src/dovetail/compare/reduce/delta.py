@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 def minimize(items: Sequence[Item], holds: Callable[[list[Item]], bool]) -> list[Item]:
-    """Return a minimal part of ``items``, in order, for which ``holds`` is true, and false without any single item.
+    """Return a minimal sublist of ``items`` for which ``holds`` is true: without any single item ``holds`` is false.
 
     ``holds`` must be true for all items, and is never called for an empty list. The items are split into n parts, first into two.
     Each part alone is tried, then the list without each part; n is doubled if ``holds`` is false for all of these.

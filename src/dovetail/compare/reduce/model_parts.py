@@ -1,4 +1,4 @@
-"""Smaller models from a model: with fewer nodes, without a node, a subgraph, with smaller sizes or simpler weights."""
+"""Smaller models derived from a model: fewer nodes, a bypassed node, only a subgraph, smaller sizes, simpler weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def operators_of(model: Model) -> list[Node]:
 
 
 class ShapeRecords:
-    """ShapeRecords holds the elements of integer values that shape rules read: known ones, else those of one random run."""
+    """ShapeRecords holds the elements of integer values that shape rules read: inferred, else from a random run."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -67,7 +67,7 @@ def _is_read_on_host(value: Value) -> bool:
 
 
 def part_of(model: Model, nodes: Sequence[Node], records: ShapeRecords | None) -> Model:
-    """Return the model of ``nodes``: values from other nodes become inputs, values that no node of it reads become outputs.
+    """Return the model of ``nodes``: values of other nodes become inputs, and values that ``nodes`` do not read become outputs.
 
     With ``records``, a cut value that shape rules read becomes a constant. Raises DovetailErrors.
     """
@@ -155,9 +155,10 @@ def sizes_of(model: Model) -> list[int]:
 
 
 def with_size(model: Model, old: int, new: int, *, elements: bool) -> Model:
-    """Return the model with each axis of size ``old`` of inputs and constants cut to ``new``; types are inferred again.
+    """Return the model with every axis of length ``old``, in inputs and constants, cut to ``new``; types are inferred again.
 
-    With ``elements``, elements ``old`` of integer operands of shape rules also become ``new``. Raises DovetailErrors.
+    With ``elements``, every element equal to ``old`` in integer operands of shape rules also becomes ``new``. Raises
+    DovetailErrors.
     """
     smaller = copy_model(model)
     for value in smaller.inputs:

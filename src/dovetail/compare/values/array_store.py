@@ -1,4 +1,4 @@
-"""Arrays that are needed later: in memory, or in a private folder where memory is limited."""
+"""Store of arrays that are needed later: in memory, or as files in a private folder if memory is limited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPILL_BYTES = 1 << 18
 
 
 class ArrayStore:
-    """ArrayStore holds arrays by the id of their value. With ``folder``, arrays of at least SPILL_BYTES are files in it."""
+    """ArrayStore holds arrays by the id of their value. With ``folder``, that folder has the arrays of at least SPILL_BYTES."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder

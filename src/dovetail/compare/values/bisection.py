@@ -22,7 +22,10 @@ from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.random_inputs import Inputs
 
 FEW = 6
-"""Minimum number of units for which the whole model runs first; below this number the bound leaves no run for it."""
+"""Minimum number of units (operators, or groups of operators) with which the whole model runs first.
+
+With fewer units the bound on the number of runs leaves no run for the whole model.
+"""
 
 
 @check_keywords

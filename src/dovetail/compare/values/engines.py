@@ -43,7 +43,7 @@ def warm_up(names: Iterable[str], folder: str) -> None:
     b.output("y", b.Relu(b.input("x", "f32", [1])))
     part = Part(b.model, {"x": np.ones(1, np.float32)}, list(b.model.outputs))
     for name in dict.fromkeys(names):
-        # An engine that fails here fails again later, in a row that has the reason.
+        # An engine that fails here fails again in the comparison, in a row that states the reason.
         with suppress(DovetailError):
             run_part(name, part, folder)
 

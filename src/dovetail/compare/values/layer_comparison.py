@@ -15,7 +15,10 @@ MARKS = " .:-=+*#"
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """ValueRow is one value of the reference with its deviation in each column; ``depth`` is the longest path from an input."""
+    """ValueRow is one value of the reference with its deviation in each column.
+
+    ``depth`` is the length of the longest path from an input.
+    """
 
     depth: int
     node: str
@@ -69,7 +72,7 @@ class LayerComparison:
         return any(not row.agrees for row in self.rows)
 
     def first_difference(self, column: str | None = None) -> ValueRow | None:
-        """Return the first value beyond the tolerance, in one column or in any; None if there is none."""
+        """Return the first value that differs beyond the tolerance, in one column or in any column; None if there is none."""
         for row in self.rows:
             for entry, cell in zip(self.columns, row.cells, strict=True):
                 if column in (None, entry.name) and not cell.agrees and not cell.is_missing:

@@ -120,7 +120,7 @@ def complete_inputs(model: Model, inputs: Inputs) -> dict[str, Any]:
 
 
 def inputs_of_other(first: Model, second: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of the second model: arrays of the first, cast to the second model's types."""
+    """Return the inputs of the second model: the input arrays of the first model, cast to the second model's types."""
     values = {value.name: value for value in second.inputs}
     found = {name: cast_to(values[name], arrays[source]) for name, source in match_inputs(first, second).items()}
     missing_states = {state.input for state in second.states} - found.keys()
@@ -134,7 +134,7 @@ def is_differing(rows: Sequence[ValueRow]) -> bool:
 def special_rows(
     first: Model, second: Model, arrays: Mapping[str, Any], varied: Collection[str], columns: Sequence[Column]
 ) -> list[ValueRow]:
-    """Return a row for each output that differs between both models for special inputs, when dovetail runs them."""
+    """Return a row for each output that differs between both models for special inputs, when dovetail runs both."""
     rows: list[ValueRow] = []
     if first.states or second.states or random_outputs(first):
         return rows

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from dovetail.compare.values.subject import Subject
 
 COPIES = 6
-"""Copies of a slice's values at a time: of the reference, inside and outside of the engine, and in workspaces."""
+"""Number of copies of a slice's values at a time: in the reference, inside and outside of the engine, and in workspaces."""
 MINIMUM = 1 << 22
-"""Minimum size in bytes of a slice, where imports alone take nearly all of the memory."""
+"""Minimum size in bytes of a slice, used if the imported libraries alone take nearly all of the memory."""
 
 MAX_NODES = 1000
 """Maximum number of nodes of a slice: the time of OpenVINO grows with the square of the number of outputs."""

@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 class Subject:
-    """Subject is a model whose types are inferred at the sizes of ``inputs``; ``nodes`` are the operators before outputs.
+    """Subject is a model whose types are inferred at the sizes of ``inputs``; outputs depend on each of ``nodes``.
 
     The first ``constant_count`` operators depend only on constants. Each part that reads their values also computes them.
     """
@@ -86,7 +86,7 @@ class Subject:
         return [y for node in self.nodes[start:stop] for y in node.outputs if id(y) in self._last]
 
     def is_read_after(self, value: Value, position: int) -> bool:
-        """Return whether a node at ``position`` or later reads the value, or it is an output; False for a constant value."""
+        """Return whether a node at ``position`` or later reads the value, or the value is an output; False for constants."""
         return id(value) in self.varying and self._last.get(id(value), -1) >= position
 
     def last_reader(self, key: int) -> int:
@@ -168,7 +168,7 @@ class Subject:
         return found[::-1]
 
     def nbytes(self, value: Value) -> int:
-        """Return the bytes of a value; if they are unknown before a run, the bytes of the largest input of its node."""
+        """Return the size of a value in bytes; if it is unknown before a run, return the size of the node's largest input."""
         known = static_bytes(value)
         if known is not None or value.node is None:
             return known or 0
@@ -196,7 +196,7 @@ def fix_sizes(model: Model, inputs: Mapping[str, Any]) -> Model:
 
 
 def static_bytes(value: Value) -> int | None:
-    """Return the bytes of a tensor whose sizes are known, else None."""
+    """Return the size of a tensor in bytes if all of its sizes are known, else None."""
     type = value.type
     if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
         return None

@@ -27,7 +27,7 @@ def elements_of_indices(indices: Value) -> Integers | None:
 
 
 def repair_scatter_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair a ScatterND: the index component for the batch axis counts all new samples."""
+    """Repair a ScatterND: the index component for the batch axis enumerates all new samples."""
     data, indices = node.input(0), node.input(1)
     places, shape = state.axes(data, freed), indices.shape
     if len(places) != 1 or places[0].inner != 1 or not shape or not isinstance(shape[-1], int) or places[0].axis >= shape[-1]:
@@ -51,7 +51,7 @@ def repair_scatter_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_elements(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair indices: indices into the batch axis count all new samples, other indices get a row for each sample."""
+    """Repair indices: indices into the batch axis enumerate all new samples, other indices get a row for each sample."""
     op = node.op
     assert isinstance(op, ScatterElements | GatherElements | ScatterUpdate)
     data, indices = node.input(0), node.input(1)
@@ -75,7 +75,7 @@ def repair_elements(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def _add_samples(state: RepairState, node: Node, freed: FreedSize, step: Integers) -> bool:
-    """Add ``step`` times the sample number to indices that carry the batch, unless the indices already count the samples."""
+    """Add ``step`` times the sample number to indices that carry the batch, unless the indices already enumerate the samples."""
     indices = node.input(1)
     places = state.axes(indices, freed)
     if len(places) != 1 or not isinstance(places[0].inner, int) or not _repeat_updates(state, node, places[0]):
@@ -90,7 +90,7 @@ def _add_samples(state: RepairState, node: Node, freed: FreedSize, step: Integer
 
 
 def _count_samples(state: RepairState, node: Node, freed: FreedSize, numbers: Integers, place: BatchAxis, step: Integers) -> bool:
-    """Replace constant indices that grow by ``step`` per sample by indices for all new samples; updates get the same rows."""
+    """Replace constant indices that grow by ``step`` per sample by indices for all new samples; updates get as many rows."""
     indices = node.input(1)
     rows = state.rows_of(numbers, place)
     if rows is None or any(not np.array_equal(row, rows[0] + index * step) for index, row in enumerate(rows)):

@@ -1,4 +1,4 @@
-"""Repair of operands that have the old batch: one row is broadcast or repeated, or integer rows count the samples."""
+"""Repair of operands that have the old batch: one row is broadcast or repeated, or rows of integers enumerate the samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_OPERANDS = 8
 
 
 class Rows(Enum):
-    """Rows is the kind of rows of a repaired operand."""
+    """Rows is the kind of rows that a repaired operand gets: one row, repeated rows, or rows that enumerate the samples."""
 
     ONE = "one row is broadcast"
     REPEATED = "its row is repeated for each sample"

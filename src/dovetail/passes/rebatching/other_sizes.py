@@ -55,7 +55,7 @@ def _run(model: Model, sizes: dict[str, int], seed: int) -> SizeRun:
 
 
 def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
-    """Return the shape of a type with its symbols replaced by ``sizes``; None if it depends on other symbols or on data."""
+    """Return the shape of a type at ``sizes`` of its symbols; None if the shape contains other symbols or depends on data."""
     if not isinstance(type, Tensor) or type.shape is None:
         return None
     shape = [symbolic.substitute(size, sizes) if isinstance(size, symbolic.Dim) else size for size in type.shape]

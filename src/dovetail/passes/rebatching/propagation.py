@@ -35,7 +35,7 @@ class Blocker(NamedTuple):
     """Blocker is a node that forbids the change, with its position in the graph and the reason.
 
     ``is_loss`` means that the result of the node has no batch axis. ``path`` names a node of a subgraph, and ``position`` is then
-    that of the node with the subgraph. ``path`` is empty for a node of the graph.
+    the position of the node that contains the subgraph. ``path`` is empty for a node of the graph.
     """
 
     position: int
@@ -160,7 +160,7 @@ def _try(state: RepairState, node: Node, rule: Callable[..., bool], freed: Freed
 
 
 def _infer(state: RepairState, node: Node, inputs: Sequence[View | None], among: Sequence[FreedSize] | None = None) -> _Outcome:
-    """Infer the outputs of a node, and check their types against the old ones for the freed sizes ``among`` (default: all)."""
+    """Infer the outputs of a node, and check their types against the old types for the freed sizes ``among`` (default: all)."""
     name = node.outputs[0].name if node.outputs else ""
     try:
         types = infer_types(node.op, tuple(inputs), name)
@@ -200,7 +200,7 @@ def _contradiction(state: RepairState, y: Value, new: Type) -> str:
 
 
 def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None], types: Sequence[Type]) -> str:
-    """Return a fault if indices read exactly the old number of elements of an axis whose size has changed; else empty."""
+    """Return a fault if indices read exactly the old number of elements of an axis whose size has changed; else ""."""
     if not isinstance(node.op, Gather | GatherElements):
         return ""
     data, (result,) = inputs[0], types
@@ -216,7 +216,10 @@ def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None],
 
 
 def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], values: Sequence[Any], freed: FreedSize) -> str:
-    """Return LOSS if the outputs lose the batch axis; else empty, as for operators of SIZES_ONLY and for other freed sizes."""
+    """Return LOSS if the outputs lose the batch axis, else "".
+
+    Operators in SIZES_ONLY, and freed sizes that are no batch, never give LOSS.
+    """
     if (
         not freed.is_batch
         or type(node.op).__name__ in SIZES_ONLY

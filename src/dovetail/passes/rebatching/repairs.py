@@ -36,7 +36,7 @@ Repair = Callable[[RepairState, Node, FreedSize], bool]
 
 
 def repair_slice(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair a Slice whose bounds are at whole batches: it takes the same batches at the new size."""
+    """Repair a Slice whose bounds are multiples of the batch size: they become the same multiples of the new batch size."""
     data = node.input(0)
     starts, ends = integers_of(node.input(1)), integers_of(node.input(2))
     if starts is None or ends is None:
@@ -174,7 +174,7 @@ def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place:
 
 
 def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair a GatherND whose first index component counts the samples: replace the component by ``batch_dims=1``."""
+    """Repair a GatherND whose first index component enumerates the samples: replace the component by ``batch_dims=1``."""
     assert isinstance(node.op, GatherND)
     data, indices = node.input(0), node.input(1)
     old = state.old_shape(indices)

@@ -26,11 +26,11 @@ class SizeRequest(NamedTuple):
 def read_request(
     model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str, Sequence[NewSize]], batch_axis: int | None = 0
 ) -> SizeRequest:
-    """Read ``dims`` and ``shapes`` into a SizeRequest for the inputs of a model.
+    """Convert ``dims`` and ``shapes`` to a SizeRequest for the inputs of a model.
 
     A key of ``dims`` is a symbol, or a batch axis of all inputs (``0``) or of one input (``x.0``). A new size is an integer, or
-    the name of a symbol. ``batch_axis`` is the batch axis of the inputs in ``shapes``; None means that these have no batch.
-    Raises RuleError [rebatch.request] with every fault.
+    the name of a symbol. ``batch_axis`` is the batch axis of the inputs in ``shapes``; None means that these inputs have no
+    batch. Raises RuleError [rebatch.request] with every fault.
     """
     reader = _Reader(model, batch_axis)
     for key, new in dims.items():
@@ -120,7 +120,7 @@ class _Reader:
         return next((index for index, value in enumerate(self.inputs) if name in (value.name, *value.names)), None)
 
     def set_axis_of_all(self, axis: int, size: Size) -> None:
-        """Change an axis of every input that has the axis: it is the common batch, so that fixed sizes must be equal.
+        """Change an axis of every input that has the axis: the axis is the common batch, so that fixed sizes must be equal.
 
         Symbols may differ, because exporters name the dynamic batch of each input separately.
         """

@@ -48,8 +48,8 @@ def placements(source: Shape, target: Shape, place: BatchAxis, batch: int) -> li
 
     Both shapes are those at the old size ``batch``. In both, the row-major stride between samples is ``inner`` times the product
     of the sizes behind the batch axis. With a batch of 1 several axes fit, in this order: axes of exactly the batch; other axes
-    of size 1, to which the batch moves; axes that merge the batch. A merge with the axis before precedes a merge with the axis
-    behind, unless the axis behind is split or the source axis has inner elements.
+    of size 1, to which the batch moves; axes that merge the batch. A merge with the preceding axis comes before a merge with the
+    following axis, unless the following axis is split or the source axis has inner elements.
     """
     stride = place.inner * symbolic.product(source[place.axis + 1 :])
     found = []
@@ -124,7 +124,7 @@ def repair_reshape(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def _write_transpose(state: RepairState, node: Node) -> bool:
-    """Replace a Reshape of a matrix of samples by samples by the Transpose that it was before an optimizer ran at batch 1."""
+    """Replace a Reshape of a [batch, batch] matrix by a Transpose, which an optimizer had replaced by the Reshape at batch 1."""
     data = node.input(0)
     state.add_change(node, "[1, 1]", state.text(data.dims), "a Reshape that keeps the shape [1, 1] replaced a Transpose")
     become_transpose(node, data, state.b.constant(np.array([1, 0], np.int64)))

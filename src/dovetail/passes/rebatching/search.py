@@ -108,7 +108,7 @@ class Search:
         return best.model, RebatchReport(best.state.changes, best.comparisons, self._notes(best))
 
     def _improve(self, best: Attempt, choices: dict[str, int]) -> tuple[dict[str, int], Attempt] | None:
-        """Return choices, and their attempt, with a later first blocker; nodes nearest before the blocker are changed first."""
+        """Return choices with their attempt, whose first blocker is later; nodes nearest before the blocker are changed first."""
         for key in self._ancestors(best):
             kind, count = best.state.alternatives[key]
             now = min(choices.get(key, choices.get(kind, 0)), count - 1)
@@ -204,7 +204,7 @@ class Search:
     def _samples(self) -> Samples:
         """Return the current samples.
 
-        With inputs of the caller there are also random samples: inputs such as a mask of ones distinguish few models.
+        If the caller passes inputs, random samples are added, because inputs such as a mask of ones distinguish few models.
         """
         if not self.sample_sets:
             old = self.batches[0].old
@@ -280,7 +280,7 @@ class Search:
         self.current = 0
 
     def _blame(self, attempt: Attempt, rows: Sequence[SampleComparison]) -> None:
-        """Block the nodes that make the outputs differ; if none is identified, the producer of the first different output."""
+        """Block the nodes that make the outputs differ; if none is found, block the producer of the first different output."""
         found = self._differences(attempt)
         if not found:
             row = next(row for row in rows if not row.agrees)

@@ -204,7 +204,7 @@ def _write_target(state: RepairState, node: Node, sizes: Sequence[Size]) -> Valu
 
 
 def replace_bounds(state: RepairState, node: Node, first: Sequence[Size], last: Sequence[Size]) -> None:
-    """Replace the bounds of a Slice; its axes and steps become i64 as they are."""
+    """Replace the bounds of a Slice; its axes and steps keep their values and become i64."""
     for index, bounds in ((1, first), (2, last)):
         state.replace_input(node, index, state.write_sizes(bounds))
     for index in range(3, len(node.inputs)):

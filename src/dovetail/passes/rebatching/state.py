@@ -270,7 +270,10 @@ class RepairState:
         return np.moveaxis(split, place.axis + 1, 0)
 
     def write_counts(self, freed: FreedSize, trailing: int, step: np.ndarray[Any, Any], dtype: dtypes.DType) -> Value:
-        """Emit ``step`` times the number of each sample: [batch, 1, ...] with ``trailing`` ones, broadcast with ``step``."""
+        """Emit ``step`` times the index of each sample.
+
+        The indices have the shape [batch, 1, ...] with ``trailing`` ones, and broadcast with ``step``.
+        """
         b = self.b
         counts = b.Range(b.constant(np.int64(0)), b.Squeeze(self.write_size(freed), [0]), b.constant(np.int64(1)))
         counts = b.Reshape(counts, [-1, *[1] * trailing])

@@ -22,7 +22,7 @@ from dovetail.runtime.random_inputs import random_inputs
 from dovetail.runtime.special_inputs import NOT_FINITE, TIES, special_inputs
 
 SIZES = (1, 3, 8)
-"""The batch sizes at which a symbolic batch is run."""
+"""The batch sizes at which a model with a symbolic batch runs."""
 
 SPECIAL = 1
 """Index of the sample with NaN and infinities; the sample with ties has the index SPECIAL + 2."""
@@ -186,9 +186,10 @@ def worst_rows(rows: Sequence[SampleComparison]) -> list[SampleComparison]:
 
 
 class Runs(NamedTuple):
-    """Runs holds the values of both graphs by id: ``arrays`` of the new graph for all samples, ``references`` for each chunk.
+    """Runs holds the values of both graphs by id.
 
-    ``references`` are values of the original graph. ``failed`` lists the failing nodes of the new graph with their errors.
+    ``arrays`` holds values of the new graph for all samples. ``references`` holds values of the original graph for each of its
+    runs. ``failed`` lists the failing nodes of the new graph with their errors.
     """
 
     arrays: dict[int, Any]
@@ -210,8 +211,8 @@ def run_both(
 ) -> Runs:
     """Run both graphs in the interpreter; both draw the same random numbers for a sample.
 
-    ``counterpart`` maps the id of each original value to the new value, ``layout`` the id of each new value to its batch axes.
-    ``references`` are results of the original from an earlier run, if it draws no random numbers. In the new graph only the
+    ``counterpart`` maps the id of each original value to the new value, ``layout`` maps the id of each new value to its batch
+    axes. ``references`` are results of the original from an earlier run, if it draws no random numbers. In the new graph only the
     nodes before ``until`` run.
     """
     arrays, failed = _run_nodes(new, samples.take(range(size)), {}, until)

@@ -40,7 +40,7 @@ def _captures_of(node: Node) -> tuple[list[Graph], int, int] | None:
 
 
 def _reduce_captures(node: Node, subgraphs: list[Graph], first: int, inner: int) -> bool:
-    """Copy small constants into the subgraphs, and drop captured inputs that no subgraph reads. Returns whether one was."""
+    """Copy small constants into the subgraphs, and drop captured inputs that no subgraph reads; return whether any is dropped."""
     changed = False
     for offset in reversed(range(len(node.inputs) - first)):
         x = node.inputs[first + offset]

@@ -35,7 +35,7 @@ def fuse_layer_normalization(graph: Graph, target: Target) -> int:
 
 
 class _Product(NamedTuple):
-    """_Product is a product in factors: the product of all scalar constants, and the other values."""
+    """_Product is a product with separate factors: the product of its scalar constants, and its other factors."""
 
     scalar: float
     factors: list[Value]
@@ -53,7 +53,7 @@ def _is_near(number: float | None, expected: float, value: Value) -> bool:
 
 
 def _factors(b: Builder, value: Value, is_root: bool = True) -> _Product:
-    """Factor a value through products, quotients by constants and powers; nothing else reads the intermediate results."""
+    """Split a value into factors, through products, quotients by constants and powers whose results have no other reader."""
     node = value.node
     if (number := _scalar(value)) is not None:
         return _Product(number, [])

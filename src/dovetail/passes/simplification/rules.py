@@ -56,9 +56,9 @@ def graphs_of(graph: Graph) -> Iterator[Graph]:
 def replace_groups(
     graph: Graph, target: Target, groups: Mapping[int, tuple[G, int]], write: Callable[[Builder, Node, G], list[Value]]
 ) -> int:
-    """Replace the nodes of groups by what ``write`` emits once for each group. Returns the number of replaced nodes.
+    """Replace the nodes of groups by the values that ``write`` emits for each group. Returns the number of replaced nodes.
 
-    ``groups`` has, by the id of a node, its group and the position of its output in the result of ``write``.
+    ``groups`` maps the id of a node to the node's group, and to the position of the node's output in the result of ``write``.
     """
     written: dict[int, list[Value]] = {}
 

@@ -1,4 +1,4 @@
-"""Pass ``shape_folding``: values and shape inputs that inference knows, shape inputs also in part, become constants."""
+"""Pass ``shape_folding``: values that inference knows become constants, and so do shape inputs that it knows in part."""
 
 from __future__ import annotations
 
