@@ -21,12 +21,13 @@ constexpr const char* kTooFewParts = "loop.parts";
 constexpr const char* kNoMemory = "run.memory";
 constexpr const char* kWrongShape = "run.shape";
 
-// Trips between two polls of an interrupt.
+// Loop trips between two polls of the interrupt.
 constexpr std::int64_t kTripsPerPoll = 16;
 
 std::size_t round_to_line(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 63) / 64 * 64; }
 
-// Bytes of an operand of a subgraph, beyond which the kernel refuses it: products of sizes below do not overflow.
+// Maximum bytes of an operand of a subgraph; the kernel refuses a larger operand. Products of sizes up to this limit do not
+// overflow.
 constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 40;
 
 bool is_too_large(const Operand& operand) {
@@ -53,7 +54,7 @@ std::vector<std::int64_t> row_major_strides(const Operand& operand) {
     return strides;
 }
 
-// Copies all elements of operands of these sizes.
+// Copies all elements of a strided tensor to another one with the same sizes; strides are in bytes.
 void copy_elements(std::byte* to, const std::int64_t* to_strides, const std::byte* from, const std::int64_t* from_strides,
                    const std::int64_t* sizes, std::size_t rank, std::int64_t itemsize) {
     if (rank > 2) {
@@ -68,7 +69,7 @@ void copy_elements(std::byte* to, const std::int64_t* to_strides, const std::byt
                  rows, columns, itemsize);
 }
 
-// Staging memory for one run.
+// Staging memory of one run, acquired from the arena pool and released at the end of the scope.
 class Staging {
 public:
     Staging(ArenaPool& arenas, std::size_t bytes) : arenas_(arenas), bytes_(bytes) {
@@ -121,7 +122,7 @@ std::string name_of_subgraph(const std::shared_ptr<const Subgraph>& subgraph) {
     return subgraph ? std::to_string(subgraph->program->size()) + " native steps" : "a program not run yet";
 }
 
-// Runs the kernel's work; failures of the subgraph become those of the kernel.
+// Calls `work`, which runs the subgraph. A failed step of the subgraph, or exhausted memory, becomes a failure of this kernel.
 template <typename F>
 void run_guarded(const Run& run, const F& work) {
     try {
@@ -133,7 +134,7 @@ void run_guarded(const Run& run, const F& work) {
     }
 }
 
-// Bases holds the buffers of a program for one run.
+// Bases holds the pointer to each buffer of a program during one run.
 class Bases {
 public:
     explicit Bases(const Program& program) {
@@ -344,7 +345,7 @@ void Loop::run(const Run& run) const {
     });
 }
 
-// Returns the number of trips; a negative number after a failure.
+// Returns the number of completed trips, or a negative number after a failure.
 std::int64_t Loop::run_trips(const Run& run, const Subgraph& subgraph, std::int64_t count, bool is_counted,
                              std::byte* staging) const {
     Program& program = *subgraph.program;

@@ -1,4 +1,4 @@
-// If and Loop as kernels whose subgraphs are programs.
+// Kernels of the operators If and Loop; each subgraph runs as a program.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ extern const char* const kUnbound;
 // The error code of a run that exceeds its deadline.
 extern const char* const kTooLate;
 
-// The limits of one run on this thread: trips of all loops, and a deadline.
+// The limits of one run on this thread: the total number of trips of all loops, and a deadline.
 class Budget {
 public:
-    // `deadline`: nanoseconds of the steady clock; 0: none.
+    // `deadline` is a time of the steady clock in nanoseconds; 0 means no deadline.
     Budget(std::int64_t max_trips, std::int64_t deadline) : previous_(current()), max_trips_(max_trips), deadline_(deadline) {
         current() = this;
     }
@@ -31,7 +31,7 @@ public:
     // The budget of this thread's runs; null if there is none.
     static Budget*& current();
 
-    // False if `count` trips exceed the limit.
+    // Adds `count` to the trips of this run. Returns false if the total exceeds the limit.
     bool count_trips(std::int64_t count);
     std::int64_t trips() const { return trips_; }
     bool is_late() const;
@@ -43,12 +43,13 @@ private:
     std::int64_t trips_ = 0;
 };
 
-// Times of the steps of subgraphs, by program, summed over the runs within a Scope on the thread of the Scope.
+// Records the time of each step of each subgraph's program, summed over all runs of the program within a Scope on the Scope's
+// thread.
 class SubgraphTimes {
 public:
     struct Entry {
         std::int64_t runs = 0;
-        std::vector<std::int64_t> nanoseconds;  // of each kernel, summed over the runs
+        std::vector<std::int64_t> nanoseconds;  // time of each kernel, summed over the runs
     };
 
     class Scope {
@@ -62,7 +63,8 @@ public:
         SubgraphTimes* const previous_;
     };
 
-    // Counts a run of a subgraph's program. Returns the array of times that Program::run takes, null outside of a Scope.
+    // Adds a run to the record of a subgraph's program. Returns the array that Program::run takes as `times`; null outside of a
+    // Scope.
     static std::int64_t* count_run(const Program& program);
     Entry of(const Program& program) const;
 
@@ -72,8 +74,8 @@ private:
     std::map<const Program*, Entry> entries_;
 };
 
-// A subgraph: its program, and for each input of the program the index of the subgraph's input. `program` is null until a
-// program is bound.
+// A subgraph. `program` runs the subgraph, and is null until a program is bound. `inputs` holds, for each input of the program,
+// the index of an input of the subgraph.
 struct Subgraph {
     std::shared_ptr<Program> program;
     std::vector<std::size_t> inputs;
@@ -102,12 +104,13 @@ private:
 
 class ControlFlow : public Kernel {
 public:
-    // Binds subgraph number `index`; `program` and `inputs` are those of a Subgraph. Throws std::invalid_argument if the sizes of
-    // the program's buffers differ from those of the operands. Another thread may run the kernel meanwhile.
+    // Binds a program to the subgraph with this index; `program` and `inputs` become the members of a Subgraph. Throws
+    // std::invalid_argument if the sizes of the program's buffers differ from those of the operands. Another thread may run the
+    // kernel during this call.
     virtual void bind(std::size_t index, std::shared_ptr<Program> program, std::vector<std::size_t> inputs) = 0;
 };
 
-// Runs one of two subgraphs.
+// Runs the then-subgraph if the condition is true, otherwise the else-subgraph.
 class If : public ControlFlow {
 public:
     If(const Operand& condition, const std::vector<Operand>& captures, const std::vector<Operand>& outputs,
@@ -126,7 +129,8 @@ private:
     std::array<std::shared_ptr<const Subgraph>, 2> branches_;  // then, else; accessed atomically
 };
 
-// A scan input or output: parts of `size` elements along `axis`, traversed from the last part to the first if reversed.
+// A scan input or output: an operand cut along `axis` into parts of `size` elements, one part for each trip. If `is_reversed`,
+// the trips traverse the parts from the last to the first.
 struct Scan {
     Operand operand;
     std::size_t axis;
@@ -145,11 +149,12 @@ struct LoopSpec {
     bool is_endless;  // the subgraph has no output for the condition, which is always true
 };
 
-// Runs a subgraph once for each trip. The inputs of the subgraph: the trip number, the states, parts of the scan inputs, the
-// captures. Its outputs: the condition unless it is always true, the next states, parts of the scan outputs.
+// Runs a subgraph once for each trip. The inputs of the subgraph are the trip number, the states, one part of each scan input,
+// and the captures. The outputs of the subgraph are the condition (unless it is always true), the next states, and one part of
+// each scan output.
 class Loop : public ControlFlow {
 public:
-    // Throws std::invalid_argument for operands that it does not serve.
+    // Throws std::invalid_argument for operands that the kernel does not support.
     Loop(const LoopSpec& spec, std::shared_ptr<ArenaPool> arenas);
 
     void bind(std::size_t index, std::shared_ptr<Program> program, std::vector<std::size_t> inputs) override;
@@ -157,11 +162,11 @@ public:
     std::string name() const override;
 
 private:
-    // A state alternates between two buffers: each trip reads one and writes the other.
+    // A state alternates between two buffers: each trip reads one buffer and writes the other.
     struct State {
         DenseOperand initial;
         DenseOperand last;
-        std::size_t second;  // offset of the second buffer in staging memory; the first is that of `last`
+        std::size_t second;  // offset of the second buffer in staging memory; the first buffer is the buffer of `last`
     };
     // The part of a scan operand that a trip accesses, as a dense operand. Its distance from the operand's address depends on
     // the trip.
@@ -173,7 +178,8 @@ private:
     };
 
     static Parts parts_of(const Scan& scan, std::size_t& staging_bytes);
-    // The number of trips that the operands allow; negative where scan inputs have fewer parts.
+    // Returns the maximum number of trips: the trip count, or without one the number of parts of the scan inputs. Returns a
+    // negative number if a scan input has fewer parts than the trip count.
     std::int64_t max_trips(const Run& run) const;
     std::int64_t run_trips(const Run& run, const Subgraph& subgraph, std::int64_t count, bool is_counted,
                            std::byte* staging) const;

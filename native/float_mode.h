@@ -1,4 +1,4 @@
-// Whether a thread flushes subnormal numbers to zero.
+// Access to a thread's floating-point mode: the flushing of subnormal numbers to zero.
 #pragma once
 
 #include <cstdint>

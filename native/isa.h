@@ -1,4 +1,4 @@
-// Instruction sets that the kernels are compiled for, and the choice among them.
+// The instruction sets for which the kernels are compiled, and the choice among them.
 #pragma once
 
 #include <cstdint>

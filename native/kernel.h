@@ -50,7 +50,7 @@ struct Operand {
 };
 
 using Attribute = std::variant<std::int64_t, double, std::vector<std::int64_t>, std::vector<double>, std::string>;
-// Looked up without a copy of the name.
+// std::less<> permits the lookup of a name without a copy of it.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
 // Spec holds the name, operands and attributes from which a factory makes a kernel. The getters return `fallback` for an absent
@@ -73,7 +73,7 @@ struct Spec {
 struct Run {
     std::byte* const* bases;  // by buffer
     ThreadPool* pool;
-    std::byte* scratch;  // `scratch_bytes` for each worker, aligned to 64
+    std::byte* scratch;  // `scratch_bytes` bytes for each worker, aligned to 64 bytes
     std::size_t scratch_bytes;
     std::atomic<const char*>* fault;
 
@@ -109,10 +109,10 @@ public:
     virtual std::int64_t multiply_adds() const { return -1; }
 };
 
-// Makes a kernel. Throws std::invalid_argument for operands that the kernel does not serve.
+// Makes a kernel. Throws std::invalid_argument for operands that the kernel does not support.
 using Factory = std::unique_ptr<Kernel> (*)(const Spec& spec, WeightCache& cache);
 
-// The factory of a kernel by name; null if there is none (kernels/registry.cpp).
+// Returns the factory of the kernel with this name; null if there is no such kernel (kernels/registry.cpp).
 Factory factory_of(const std::string& kernel);
 
 }  // namespace dovetail

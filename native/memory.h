@@ -10,8 +10,8 @@
 
 namespace dovetail {
 
-// Packed weights by key; each is packed once. Flat entries can be exported, and imported from memory that several processes
-// map.
+// Packed weights by key; each entry is packed once. Entries of floats can be exported, and imported from memory that several
+// processes map.
 class WeightCache {
 public:
     struct Floats {
@@ -26,15 +26,16 @@ public:
     void set_base(std::uintptr_t base, std::size_t bytes);
     // The key of a constant, with which the keys of its packings begin.
     std::string key_of(const void* constant) const;
-    // Returns the entry of `key`; `create` makes an absent entry.
+    // Returns the entry of `key`. If there is none, `create` makes the entry.
     std::shared_ptr<const void> get_or_create(const std::string& key, const std::function<std::shared_ptr<const void>()>& create);
     // Returns `count` floats of `key`. An absent entry is taken from the imported floats if the count matches, otherwise made
     // by `create`, which may return null.
     std::shared_ptr<const float> get_or_create_floats(const std::string& key, std::size_t count,
                                                       const std::function<std::shared_ptr<const float>()>& create);
-    // The flat entries that this cache made from constants in the base. They live as long as the cache.
+    // The entries of floats that this cache made from constants in the base. They live as long as the cache.
     std::vector<Floats> export_floats() const;
-    // Imports the floats of an absent entry. The memory must outlive the cache and all programs.
+    // Imports floats, which get_or_create_floats() returns if their key has no entry. Their memory must outlive the cache and all
+    // programs.
     void import_floats(const Floats& floats);
     // Bytes of all entries, as add_bytes reported them.
     std::size_t bytes() const;
@@ -65,8 +66,8 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// Memory of results, reused once the caller has released it: page faults on fresh memory cost more than writing the results. A
-// block that no call takes within two calls is freed.
+// A pool of memory for results. It reuses the memory of a result that the caller has released: page faults on fresh memory cost
+// more than writing the results. A free block that no call acquires within two calls is freed.
 class OutputPool {
 public:
     // The system's allocator keeps smaller blocks for reuse.
@@ -75,7 +76,7 @@ public:
 
     OutputPool();
     ~OutputPool();
-    // Starts a call, and frees blocks that the two calls before it did not take.
+    // Starts a call, and frees the blocks that the previous two calls did not acquire.
     void begin_call();
     // A block of at least `bytes`, aligned to 64 bytes, until it is released.
     Block acquire(std::size_t bytes);

@@ -53,7 +53,7 @@ bool write_as_half(std::int64_t number, std::byte* to) {
     return true;
 }
 
-// Writes a whole number as an element. Throws std::invalid_argument where it is not exact.
+// Writes an integer as an element. Throws std::invalid_argument if the element type cannot represent the integer exactly.
 void write_exactly(std::int64_t number, Element element, std::byte* to) {
     const bool is_exact = [&] {
         switch (element) {

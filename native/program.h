@@ -16,7 +16,7 @@ struct Interrupted : std::exception {
     const char* what() const noexcept override { return "interrupted"; }
 };
 
-// A kernel called Run::fail. `step` is its index in the program.
+// A kernel called Run::fail. `step` is the index of the kernel in the program.
 struct StepFailed : std::exception {
     StepFailed(std::size_t step, const char* code) : step(step), code(code) {}
     const char* what() const noexcept override { return code; }
@@ -28,19 +28,20 @@ struct StepFailed : std::exception {
 // The bytes [first, second) of a buffer, counted from the address that a run passes for it.
 using ByteRange = std::pair<std::int64_t, std::int64_t>;
 
-// A part of the arena that has a buffer number: its offset and its bytes.
+// A part of the arena that has a buffer index: its offset and its size in bytes.
 struct ArenaPart {
     std::int64_t offset;
     std::int64_t bytes;
 };
 
-// The guarantees if an output shares the buffer of an input: none; the elements of the input keep their values, and the rest of
-// the buffer is written; or a kernel overwrites elements of the input after the last read of them.
+// The guarantee if an output shares the buffer of an input. none: they must not share it. extends: the elements of the input keep
+// their values, and only the rest of the buffer is written. overwrites: a kernel overwrites elements of the input after the last
+// read of them.
 enum class Sharing { none, extends, overwrites };
 
-// Kernels in order over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool. The next buffers
-// are owned by the caller, and the last ones are parts of the arena. A finished program is immutable: several threads may run
-// it, each with a separate arena.
+// A program: a sequence of kernels over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool. The
+// next buffers are owned by the caller, and the last ones are parts of the arena. A finished program is immutable: several
+// threads may run it, each with a separate arena.
 class Program {
 public:
     // `ranges`: the valid bytes of each buffer after the arena.
@@ -58,7 +59,8 @@ public:
     // Appends a kernel that runs other programs; a run is then not brief. Throws std::invalid_argument for an operand outside its
     // buffer.
     void add(std::shared_ptr<Kernel> kernel, const std::vector<Operand>& operands);
-    // Numbers parts of the arena as buffers, after the buffers of the caller. Must be called before any kernel is appended.
+    // Assigns buffer indices to the parts of the arena, after the buffers of the caller. Must be called before any kernel is
+    // appended.
     void divide_arena(std::size_t arena_bytes, const std::vector<ArenaPart>& parts);
     // Requests an analysis of whether a run may pass one address for the buffers of an input and of an output. Must be called
     // before any kernel is appended.
@@ -136,17 +138,19 @@ private:
     std::vector<std::shared_ptr<Kernel>> kernels_;  // several programs may share a kernel
 };
 
-// An integer that depends on the sizes, in Newton's form: `base`, and the difference of each order.
+// An integer that depends on the sizes, as a polynomial in Newton's form: `base`, plus for each order the difference of this
+// order times the factor of the order.
 struct Polynomial {
     Polynomial(std::int64_t base, const std::vector<std::int64_t>& differences);
     std::int64_t at(const std::vector<std::int64_t>& factors) const;
 
     std::int64_t base;
-    std::size_t orders;                                         // index among the numbers of the program
-    std::vector<std::pair<std::size_t, std::int64_t>> terms{};  // the nonzero differences, by their orders
+    std::size_t orders;                                         // number of orders
+    std::vector<std::pair<std::size_t, std::int64_t>> terms{};  // pairs of an order's index and its difference, if not 0
 };
 
-// A constant whose elements depend on the sizes: the step and the input that read it.
+// A constant whose elements depend on the sizes. `step` is the index of the step that reads it, `input` the index among the
+// step's inputs.
 struct ParametricConstant {
     std::size_t step;
     std::size_t input;
@@ -160,21 +164,22 @@ struct ParametricPart {
     std::size_t last;
 };
 
-// A program for ranges of sizes. Its numbers (offsets, sizes, strides, integer attributes) and the elements of some constants
-// are polynomials in the digits of the distances of the sizes from the first sizes.
+// A program for ranges of sizes. Each size has a distance from the first size of its range; the distances are written in digits.
+// The integers of the program (offsets, sizes, strides, integer attributes) and the elements of some constants are polynomials in
+// these digits.
 class ParametricProgram {
 public:
     using Varying = std::pair<std::size_t, std::vector<std::int64_t>>;
 
-    // `steps` are the kernels for the first sizes. `orders`: the orders of differences, one number per digit. `varying`: the
-    // numbers that depend on the sizes, in increasing order, with the differences of all orders. The numbers of a step are, for
-    // each input and then each output, the offset, sizes and strides; then the integers of its attributes in the order of their
-    // names.
+    // `steps` are the kernels for the first size of each range. `orders` holds the orders of differences; an order has one
+    // integer per digit. `varying` holds the indices of the integers that depend on the sizes, in increasing order, with the
+    // differences of all orders. The integers of a step are indexed in this order: for each input and then each output, the
+    // offset, sizes and strides; then the integers of the step's attributes, sorted by the attributes' names.
     ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders, std::vector<Varying> varying,
                       std::vector<ParametricConstant> constants, std::vector<ParametricPart> parts);
 
-    // The factors of the orders for these digits of the distances from the first sizes: products of binomial coefficients.
-    // Throws std::invalid_argument for a digit that is negative or larger than kMaxDistance.
+    // Returns the factor of each order for these digits of the distances from the first sizes: a product of binomial
+    // coefficients. Throws std::invalid_argument for a digit that is negative or larger than kMaxDistance.
     std::vector<std::int64_t> factors_at(const std::vector<std::int64_t>& distances) const;
     // The bytes of the arena at these factors.
     std::size_t arena_bytes(const std::vector<std::int64_t>& factors) const { return place(factors).second; }
@@ -183,22 +188,23 @@ public:
     void fill(Program& program, const std::vector<std::int64_t>& factors);
     std::size_t size() const { return steps_.size(); }
     std::size_t orders() const { return orders_.size(); }
-    // True if the orders have this number of digits.
+    // True if the orders have this number of digits, or if there are no orders.
     bool takes(std::size_t distances) const { return orders_.empty() || orders_.front().size() == distances; }
 
-    // The total of an order is limited, so that products of that many distances stay within 64 bits.
+    // The integers of an order have a sum of at most kMaxOrder, so that products of that many digits stay within 64 bits.
     static constexpr std::int64_t kMaxDistance = 1 << 20;
     static constexpr std::int64_t kMaxOrder = 3;
     static constexpr std::int64_t kMaxPartBytes = std::int64_t{1} << 40;
 
 private:
-    // A number of a step that depends on the sizes.
+    // An integer of a step that depends on the sizes, at the address `value`.
     struct Number {
         std::int64_t* value;
         Polynomial polynomial;
     };
 
-    // Places the parts of the arena such that parts with intersecting lifetimes do not overlap. Returns the bytes of the arena.
+    // Assigns offsets to the parts of the arena such that parts with intersecting lifetimes do not overlap. Returns the parts and
+    // the bytes of the arena.
     std::pair<std::vector<ArenaPart>, std::size_t> place(const std::vector<std::int64_t>& factors) const;
     std::vector<Spec> steps_;  // specifications of the last call, which the next call changes: copying all of them would take
                                // longer than setting their numbers

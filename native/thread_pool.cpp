@@ -236,7 +236,7 @@ private:
         ThreadPool::Task task;
         const void* state;
         Interrupt* interrupt;
-        std::uint64_t float_mode;  // interrupt of the caller, for all threads of the job
+        std::uint64_t float_mode;  // floating-point mode of the caller, for all threads of the job
 
         // After an interrupt, tasks are skipped and count as done.
         void run(std::int64_t index, int worker) const {
@@ -258,7 +258,7 @@ private:
         return false;
     }
 
-    // Runs the task of one claim.
+    // Returns the index of the task that belongs to one claim.
     std::int64_t next(int worker) {
         for (auto index = static_cast<std::size_t>(worker);; index = index + 1 < queues_.size() ? index + 1 : 0) {
             Queue& queue = queues_[index];
@@ -268,8 +268,8 @@ private:
         }
     }
 
-    // Runs tasks as long as claims succeed; returns the number of tasks. The caller counts them in `done_` at once, so that the
-    // job stays alive until then.
+    // Runs tasks as long as claims succeed; returns the number of tasks that ran. The calling function adds the number to `done_`
+    // at once, so that the job stays alive until then.
     std::int64_t run_claimed(int worker) {
         std::int64_t count_done = 0;
         for (; claim(); ++count_done) job_.run(next(worker), worker);
@@ -300,7 +300,7 @@ private:
     std::vector<Queue> queues_;
     std::atomic<bool> stop_{false};
     std::atomic<int> caller_core_{kNoCore};
-    const CoreAffinity cores_;  // interrupt of the thread that made this object
+    const CoreAffinity cores_;  // cores of the thread that made this object
     WaitList idle_workers_;
     WaitList waiting_caller_;
     std::vector<std::thread> threads_;

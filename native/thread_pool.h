@@ -47,8 +47,8 @@ public:
 
     int threads() const;
 
-    // The number of tasks for `work` units: `tasks` if there are several threads. With one thread, as few tasks as have at
-    // least `grain` units each, which take some milliseconds, so that an interrupt is polled between tasks.
+    // The number of tasks into which `work` units are divided: `tasks` if there are several threads. With one thread, 1 + work /
+    // grain tasks, but at most `tasks`: `grain` units take some milliseconds, so that an interrupt is polled between tasks.
     std::int64_t task_count(std::int64_t tasks, std::int64_t work, std::int64_t grain = 1 << 22) const {
         return threads() > 1 ? tasks : tasks < 1 + work / grain ? tasks : 1 + work / grain;
     }

@@ -12,7 +12,7 @@ struct Block {
     std::int64_t end;  // bytes of all blocks up to and including this one
 };
 
-// Copies contiguous blocks. A task is a range of all bytes and may begin and end within a block.
+// Copies contiguous blocks. A task is a range of the concatenated bytes of all blocks, and may begin and end within a block.
 class ContiguousCopy : public CopyStrategy {
 public:
     ContiguousCopy(const std::vector<NormalizedCopy>& regions, const CopyOptions& options)

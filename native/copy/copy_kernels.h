@@ -11,9 +11,9 @@ constexpr std::int64_t kPage = 4096;
 constexpr int kMaxInterleave = 64;
 constexpr std::int64_t kMinStreamedRun = 64;
 
-// Loads into a staging buffer: `rows` runs of `bytes` >= 64 each, from src + row_offsets[i], stored `step` bytes apart. If
-// `prefetch_rows` is not 0, run i + prefetch_rows is prefetched while run i is loaded, as far as i + prefetch_rows <
-// known_rows.
+// A load of rows into a staging buffer: row i has `bytes` >= 64 bytes at src + row_offsets[i] and is copied to staging + i *
+// step, for i < rows. If `prefetch_rows` is not 0, row i + prefetch_rows is prefetched while row i is loaded, as long as i +
+// prefetch_rows < known_rows.
 struct StagingLoad {
     const std::byte* src = nullptr;
     const std::ptrdiff_t* row_offsets = nullptr;
@@ -25,9 +25,10 @@ struct StagingLoad {
     std::int64_t known_rows = 0;
 };
 
-// Rows in a staging buffer, of which each column consists of `lines` (1 or 2) whole cache lines. Column c of outer index o goes
-// to dst + o * outer_step + c * step, for o < outer and c < columns. A row holds the columns of one outer index after another.
-// columns * width is at least 16. The outer loop runs over o if `columns_first`, else over blocks of columns.
+// A transpose of the rows in a staging buffer. In the destination, each column fills `lines` (1 or 2) whole cache lines. Column c
+// of outer index o is written to dst + o * outer_step + c * step, for o < outer and c < columns. In a row, the columns of one
+// outer index follow those of the previous outer index. columns * width is at least 16 bytes. The outer loop runs over o if
+// `columns_first`, else over blocks of columns.
 struct StagedTranspose {
     std::byte* dst = nullptr;
     std::ptrdiff_t step = 0;
@@ -40,7 +41,7 @@ struct StagedTranspose {
     bool columns_first = false;
 };
 
-// One column of row copies: row r has `bytes` >= 64, from src + r * src_step to dst + r * dst_step.
+// One column of a row-by-row copy: in row r, `bytes` >= 64 bytes are copied from src + r * src_step to dst + r * dst_step.
 struct ColumnCopy {
     std::byte* dst;
     std::ptrdiff_t dst_step;
@@ -49,7 +50,7 @@ struct ColumnCopy {
     std::size_t bytes;
 };
 
-// Matrices of at most kMatrixBytes: row r of matrix i begins at src + i * step + r * row_step.
+// A batch of matrices of at most kMatrixBytes bytes each: row r of matrix i begins at src + i * step + r * row_step.
 constexpr std::int64_t kMatrixBytes = 8 * 1024;
 struct MatrixBatch {
     const std::byte* src;
@@ -71,7 +72,7 @@ struct CopyKernels {
     // Makes non-temporal stores visible to other threads; required before a flag lets another thread read the data.
     void (*store_fence)();
 
-    // Copies `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.
+    // Copies `rows` rows of `bytes` bytes each: row i from src + i * src_step to dst + i * dst_step.
     void (*copy_rows)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::size_t bytes);
 
@@ -88,19 +89,21 @@ struct CopyKernels {
     void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows,
                          bool non_temporal);
 
-    // Transposes: dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows and c < columns; any width.
+    // Transposes elements of any width: copies the element at src + r * src_step + c * width to dst + c * dst_step + r * width,
+    // for r < rows and c < columns.
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::int64_t columns, std::size_t width);
 
-    // Transposes one staged block with non-temporal stores and loads the next one meanwhile; either may be empty. The width is 1,
-    // 2, 4 or 8.
+    // Transposes the staged block `now` with non-temporal stores, and loads the block `next` meanwhile; either block may be
+    // empty. The element width is 1, 2, 4 or 8 bytes.
     void (*transpose_staged)(const StagedTranspose& now, const StagingLoad& next, std::size_t width);
 
-    // Transposes each matrix and writes them one after the other with non-temporal stores. The width is 1, 2, 4 or 8.
+    // Transposes each matrix, and writes the results one after the other with non-temporal stores. The element width is 1, 2, 4
+    // or 8 bytes.
     void (*transpose_batch_streaming)(std::byte* dst, const MatrixBatch& from, std::size_t width);
 
-    // Transposes each matrix with ordinary stores: column c of matrix i goes to dst + i * dst_step + c * column_step. The width
-    // is 1, 2, 4 or 8.
+    // Transposes each matrix with ordinary stores: column c of matrix i goes to dst + i * dst_step + c * column_step. The element
+    // width is 1, 2, 4 or 8 bytes.
     void (*transpose_batch)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from,
                             std::size_t width);
 };

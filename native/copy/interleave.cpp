@@ -5,18 +5,18 @@
 namespace dovetail::copying {
 namespace {
 
-// At most this many columns are copied row by row, each row in several vectors.
+// Maximum number of columns that are copied row by row; in each row, a column takes several vectors.
 constexpr std::size_t kMaxColumnsByRows = 16;
 constexpr std::int64_t kMinBytesByRows = 128;
 
-// True for the element widths that the interleave kernels support: up to one vector and, with non-temporal stores, wider ones of
-// 2, 4 or 8 columns.
+// True for the element widths that the interleave kernels support: widths up to one vector, and with non-temporal stores also
+// larger widths if there are 2, 4 or 8 columns.
 bool is_interleavable(std::int64_t bytes, std::size_t count, bool non_temporal) {
     if (bytes == 32 || bytes == 64) return non_temporal && (count == 2 || count == 4 || count == 8);
     return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
 }
 
-// One column of a table: in each row, `bytes` that are contiguous on both sides.
+// One column of a table: in each row, `bytes` bytes that are contiguous in source and destination.
 struct Column {
     Location dst;
     Location src;
@@ -25,8 +25,8 @@ struct Column {
     std::int64_t bytes;
 };
 
-// Concat or Split along an inner axis. All columns of a block of rows are copied before the next block, so that the shared side
-// is traversed once.
+// Concat or Split along an inner axis. The array that holds all columns is the shared side: the destination of Concat, the source
+// of Split. All columns of a block of rows are copied before the next block, so that the shared side is traversed once.
 class ColumnCopyStrategy : public CopyStrategy {
 public:
     // is_concat: the columns, in this order, fill the rows of the destination.
@@ -96,7 +96,7 @@ private:
         copy_kernels().store_fence();
     }
 
-    // Assembles a block of whole rows in L1 and streams it.
+    // Assembles a block of whole rows in L1, and copies the block with non-temporal stores.
     void interleave(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
         alignas(64) std::byte block[kWriteCombiningBytes];
         const std::int64_t step = columns_[0].dst_step;
@@ -119,8 +119,8 @@ private:
     std::int64_t block_rows_;
 };
 
-// Concat or Split of narrow columns of equal width: contiguous on the side that is not shared, filling the rows of the shared
-// side.
+// Concat or Split of narrow columns of equal width. Each column is contiguous on the side that is not shared; together the
+// columns fill the rows of the shared side.
 class InterleaveStrategy : public CopyStrategy {
 public:
     InterleaveStrategy(std::vector<Column> columns, std::int64_t rows, bool is_concat, const CopyOptions& options)
@@ -171,7 +171,8 @@ bool is_adjacent(const Location& a, std::int64_t bytes, const Location& b) {
     return a.base == b.base && a.constant == b.constant && a.offset + bytes == b.offset;
 }
 
-// True if the columns are adjacent and fill the rows, on the side that the two members name.
+// True if the columns are adjacent and fill the rows on one side, source or destination: the side whose members are `location`
+// and `step`.
 bool fill_rows(const std::vector<Column>& columns, Location Column::* location, std::int64_t Column::* step) {
     std::int64_t width = 0;
     for (const Column& column : columns) {

@@ -5,8 +5,8 @@
 namespace dovetail::copying {
 namespace {
 
-// Copies rows of `run` bytes over any axes. A task is a range of all bytes in the order of the destination; long rows are
-// divided.
+// Copies rows of `run` bytes over any axes. A task is a range of the bytes in destination order; a long row may be divided among
+// several tasks.
 class RowCopy : public CopyStrategy {
 public:
     RowCopy(const NormalizedCopy& normalized, const CopyOptions& options)
@@ -30,7 +30,7 @@ public:
     }
 
 private:
-    // Copies from `position` to the end of the innermost axis, at most `bytes`; returns the number of bytes.
+    // Copies from `position` to the end of the innermost axis, but at most `bytes` bytes. Returns the number of copied bytes.
     std::int64_t copy(std::byte* dst, const std::byte* src, std::int64_t position, std::int64_t bytes) const {
         std::int64_t row = position / normalized_.run;
         const std::int64_t offset = position - row * normalized_.run;

@@ -1,4 +1,4 @@
-// The kernels copy and fill.
+// The kernels `copy` and `fill`.
 #include <algorithm>
 #include <stdexcept>
 #include <string>

@@ -26,8 +26,9 @@ void make_ascending(CopyAxis& axis, NormalizedCopy& normalized) {
     axis.src = -axis.src;
 }
 
-// At least eight tasks, so that threads finish together, each large enough to reach memory bandwidth. Within the cache tasks are
-// smaller: the addresses that two threads use at a time then lie close together, which matters where the data hardly fits.
+// Returns the bytes of a task. There are at least eight tasks, so that threads finish together, and each is large enough to reach
+// memory bandwidth. Within the cache tasks are smaller: the addresses that two threads access at a time are then close together,
+// which matters where the data hardly fits into the cache.
 std::int64_t task_bytes_for(std::size_t bytes, bool non_temporal) {
     const auto eighth = static_cast<std::int64_t>(bytes / 8);
     return std::clamp<std::int64_t>(eighth, 32 * 1024, non_temporal ? 1024 * 1024 : 256 * 1024);

@@ -10,14 +10,14 @@
 
 namespace dovetail::copying {
 
-// One axis of a copy: its size, and its strides in bytes. Strides have any sign; a source stride of zero repeats.
+// One axis of a copy: its size, and its strides in bytes. Strides have any sign; a source stride of zero repeats one element.
 struct CopyAxis {
     std::int64_t size;
     std::int64_t dst;
     std::int64_t src;
 };
 
-// The address of a first element: an offset from a base pointer, or from a constant.
+// The address of the first element of a region: an offset from a base pointer, or from a constant.
 struct Location {
     int base = 0;
     std::int64_t offset = 0;
@@ -47,7 +47,8 @@ std::size_t non_temporal_threshold();
 // bring in.
 bool prefetches_within_pages();
 
-// The regions may be copied in any order and concurrently: no destination overlaps another destination or a source.
+// A plan for the copies of several regions. The regions may be copied in any order and concurrently: no destination overlaps
+// another destination or a source.
 class CopyPlan {
 public:
     explicit CopyPlan(std::vector<CopyRegion> regions);

@@ -5,13 +5,13 @@
 namespace dovetail::copying {
 namespace {
 
-// Larger matrices are transposed in tiles if stores are not non-temporal.
+// Maximum bytes of a matrix in a batch with ordinary stores; larger matrices are transposed in tiles.
 constexpr std::int64_t kMaxCachedMatrixBytes = 16 * 1024;
 // Minimum bytes of a task.
 constexpr std::int64_t kMinTaskBytes = 2 * 1024;
 
-// Transposes matrices along a batch axis; with non-temporal stores, they are consecutive in the destination. A task is a range of
-// the batch.
+// Transposes matrices along a batch axis; with non-temporal stores, the matrices must be consecutive in the destination. A task
+// is a range of the batch.
 class BatchedTranspose : public CopyStrategy {
 public:
     BatchedTranspose(const NormalizedCopy& normalized, std::size_t dst_inner, std::size_t src_inner, std::size_t batch,

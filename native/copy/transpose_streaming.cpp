@@ -10,8 +10,8 @@ namespace {
 constexpr std::int64_t kLine = 64;
 // Bytes of a row in one register tile.
 constexpr std::int64_t kTileBytes = 16;
-// Minimum bytes of a destination run and of a dense source run. Shorter ones have too many partial lines, or too little in a
-// block.
+// Minimum bytes of a destination run and of a dense source run. Shorter destination runs have too many partial lines; shorter
+// source runs fill too little of a block.
 constexpr std::int64_t kMinDestinationRun = 512, kMinDenseRun = 32;
 // Each column stores two adjacent cache lines consecutively: scattered single lines of 64 bytes take about 1.5 times as much
 // memory time.
@@ -65,9 +65,10 @@ private:
 
 // A transpose that stores only whole cache lines, non-temporally, at any alignment of the destination.
 //
-// The rows, contiguous in the destination, are the axes that are consecutive there. A group of rows makes up two lines, counted
-// from a line boundary. The columns are contiguous in the source; those of each row are loaded as one run into a staging buffer.
-// Rows a power of two apart cause set conflicts in the cache, and with staging few pages are read at a time.
+// The row axes are the axes that are consecutive in the destination. A group of rows fills two cache lines of the destination,
+// counted from a line boundary. The columns are contiguous in the source; the columns of each row are loaded as one run into a
+// staging buffer. Without the staging buffer, rows a power of two apart would cause set conflicts in the cache; with it, few
+// pages are read at a time.
 class StreamingTranspose : public CopyStrategy {
 public:
     struct Axes {
@@ -138,7 +139,7 @@ public:
     }
 
 private:
-    // A block: rows from `row` on, of which `lines` whole lines are streamed.
+    // A block: the rows from `row` on, of which `lines` whole cache lines are written with non-temporal stores.
     struct BlockView {
         std::byte* dst;
         const std::byte* src;
@@ -183,7 +184,7 @@ private:
         return at;
     }
 
-    // Copies the elements that fill no whole line with ordinary stores.
+    // Copies, with ordinary stores, the elements at the ends that do not fill a whole cache line.
     void copy_edges(BlockView& view) const {
         const bool is_first = view.row == view.lead, begins = view.column == 0,
                    ends = view.column + view.columns == axes_.src_inner.size;
@@ -212,7 +213,7 @@ private:
         }
     }
 
-    // The source offsets of a group's rows, computed once for all its blocks.
+    // The source offsets of the rows of a group, computed once for all blocks of the group.
     struct RowOffsets {
         std::int64_t first = -1;
         std::ptrdiff_t at[2 * kLine * kMaxLines];
@@ -238,7 +239,8 @@ private:
         return {view.src, rows.at, count, bytes, staging, staging_step_, min(prefetch_rows_, count), count};
     }
 
-    // Appends the offsets of the next block's first rows to those of this block; returns their index.
+    // Appends the offsets of the first rows of the next block to the offsets of this block. Returns the number of appended
+    // offsets.
     std::int64_t append_next_offsets(RowOffsets& rows, const BlockView& view, const StagingLoad& from,
                                      const BlockView& following) const {
         for (std::int64_t i = 0; i < from.prefetch_rows; ++i)
@@ -248,8 +250,8 @@ private:
     }
 
     StagedTranspose staged_transpose(const BlockView& view, const StagingLoad& from) const {
-        // If the staging buffer is in L2, columns that share its cache lines follow each other, so that each line is fetched
-        // once.
+        // If the staging buffer is in L2, columns that share cache lines of the buffer are processed one after another, so that
+        // each line is fetched once.
         return {view.dst + view.row * width_,
                 axes_.src_inner.dst,
                 view.columns,

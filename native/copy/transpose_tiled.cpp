@@ -5,7 +5,7 @@
 namespace dovetail::copying {
 namespace {
 
-// The size of a block: long runs on both sides for the memory, small enough for the cache.
+// Sizes of a block: the runs are long enough in source and destination for memory bandwidth, and the block fits into the cache.
 constexpr std::int64_t kReadBytes = 256;
 constexpr std::int64_t kReadElements = 64;
 constexpr std::int64_t kWrittenBytes = 1024;
@@ -89,7 +89,7 @@ private:
         return {};
     }
 
-    // Elements up to the next cache line.
+    // Returns the number of elements from `position` to the next cache line.
     std::int64_t elements_to_line(const std::byte* position) const {
         return static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(position)) % 64) / width_;
     }

@@ -39,7 +39,8 @@ void check_bounds(const Window& window, std::int64_t Axis::* stride, std::int64_
     }
 }
 
-// Each axis must step beyond the reach of all smaller axes. Runs after check_bounds, so that no sum overflows.
+// Throws unless each axis steps beyond the reach of all axes with smaller strides. check_bounds() is called before, so that no
+// sum overflows.
 void check_written_once(const Window& window) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> axes;
     for (const Axis& axis : window.axes)
@@ -54,7 +55,7 @@ void check_written_once(const Window& window) {
 
 // ---- traversal order ----
 
-// Axes in byte strides, outermost first, with positive dst strides and adjacent axes merged.
+// The axes of a window with strides in bytes, outermost first. Destination strides are positive, and adjacent axes are merged.
 struct Traversal {
     std::vector<Axis> axes;
     std::ptrdiff_t dst;
@@ -191,7 +192,7 @@ bool may_share(const Window& window, const std::byte* dst, const std::byte* src)
     return before(written.first, read.second) && before(read.first, written.second);
 }
 
-// Strides of the same elements in row-major order.
+// Returns the strides of a dense row-major array with the sizes of the window.
 std::vector<std::int64_t> packed_strides(const Window& window) {
     std::vector<std::int64_t> strides(window.axes.size());
     std::int64_t stride = 1;

@@ -7,7 +7,7 @@
 
 namespace dovetail {
 
-// One axis of a window: its size, and its strides in elements in either buffer. Strides have any sign.
+// One axis of a window: its size, and its stride in each of the two buffers, in elements. Strides have any sign.
 struct Axis {
     std::int64_t size;
     std::int64_t dst_stride;
@@ -24,10 +24,10 @@ struct Window {
 };
 
 // Throws std::invalid_argument unless every element of the window lies inside both buffers (sizes in bytes) and no element of dst
-// is written twice. No intermediate result overflows, whatever the numbers.
+// is written twice. No intermediate result overflows, whatever the values of the window's sizes, strides and offsets.
 void check(const Window& window, std::size_t dst_bytes, std::size_t src_bytes);
 
-// The bytes that a checked window copies; at most the bytes of dst.
+// Returns the number of bytes that a checked window copies, at most the bytes of dst.
 std::size_t bytes_moved(const Window& window);
 
 // Copies a checked window. The buffers may overlap: the result is as if all of src had been read before dst was written.

@@ -52,7 +52,7 @@ public:
 private:
     using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 
-    // Processes adjacent lines from `x` on.
+    // Writes the index of the extreme element of each of `width` adjacent lines; the first line is at `x`.
     template <bool kLast>
     void write_indices(const std::byte* x, std::byte* y, std::int64_t width) const {
         T best[kColumns];
@@ -104,7 +104,8 @@ private:
         return 0;
     }
 
-    // The elements of a whole block; past the end of the line the last element is repeated.
+    // Returns kBlock elements of the line from index `first` on, in place or copied to `buffer`. Beyond the end of the line, the
+    // last element is repeated.
     const T* block_at(const std::byte* x, std::int64_t first, T* buffer) const {
         if (stride_ == sizeof(T) && first + kBlock <= size_) return reinterpret_cast<const T*>(x) + first;
         for (std::int64_t i = 0; i < kBlock; ++i)

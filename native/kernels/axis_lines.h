@@ -52,7 +52,7 @@ public:
 private:
     std::int64_t count_ = 1;
     std::vector<std::int64_t> sizes_;
-    std::vector<std::int64_t> strides_;  // operand by operand
+    std::vector<std::int64_t> strides_;  // strides along the other axes, operand by operand
 };
 
 }  // namespace dovetail

@@ -86,7 +86,7 @@ bool Conv::has_contiguous_rows() const {
     return g.out[1] > 1 && has_contiguous_rows(g.y) && (!epilogue_.has_residual || has_contiguous_rows(g.residual));
 }
 
-// Short rows leave tiles half empty. Where it pays, all rows of a plane are tiled as one line.
+// Tiles within short rows stay half empty. If it costs less, all rows of a plane are tiled as one line.
 void Conv::choose_tiling() {
     const ConvGeometry& g = geometry_;
     const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0,
@@ -136,7 +136,7 @@ void Conv::choose_sizes() {
     epilogue_.apply_to(shared_fields_);
 }
 
-// The source offsets of packed positions, segment by segment.
+// Returns the source offset of the weight at each packed position, segment by segment.
 std::vector<std::int64_t> Conv::source_offsets(const std::vector<std::int64_t>& strides) const {
     const ConvGeometry& g = geometry_;
     const std::size_t rank = strides.size();
@@ -159,7 +159,7 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     const auto strides = float_strides(spec, spec.inputs.at(1));
     const auto* from = reinterpret_cast<const float*>(spec.inputs.at(1).constant);
     const auto order = source_offsets(strides);
-    // Floats from the weights of one group to the weights of the next group.
+    // Distance, in floats, from the weights of one group to the weights of the next group.
     const std::int64_t apart = spec.integer("group_step", (is_depthwise_ ? 1 : geometry_.outputs) * strides[0] * 4) / 4;
     const std::int64_t column = is_depthwise_ ? apart : strides[0];
     // One factor per output channel.
@@ -236,7 +236,7 @@ void Conv::run(const Run& run) const {
                    part * all / parts,
                    (part + 1) * all / parts,
                    {}};
-        // The chunk of this thread's next task, if the threads take the tasks in turn.
+        // The chunk of this thread's next task, if the tasks are assigned to the threads in turn.
         const std::int64_t next = chunk + (parts == 1 ? threads : 1);
         if (next < chunks) share.prefetch = prefetch_of(share, next, chunks);
         run_task(run, share, worker);

@@ -14,7 +14,7 @@ namespace dovetail {
 
 // Ways in which tiles read the input.
 enum class InputMode {
-    in_place,  // channels-last: each tap of each pixel is read in place, padding from a run of zeros
+    in_place,  // channels-last: each tap of each pixel is read in place; padding is read from a run of zeros
     pixels,    // pointwise: the pixels of each tile are copied, through the prologue if there is one
     rows,      // rows with their padding are copied into a channels-last patch buffer, in which the taps along a row are one run
 };
@@ -82,14 +82,14 @@ private:
     void multiply_block(const Run& run, const Task& task, Workspace& workspace, std::int64_t block) const;
     void fill_patch(const float* x, const Task& task, float* patch, std::int64_t depth, std::int64_t first) const;
     void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
-    // Multiplies a tile by the panels of the task. `position` holds the input offsets and the segments of the tile.
+    // The position of a tile, with its input offsets and segments. multiply() multiplies the tile by the panels of the task.
     struct TilePosition {
         OutputLine line;
         std::int64_t first, count;  // index of the first output pixel, number of output pixels
         const float* base;
         const std::int64_t* rows;
         std::int64_t first_segment, segments;
-        std::int64_t next_input;  // floats to the input of the next tile
+        std::int64_t next_input;  // distance to the input of the next tile, in floats; 0: none
     };
     void multiply(const Run& run, const Task& task, Workspace& workspace, const TilePosition& position) const;
 
@@ -112,7 +112,7 @@ private:
     std::int64_t chunk_panels_ = 1;  // panels of one task
     std::int64_t segments_ = 0, length_ = 0, width_ = 0;
     std::int64_t block_lines_ = 0;                    // output lines whose input rows are copied together
-    std::int64_t patch_rows_ = 0, patch_pixels_ = 0;  // patch buffer at each depth: rows, pixels of a row
+    std::int64_t patch_rows_ = 0, patch_pixels_ = 0;  // size of the patch buffer at each depth: its rows, and the pixels of a row
     std::int64_t tile_floats_ = 0;
     std::int64_t pitch_ = 0;                             // floats of a copied pixel
     std::vector<std::shared_ptr<const float>> weights_;  // packed weights of each group

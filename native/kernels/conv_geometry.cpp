@@ -30,7 +30,7 @@ bool continues(const TensorStrides& layout, std::int64_t inner, std::int64_t out
     return outer == 1 || inner == 1 || stride == layout.spatial[2] * inner;
 }
 
-// Gives the innermost axis the outer stride if it has size 1.
+// If the innermost axis has size 1, replaces its stride by the stride of the outer axis.
 void take_outer_stride(TensorStrides& layout, std::int64_t inner, std::int64_t outer, std::int64_t stride) {
     if (inner == 1 && outer != 1) layout.spatial[2] = stride;
 }
@@ -103,7 +103,7 @@ ConvGeometry::ConvGeometry(const Spec& spec, const Epilogue& epilogue) {
     join_lines();
 }
 
-// A pointwise convolution has no rows: axes whose pixels are evenly spaced in all operands become one line.
+// A pointwise convolution needs no row boundaries: axes whose pixels are evenly spaced in all operands are merged into one axis.
 void ConvGeometry::join_lines() {
     if (!is_pointwise() || stride != Spatial{1, 1, 1}) return;
     for (int axis = 1; axis >= -1; --axis) {

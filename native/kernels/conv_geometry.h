@@ -37,12 +37,13 @@ struct ConvGeometry {
     Spatial in, out, kernel, stride, dilation, pad_begin;
     TensorStrides x, y, residual;
 
-    // Derived from the operands x, w, y and the attributes of Conv. Throws std::invalid_argument if they disagree.
+    // Derives the geometry from the operands x, w, y and the attributes of Conv. Throws std::invalid_argument if they disagree.
     ConvGeometry(const Spec& spec, const Epilogue& epilogue);
 
     std::int64_t lines() const { return images * out[0] * out[1]; }
     std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-    // True if each output reads exactly one input pixel: no window of a transposed convolution begins past the end.
+    // True if each output reads exactly one input pixel. In a transposed convolution no window may then begin past the end of the
+    // input.
     bool is_pointwise() const {
         for (std::size_t i = 0; i < 3; ++i)
             if ((out[i] - 1) * stride[i] >= in[i]) return false;

@@ -12,9 +12,9 @@ namespace {
 
 // One residue class of output positions along one axis.
 struct Phase {
-    std::int64_t first, pixels;        // of the output
+    std::int64_t first, pixels;        // first output pixel, number of output pixels
     std::int64_t tap, taps, tap_step;  // the contributing taps; the first reads the first input pixel
-    std::int64_t pad_begin, dilation;  // of the convolution
+    std::int64_t pad_begin, dilation;  // attributes of the convolution for this phase
 };
 
 constexpr std::int64_t kMaxPhases = 1 << 12;

@@ -54,7 +54,7 @@ public:
     }
 
 private:
-    // Sums `width` adjacent lines.
+    // Accumulates `width` adjacent lines together: writes the running sum or product of each line.
     template <std::int64_t kMaxLines>
     void sum_lines(const std::byte* x, std::byte* y, std::int64_t width) const {
         if (kMaxLines == 1) width = 1;

@@ -191,7 +191,7 @@ public:
     }
 
 private:
-    // The operand without its last axis, the complex parts.
+    // Returns the operand without its last axis, along which the real and imaginary parts lie.
     static Operand part(const Operand& operand) {
         Operand result = operand;
         result.sizes.pop_back();
@@ -252,7 +252,7 @@ private:
     Fft fft_;
     Operand x_line_, y_line_;
     AxisLines lines_;
-    std::int64_t read_ = 0;  // elements of a line that the input has
+    std::int64_t read_ = 0;  // number of elements of a line that are read from the input
 };
 
 void require(const Spec& spec, bool holds, const char* what) {

@@ -1,4 +1,4 @@
-// SquaredDistances: the squared distance of each row of x and each of constant vectors.
+// SquaredDistances: the squared distance between each row of x and each of several constant vectors.
 #include "kernels/distances.h"
 
 #include <stdexcept>

@@ -21,7 +21,7 @@ QuantizationGrid grid_of(ValueRange range) {
 namespace {
 
 constexpr std::int64_t kPiece = 8192;     // elements read at once
-constexpr std::int64_t kStridedRun = 64;  // elements gathered at once
+constexpr std::int64_t kStridedRun = 64;  // strided elements that are copied to a buffer at once
 
 class DynamicQuantize : public Kernel {
 public:

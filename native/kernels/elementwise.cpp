@@ -19,7 +19,7 @@ constexpr std::int64_t kShortRow = 12;
 // Bytes of all slots together; the remainder of L1 is for operands that are accessed directly.
 constexpr std::int64_t kSlotBytes = 24 * 1024;
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
-// The shortest rows that are written with non-temporal stores, bytes.
+// Minimum bytes of a row that is written with non-temporal stores.
 constexpr std::int64_t kMinStreamedRow = 1024;
 // Bytes of a result from which its stores are non-temporal, if all instructions are cheap: costly ones overlap with ordinary
 // stores, but wait for non-temporal ones.

@@ -16,7 +16,8 @@ struct Register {
     Element element = Element::other;
     std::int64_t itemsize = 0;
     int last_use = kNone;
-    // The kernel sets it: the slot of scratch memory, or the operand whose memory holds the elements.
+    // Both members are set by the kernel: the index of the slot of scratch memory, or of the operand whose memory holds the
+    // elements.
     int slot = kNone;
     int operand = kNone;
     double constant = 0;

@@ -10,7 +10,8 @@ namespace dovetail {
 
 namespace {
 
-// The relative cost of direct convolution above which folding does not pay, and the maximum bytes of the folded weights.
+// Folding pays if it costs less than this fraction of direct convolution. The second constant is the maximum bytes of the folded
+// weights.
 constexpr double kWorthwhile = 0.8;
 constexpr std::int64_t kMaxWeightBytes = 1 << 20;
 constexpr std::int64_t kMaxPixels = 16;
@@ -91,7 +92,8 @@ std::vector<float> fold_weights(const Spec& spec, const ConvGeometry& g, std::in
     return folded;
 }
 
-// Computes the first pixels of each row by the folded convolution.
+// Changes an operand to that of the folded convolution: `pixels` adjacent pixels of a row become channels of one pixel. The last
+// pixels of a row that do not make up a pixel of the folded convolution are dropped.
 void fold(Operand& operand, std::int64_t outputs, std::int64_t pixels) {
     operand.strides[1] = outputs == 1 ? operand.strides.back() : 4;
     operand.strides.back() *= pixels;
@@ -99,13 +101,13 @@ void fold(Operand& operand, std::int64_t outputs, std::int64_t pixels) {
     operand.sizes.back() /= pixels;
 }
 
-// Computes the last `count` pixels of each row by direct convolution.
+// Restricts an operand to the last `count` pixels of each row, which direct convolution computes.
 void cut(Operand& operand, std::int64_t count) {
     operand.offset += (operand.sizes.back() - count) * operand.strides.back();
     operand.sizes.back() = count;
 }
 
-// Repeats the vector of one value per output channel for each folded pixel.
+// Returns a vector of one value per output channel, repeated for each folded pixel.
 std::vector<float> repeat(const Operand& operand, std::int64_t pixels) {
     const std::vector<float> values = floats_of(operand);
     std::vector<float> repeated;
@@ -168,7 +170,7 @@ FoldedConv::FoldedConv(const Spec& spec, WeightCache& cache, std::int64_t pixels
     WeightCache own;
     folded_ = std::make_unique<Conv>(folded, own);
     if (rest == 0) return;
-    // For the rest, the pixels before it are negative padding.
+    // In the convolution of the remaining pixels, the pixels before them are negative padding.
     Spec last = spec;
     cut(last.outputs[0], rest);
     if (spec.integer("has_residual") != 0) cut(last.inputs.back(), rest);

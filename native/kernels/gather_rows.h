@@ -1,4 +1,4 @@
-// Rows of dense indices along one axis: their check, and the elements at them.
+// Kernels for rows of dense indices along one axis: the range check of the indices, and the copy of the elements at the indices.
 #pragma once
 
 #include <cstdint>

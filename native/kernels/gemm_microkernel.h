@@ -17,11 +17,11 @@ struct GemmTile {
     std::int64_t segments;
     std::int64_t length;
     const float* weights;
-    std::int64_t weights_stride;  // floats from one position to the next
+    std::int64_t weights_stride;  // stride between positions, in floats
     const float* next_weights;    // weights of a later tile to prefetch, and the number of floats to prefetch per position
     std::int64_t next_weights_step;
     float* y;
-    std::int64_t y_stride;    // floats from row to row
+    std::int64_t y_stride;    // row stride of y, in floats
     std::int64_t columns;     // valid columns: at most vectors * lanes
     std::int64_t next_input;  // floats from the last segment's input to the next tile's input, which is prefetched; 0: none
     const float* initial;     // initial values of the accumulators; null: zero
@@ -52,7 +52,7 @@ constexpr int kMaxPixels = 8;
 // The micro-kernels of one instruction set: tile[vectors - 1][count - 1], null beyond the rows that fit the registers.
 struct GemmKernels {
     int lanes;
-    int rows[kMaxVectors];  // by number of vectors; 0: no kernel
+    int rows[kMaxVectors];  // maximum rows of a tile, at index vectors - 1; 0: no kernel
     GemmFunction tile[kMaxVectors][kMaxRows];
     // Depthwise kernels, by the number of rows: y[r, c] = epilogue(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
     GemmFunction depthwise[kMaxPixels];

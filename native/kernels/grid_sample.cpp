@@ -104,7 +104,8 @@ private:
         }
     }
 
-    // The terms of one position: all combinations of the taps of each axis, the last axis fastest.
+    // Finds the terms of one position, each the offset and the weight of a neighbour: all combinations of the taps of each axis,
+    // the last axis fastest.
     void find_terms(const std::byte* grid, std::int64_t* offsets, T* weights) const {
         std::array<std::array<Tap, 4>, kMaxAxes> taps{};
         for (std::int64_t axis = 0; axis < axes_; ++axis) {

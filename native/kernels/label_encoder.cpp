@@ -16,7 +16,8 @@ constexpr std::int64_t kElementsPerTask = 16 * 1024;
 // A lookup table over all integers between the least and the greatest key may have at most this many entries per key.
 constexpr std::int64_t kMaxSparsity = 8;
 
-// Finds the row of each key: by index if integer keys are dense, otherwise by binary search. Of equal keys the last one counts.
+// Finds the row of each key: by index if integer keys are dense, otherwise by binary search. If several keys are equal, the last
+// of them is found.
 template <typename T>
 class KeyTable {
 public:

@@ -61,7 +61,7 @@ private:
         std::int64_t batch;
         std::size_t first_panel, last_panel;
         std::int64_t first_tile, last_tile;
-        std::int64_t stride;  // chunks to this thread's next chunk
+        std::int64_t stride;  // distance to this thread's next chunk, in chunks
         std::int64_t a, y;    // offsets of the batch, in floats
     };
     struct Workspace {
@@ -111,7 +111,7 @@ private:
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
-    std::int64_t blocks_ = 1;  // block size along the depth, so that rows and columns of a block stay in cache
+    std::int64_t blocks_ = 1;  // number of blocks along the depth; the rows and columns of one block stay in cache
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
 };
@@ -142,7 +142,7 @@ MatMul::MatMul(const Spec& spec, WeightCache& cache)
     choose_variant(spec, cache);
 }
 
-// Batches that share the right operand become rows where the rows are evenly spaced.
+// If batches share the right operand and their rows are evenly spaced, the rows of all batches become the rows of one matrix.
 void MatMul::join_batches() {
     const BatchStrides* const others[] = {&a, &y, &bias, &residual};
     while (!batch_.empty()) {

@@ -79,7 +79,8 @@ private:
         return {{memory, memory + max_boxes_}, {memory + 2 * max_boxes_, memory + 3 * max_boxes_}, memory + 4 * max_boxes_};
     }
 
-    // Sort keys with indices; the entry with the greater score comes first, a NaN score last.
+    // Writes the candidates as entries of a sort key and an index; returns their number. The entry with the greater score comes
+    // first, a NaN score last.
     std::int64_t candidates(const Run& run, std::int64_t batch, std::int64_t label, std::uint64_t* entries) const {
         const std::byte* scores = run.at(scores_) + batch * scores_.strides[0] + label * scores_.strides[1];
         const float score_threshold = *reinterpret_cast<const float*>(run.at(score_threshold_));

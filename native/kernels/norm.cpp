@@ -123,7 +123,7 @@ private:
         }
     }
 
-    // Processes row by row through scratch memory.
+    // Copies each row to scratch memory, normalizes the copy, and writes it to the output.
     void run_gathered(NormBlock block, std::byte* scratch) const {
         const NormBlock all = block;
         for (std::int64_t row = 0; row < all.width; ++row) {

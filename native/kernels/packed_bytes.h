@@ -18,7 +18,7 @@ struct ByteMatrix {
     std::int64_t column_stride;
     std::int64_t columns;
     std::int64_t segments;
-    std::vector<std::int32_t> zero;  // zero points, for whole panels of columns
+    std::vector<std::int32_t> zero;  // zero points of the columns, padded to whole panels
 };
 
 // Weights minus their zero points, or minus 128 if i8 cannot hold the difference. They are stored panel by panel, in the order
@@ -39,7 +39,7 @@ struct PackedBytes {
 // Packs a matrix, or returns it from the cache, which identifies weights by their address.
 std::shared_ptr<const PackedBytes> pack_bytes(WeightCache& cache, const ByteMatrix& matrix);
 
-// A constant operand of one element for each of `count` columns, followed by zeros for whole panels. Throws
+// Reads a constant operand that has one element for each of `count` columns, and appends zeros for whole panels. Throws
 // std::invalid_argument(rule) for any other operand.
 template <typename T>
 std::vector<T> read_columns(const Operand& operand, Element element, std::int64_t count, const char* rule);

@@ -108,7 +108,8 @@ private:
         }
     }
 
-    // Reads the operands that have one element per column. They follow the weights, in this order.
+    // Reads the operands that have one element per column. In the list of inputs, they follow the weights in the order in which
+    // they are read here.
     void read_columns_of(const Spec& spec) {
         const std::int64_t count = y_.sizes[1];
         panels_ = ceil_div(count, kInt8Columns);
@@ -238,7 +239,8 @@ private:
         // Runs of pixels: all lines form one run, or each line is a run.
         const std::int64_t runs = line_ ? 1 : last - first, length = line_ ? (last - first - 1) * line_ + out_[1] : out_[1];
         const std::int64_t parts = ceil_div(length, kInt8Pixels), step = segments_ * blocks_ * kInt8Block;
-        // If all pixels are multiplied by one pair of panels before the next pair, they prefetch the next pair.
+        // If all pixels are multiplied by one pair of panels before the next pair, the tiles prefetch the weights of the next
+        // pair.
         const std::int64_t share = is_weight_bound_ ? 2 * step / 64 / (runs * parts) * 64 : 0;
         const std::int64_t fetched = ceil_div(share / 64, segments_ * blocks_) * 64;
         auto* totals =
@@ -297,7 +299,7 @@ private:
         return has_w_zero_ ? round_up(pixels * 4, 64) : 0;
     }
 
-    // For each pixel of each run, the sum of x minus its zero point over the window.
+    // Computes, for each pixel of each run, the sum over the window of x minus its zero point.
     void sum_pixels(const std::byte* from, std::int64_t runs, std::int64_t length, std::int64_t x_zero,
                     std::int32_t* totals) const {
         const std::int64_t bytes = kernel_[0] * kernel_[1] * channels_ / segments_;
@@ -326,7 +328,7 @@ private:
         std::byte* y = run.at(y_) + image * y_.strides[0] + column * y_.itemsize;
         const std::byte* other = has_residual_ ? run.at(residual_) + image * residual_.strides[0] + column : nullptr;
         if (line_ == 1 && out_[1] == 1) {
-            // The case of lines with one pixel.
+            // If each line has one pixel, the pixels of all lines are evenly spaced.
             pixels.count = count;
             pixels.accumulators = accumulators;
             pixels.y = y + (line + begin) * y_step_[0];

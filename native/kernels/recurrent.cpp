@@ -219,7 +219,7 @@ private:
         }
     }
 
-    // Writes the last states.
+    // Writes the states after the last time step to the outputs.
     void end(const Run& run, const Sequence& own) const {
         for (std::size_t i = 1; i < outputs_.size(); ++i)
             for (std::int64_t row = 0; row < own.count; ++row) {
@@ -229,7 +229,7 @@ private:
             }
     }
 
-    // Quantizes a chunk of h, whose rows of the batch share a grid.
+    // Quantizes the rows of a chunk of h; all rows of the batch share one scale and zero point.
     void begin_product(const Sequence& own, std::int64_t row) const {
         if (!is_quantized_) return;
         if (row == 0) *own.grid = grid_of_state(own.h, own.count);

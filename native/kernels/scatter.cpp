@@ -67,7 +67,8 @@ struct ScatterPlan {
     std::vector<Coordinate> coordinates;
     std::int64_t coordinate_stride = 0;
     bool wraps = true;
-    // The axis of `chosen` whose positions write to disjoint elements; the axes of `slice` are not counted.
+    // The longest axis of `chosen` whose positions write to disjoint elements, if there is one; the axes of `slice` are not
+    // considered.
     std::optional<std::size_t> disjoint{};
 };
 

@@ -29,11 +29,12 @@ struct Matrix {
     const float* factor = nullptr;
 };
 
-// Packs a matrix panel by panel: for each k whole vectors, with zeros after the last column. A panel begins at first * depth
-// floats.
+// Packs a matrix panel by panel. For each k, a panel holds whole vectors, with zeros after the last column. The panel begins
+// first * depth floats after the start.
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
 
-// The key of a packing of a constant: its name and all numbers that distinguish it.
+// Returns the key of a packing of a constant: the key of the constant, the name of the packing and all integers that distinguish
+// the packing.
 std::string packing_key(const WeightCache& cache, const void* from, const char* packing,
                         std::initializer_list<std::int64_t> numbers);
 
@@ -59,12 +60,12 @@ struct WeightPrefetch {
 // Division of a line of rows into tiles of nearly equal size, and the width of its panels.
 struct Tiling {
     int vectors;         // vectors of the widest panel
-    std::int64_t tiles;  // of a line
+    std::int64_t tiles;  // number of tiles of a line
     double cost;         // cost of a line, in cycles per position
 };
 
-// Returns the tiling with the least cost for the available registers. `step`: floats from row to row. `depth`: positions of one
-// panel.
+// Returns the tiling with the least cost for the available registers. `step` is the row stride in floats, `depth` the number of
+// positions of one panel.
 Tiling tiling_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const GemmKernels& table);
 
 }  // namespace dovetail

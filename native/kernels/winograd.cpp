@@ -23,7 +23,7 @@ constexpr double kWorthwhile = 0.9;  // maximum cost relative to direct convolut
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, kLine) * kLine; }
 
-// Floats from point to point: an odd number of lines, so that the points are in different sets of L1.
+// Returns the stride between points, in floats: an odd number of cache lines, so that the points are in different sets of L1.
 std::int64_t point_stride_of(std::int64_t tiles, std::int64_t pitch) {
     const std::int64_t lines = ceil_div(tiles * pitch, kLine);
     return (lines + 1 - lines % 2) * kLine;
@@ -188,7 +188,7 @@ std::size_t WinogradConv::scratch_bytes() const {
 
 std::string WinogradConv::name() const { return std::string("conv winograd ") + name_of(isa()); }
 
-// Counts the multiply-adds of the products only; the transforms mostly add.
+// The multiply-adds of the products only; the transforms mostly add.
 std::int64_t WinogradConv::multiply_adds() const { return tiles_ * points_ * geometry_.channels * geometry_.outputs; }
 
 void WinogradConv::run(const Run& run) const {

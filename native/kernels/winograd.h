@@ -24,14 +24,14 @@ constexpr double kWinogradA = 0.75, kWinogradB = 1.5;
 struct WinogradOutput {
     const float* products;  // values of the first column; the points are `point_stride` floats apart
     std::int64_t point_stride;
-    float* y;  // the first pixel
+    float* y;  // the first output pixel of the tile
     std::int64_t y_row, y_pixel;
     std::int64_t residual_row, residual_pixel;
     std::int64_t rows, pixels;  // valid outputs of the tile
-    // The epilogue, columns and first residual of the tile.
+    // A GemmTile that holds the epilogue, the columns and the first residual of the tile.
     GemmTile epilogue;
-    // Replaces infinite and NaN sums of all pixels of one vector, from `column` on, by direct summation: an infinite input
-    // makes values at points NaN, which also outputs use whose windows do not contain the input.
+    // Replaces infinite and NaN sums of all pixels of one vector, from `column` on, by direct summation. An infinite input makes
+    // values at interpolation points NaN, and these values also enter outputs whose windows do not contain that input.
     void (*mend)(const void* context, float* sums, std::int64_t column, std::int64_t count);
     const void* context;
 };
@@ -83,14 +83,14 @@ private:
     ConvGeometry geometry_;
     const GemmKernels& kernels_;
     const WinogradKernels& transforms_;
-    std::int64_t outputs_, inputs_;  // outputs of a tile along an axis
+    std::int64_t outputs_, inputs_;  // outputs and inputs of a tile along an axis
     std::int64_t points_;
-    std::int64_t tile_rows_, tile_columns_, tiles_;  // of a plane, of a row, of all images
-    std::int64_t pitch_;                             // floats from tile to tile at one point
+    std::int64_t tile_rows_, tile_columns_, tiles_;  // tile rows of a plane, tiles of a tile row, tiles of all images
+    std::int64_t pitch_;                             // tile stride at one point, in floats
     std::int64_t block_tiles_;                       // maximum number of tiles of one task
     Tiling tiling_{};
     std::vector<Panel> panels_;
-    std::shared_ptr<const float> weights_;  // panel, point, input channel, output channel of the panel
+    std::shared_ptr<const float> weights_;  // by panel, point, input channel, output channel of the panel
     std::vector<std::int64_t> weight_strides_;
     std::vector<float> bias_, factor_, zeros_;
     std::vector<std::int64_t> rows_;  // offsets of the rows of a product

@@ -128,13 +128,13 @@ class FastCalls {
 public:
     // The default of `max_made_bytes`.
     static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26;
-    // Measured bytes per step of a program that a call makes.
+    // Measured bytes per step of a program that a call makes from a parametric program.
     static constexpr std::size_t kStepBytes = 3 << 10;
 
-    // `results`: the class of the result of a call, a dict. `max_trips`: the limit of trips of all loops in a call.
-    // `max_made_bytes`: the limit of bytes of the programs that calls make. `log_eviction` is called for each evicted program,
-    // with the number of remaining programs, their bytes and the limit. `shared`: pairs of an input and an output that may
-    // share memory.
+    // `results` is a subclass of dict, the class of the result of a call. `max_trips` limits the total trips of all loops in a
+    // call. `max_made_bytes` limits the bytes of all programs that calls make from parametric programs. `log_eviction` is called
+    // for each evicted program, with the number of remaining programs, their bytes and the limit. `shared` holds pairs of an
+    // input and an output that may share memory.
     FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips,
               std::shared_ptr<OutputPool> output_pool, std::size_t max_made_bytes, nb::object log_eviction,
               const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>& shared)
@@ -157,7 +157,8 @@ public:
         state_.entries.emplace(hash_of(entry->inputs), std::move(entry));
     }
 
-    // Adds a parametric program. A call whose sizes are in its ranges and for which there is no program makes one from it.
+    // Adds a parametric program. If the sizes of a call are in its ranges and the cache has no program for them, the call makes a
+    // program from it.
     void add_range(ProgramRange range) {
         range.check(inputs_.size(), outputs_.size());
         auto added = std::make_shared<ProgramRange>(std::move(range));
@@ -165,7 +166,7 @@ public:
         state_.ranges.push_back(std::move(added));
     }
 
-    // Removes a program.
+    // Removes the cached entry of a program, so that no later call runs the program.
     void discard(const Program* program) {
         std::shared_ptr<Entry> dropped;
         const Lock lock(*this);
@@ -174,7 +175,8 @@ public:
         if (match != state_.entries.end()) dropped = take(match);
     }
 
-    // Removes a parametric program. Programs that were made from it stay.
+    // Removes a parametric program, so that no later call makes a program from it. Programs that were already made from it stay
+    // cached.
     void discard_range(const ParametricProgram* steps) {
         std::shared_ptr<ProgramRange> dropped;
         const Lock lock(*this);
@@ -260,7 +262,8 @@ private:
         bool is_used = false;
         std::atomic<int> unbound_runs{0};  // number of runs that reached a subgraph without a program
     };
-    // Above this number of such runs the engine runs the program, since some of its subgraphs run in Python.
+    // Maximum number of runs that reached a subgraph without a program. Beyond it the program is discarded and the engine runs
+    // it, since some of its subgraphs run in Python.
     static constexpr int kMaxUnboundRuns = 8;
 
     // Entries by the hash of the shapes of the inputs.
@@ -329,7 +332,8 @@ private:
         return true;
     }
 
-    // Runs a call as above; a cache may also be the rows of a growing array.
+    // Collects one input. An input that the call extends by rows must be a growing array or a part of one; any other input is
+    // collected as in collect_input().
     bool collect_growing(PyObject* item, std::size_t index, Arrays& arrays) const {
         for (const SharedPorts& shared : shared_) {
             if (shared.input != index || shared.order.empty()) continue;
@@ -375,8 +379,8 @@ private:
         return hash.value();
     }
 
-    // Removes an entry from the cache. The caller holds the lock, and destroys the entry after releasing it, since the entry
-    // owns Python objects.
+    // Removes an entry from the cache and returns it. The caller holds the lock, and destroys the entry only after releasing the
+    // lock, since the entry owns Python objects.
     std::shared_ptr<Entry> take(Entries::iterator position) {
         std::shared_ptr<Entry> entry = std::move(position->second);
         state_.entries.erase(position);
@@ -402,7 +406,8 @@ private:
         return nullptr;
     }
 
-    // Adds an entry that a call made, and evicts the least recently used entries above the limit.
+    // Adds an entry that a call made to the cache. If the cached entries that calls made then exceed the byte limit, the least
+    // recently used of them are evicted first.
     void insert(const std::shared_ptr<Entry>& entry) {
         std::vector<std::shared_ptr<Entry>> dropped;
         std::size_t cached, bytes;
@@ -460,7 +465,8 @@ private:
         return nullptr;
     }
 
-    // Sets the pointers of the caller's arrays, and of new arrays for all other outputs.
+    // Collects the arrays of the outputs: the arrays that the caller passes in `out`, and new arrays for all other outputs.
+    // Returns false if the call is not served.
     bool collect_outputs(PyObject* out, const Entry& entry, Arrays& arrays) const {
         const std::size_t first = inputs_.size();
         if (out != Py_None && !collect_targets(out, entry, arrays)) return false;

@@ -54,7 +54,7 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
     return spec;
 }
 
-// A number as Python passes it: the base and the differences.
+// Converts an integer that depends on the sizes, as Python passes it: the base and the differences.
 Polynomial polynomial_of(const std::vector<std::int64_t>& numbers) {
     return {numbers.at(0), std::vector<std::int64_t>(numbers.begin() + 1, numbers.end())};
 }
@@ -106,7 +106,7 @@ void add_loop(Program& program, const std::optional<Row>& trip_count, const std:
     program.add(std::make_unique<Loop>(spec, program.arenas()), operands);
 }
 
-// Number, operand types and result type of each instruction of the elementwise bytecode.
+// Returns, by name, the opcode, the operand types and the result type of each instruction of the elementwise bytecode.
 std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes() {
     std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes_by_name;
     int number = 0;
@@ -128,7 +128,7 @@ public:
 
     std::uintptr_t arena() const { return reinterpret_cast<std::uintptr_t>(program_->arena(workspace_)); }
 
-    // Returns the trips of all loops.
+    // Runs kernels first .. last - 1. Returns the total number of trips of all loops.
     std::int64_t run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last, std::int64_t max_trips,
                      std::int64_t deadline) {
         const Budget budget(max_trips, deadline);

@@ -1,4 +1,4 @@
-// Programs for ranges of sizes, made of one parametric program.
+// Programs for ranges of sizes, made from one parametric program.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,8 +23,8 @@ struct SymbolRange {
     std::vector<std::int64_t> radices;
 };
 
-// An input, and the output for which a run may pass its memory. `order`: the order in which the model has the axes of the
-// caller's array, if the output is the input extended by rows; else empty.
+// An input and an output that may share memory: a run may pass the memory of the input for the output. `order`: the order in
+// which the model has the axes of the caller's array, if the output is the input extended by rows; else empty.
 struct SharedPorts {
     std::size_t input;
     std::size_t output;
@@ -44,7 +44,8 @@ struct ProgramRange {
     std::int64_t max_bytes;  // limit of the bytes of arena and outputs, above which the engine reports an error
     nanobind::object constants;
 
-    // Throws std::invalid_argument for programs with another number of inputs or outputs, and for wrong numbers.
+    // Throws std::invalid_argument if the program has another number of inputs or outputs, or for invalid orders, symbols or
+    // ranges.
     void check(std::size_t input_count, std::size_t output_count) const;
 
     // Returns the program for these inputs, and its shapes. Returns null if sizes are outside the ranges, if a kernel does not

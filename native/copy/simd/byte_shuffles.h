@@ -1,4 +1,4 @@
-// Byte vectors in lanes of 16, and the perfect shuffles that interleaves and transposes are made of.
+// Byte vectors, divided into lanes of 16 bytes, and the perfect shuffles of which interleaves and transposes consist.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,9 @@ struct IndexSequence<0, I...> {
     using type = Indices<I...>;
 };
 
-// The index in the pair (a, b) of byte i after an interleave of elements of `width` bytes within each lane: of the lower halves
-// of the lanes (high = 0) or the upper ones (high = 1).
+// Returns the index, in the concatenation of vectors a and b, of the byte that becomes byte i when the elements of a and b,
+// `width` bytes each, are interleaved within each lane. The interleave takes the lower halves of the lanes (high = 0) or the
+// upper halves (high = 1).
 constexpr int zip_index(int i, int width, int high, int vector, int lane) {
     const int offset = i % lane, element = offset / width;
     return (element % 2) * vector + i / lane * lane + high * (lane / 2) + element / 2 * width + offset % width;
@@ -68,7 +69,7 @@ inline Vector<Bytes> unzip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
     return __builtin_shufflevector(a, b, unzip_index(I, Width, Odd)...);
 }
 
-// One perfect shuffle of `Count` vectors, lane by lane: interleaves the first half of them with the second half.
+// Applies one perfect shuffle to `Count` vectors, lane by lane: interleaves the first half of the vectors with the second half.
 template <std::size_t Bytes, int Width, int Count, int Lane>
 inline void perfect_shuffle(Vector<Bytes>* vectors) {
     using All = typename IndexSequence<static_cast<int>(Bytes)>::type;
@@ -101,8 +102,8 @@ inline void inverse_shuffles(Vector<Bytes>* vectors) {
 
 constexpr int log2_of(int power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
 
-// `Times` perfect shuffles. Each rotates the bits of an element's index by one, so that log2(Count) shuffles interleave the
-// vectors' elements, and log2(16 / Width) undo it.
+// Applies `Times` perfect shuffles. Each rotates the bits of an element's index by one, so that log2(Count) shuffles interleave
+// the vectors' elements, and log2(16 / Width) shuffles undo the interleave.
 template <std::size_t Bytes, int Width, int Count, int Times, int Lane = 16>
 inline void perfect_shuffles(Vector<Bytes>* vectors) {
     if constexpr (Times > 0) {
@@ -116,7 +117,7 @@ inline Vector<Bytes> concatenate(Vector<Bytes / 2> low, Vector<Bytes / 2> high, 
     return __builtin_shufflevector(low, high, I...);
 }
 
-// A vector whose lane l holds 16 bytes of row l * Rows: the loads do a part of the shuffling.
+// Loads a vector whose lane l holds 16 bytes of row l * Rows, so that the loads replace a part of the shuffles.
 template <std::size_t Bytes, int Rows>
 inline Vector<Bytes> load_lanes(const std::byte* src, std::ptrdiff_t step) {
     if constexpr (Bytes == 16) {
@@ -132,8 +133,8 @@ inline Vector<Bytes> load_lanes(const std::byte* src, std::ptrdiff_t step) {
 
 inline bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
 
-// Stores one vector, non-temporally if `NonTemporal`; `to` is aligned then. Vectors that fill a cache line are stored in a row: a
-// line that stays half written is flushed in pieces, at many times the cost.
+// Stores one vector; if `NonTemporal`, with a non-temporal store to an aligned address. The vectors of one cache line are stored
+// one right after another: a line that stays half written is flushed in pieces, at many times the cost.
 template <bool NonTemporal>
 inline void store_lane(std::byte* to, Vector<16> vector) {
 #if defined(__SSE2__)

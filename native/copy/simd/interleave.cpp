@@ -6,8 +6,8 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// Interleaves one block: as many rows as one vector of a source holds, or one row of wider elements; 16 * Count * parts bytes of
-// the destination.
+// Interleaves one block: the rows that fill a vector of 16 bytes of each source, or one row if the elements are wider. The block
+// has 16 * Count * parts bytes in the destination.
 template <int Width, int Count>
 inline void interleave_block(std::byte* dst, const std::byte* const* src, std::int64_t first) {
     constexpr int block = Width < 16 ? 16 / Width : 1, parts = Width < 16 ? 1 : Width / 16;
@@ -17,8 +17,8 @@ inline void interleave_block(std::byte* dst, const std::byte* const* src, std::i
     for (int k = 0; k < Count * parts; ++k) store<16>(dst + 16 * k, vectors[k]);
 }
 
-// True if ordinary stores write whole vectors: vectors of 64 bytes, because one instruction shuffles two of them. Non-temporal
-// stores are bound by memory instead.
+// True if whole 64-byte vectors are interleaved or deinterleaved with ordinary stores: one instruction then shuffles two of them.
+// With non-temporal stores the copy is bound by memory instead.
 template <int Width>
 constexpr bool kUsesWholeVectors = kVector == 64 && Width <= 16;
 
@@ -92,8 +92,8 @@ std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std:
     return whole_rows;
 }
 
-// Gathers 64 bytes for each of `Count` columns from consecutive rows: vectors[j][k] becomes bytes 16 * j to 16 * j + 15 of
-// column k.
+// Collects 64 bytes for each of `Count` columns from consecutive rows: vectors[j][k] holds bytes 16 * j to 16 * j + 15 of column
+// k.
 template <int Width, int Count>
 inline void gather_columns(Vector<16> (*vectors)[Count], const std::byte* src) {
     constexpr int block = Width < 16 ? 16 / Width : 1;
@@ -134,8 +134,8 @@ struct Ring {
     std::byte* at(std::int64_t byte) { return lines + (byte & (kRingLines * 64 - 1)); }
 };
 
-// Every destination is aligned to 16 bytes. Line n of a column is the n-th cache line that the column touches; the first
-// leads[k] bytes of line 0 belong to other data.
+// Deinterleaves with non-temporal stores; every destination is aligned to 16 bytes. Line n of a column is the n-th cache line
+// that the column touches; the first leads[k] bytes of line 0 belong to other data.
 template <int Width, int Count>
 std::int64_t deinterleave_streaming(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
     constexpr int rows_per_line = 64 / Width;

@@ -6,7 +6,7 @@
 
 namespace dovetail::DOVETAIL_ISA {
 
-// Transposes Bytes / Width rows by 16 / Width columns: each column becomes one vector.
+// Transposes a tile of Bytes / Width rows by 16 / Width columns: each column becomes one vector.
 template <std::size_t Bytes, int Width>
 inline void transpose_tile(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step) {
     constexpr int columns = 16 / Width;
@@ -25,7 +25,7 @@ inline Vector<64> select_lanes(Vector<64> a, Vector<64> b, Indices<I...>) {
     return __builtin_shufflevector(a, b, (((Lanes >> (4 * (I / 16))) & 7) * 16 + I % 16)...);
 }
 
-// Transposes the 4 x 4 lanes of four vectors: vector l becomes lane l of all.
+// Transposes the 4 x 4 lanes of four vectors: lane j of vector l becomes lane l of vector j.
 inline void transpose_lanes(Vector<64>* lines) {
     using All = typename IndexSequence<64>::type;
     const Vector<64> a = select_lanes<0x5140>(lines[0], lines[1], All()), b = select_lanes<0x7362>(lines[0], lines[1], All());
@@ -36,7 +36,7 @@ inline void transpose_lanes(Vector<64>* lines) {
     lines[3] = select_lanes<0x7632>(b, d, All());
 }
 
-// Transposes squares of 64 / Width rows and columns: whole cache lines on both sides, each accessed once.
+// Transposes a square of 64 / Width rows and columns: each row and each column is a whole cache line, which is accessed once.
 template <int Width>
 inline void transpose_square(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step) {
     constexpr int columns = 16 / Width;
@@ -61,8 +61,8 @@ struct NoCallback {
     void operator()(std::int64_t) const {}
 };
 
-// Transposes in tiles; the last tile of a row or column may overlap the one before it. `after` is called with the bytes of each
-// tile.
+// Transposes in tiles; the last tile of a row or column may overlap the one before it. After each tile, `after` is called with
+// the number of bytes of the tile.
 template <std::size_t Bytes, int Width, bool Squares, typename After>
 void transpose_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                      std::int64_t columns, const After& after) {

@@ -1,4 +1,4 @@
-// Copies of contiguous rows, with short rows inlined.
+// Copies contiguous rows; the copies of short rows are inlined.
 #include "copy/simd/byte_shuffles.h"
 #include "copy/simd/copy_kernels.h"
 
@@ -28,7 +28,7 @@ void copy_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src
     for (; i < rows; ++i, dst += dst_step, src += src_step) copy_bytes<Bytes>(dst, src);
 }
 
-// Copies rows of Unit .. 2 * Unit bytes: a unit at either end; the two may overlap.
+// Copies rows of Unit to 2 * Unit bytes as two units, one at either end of the row; the two units may overlap.
 template <std::size_t Unit>
 void copy_pairs(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                 std::size_t bytes) {
@@ -111,7 +111,7 @@ void copy_columns(const ColumnCopy* columns, int count, std::int64_t rows) {
 
 namespace {
 
-// Stores a whole aligned cache line: a partial line costs a non-temporal store many times as much.
+// Stores a whole aligned cache line. A non-temporal store of a partial line would cost many times as much.
 inline void stream_line(std::byte* dst, const std::byte* src) {
 #if defined(__AVX512F__)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), _mm512_loadu_si512(src));

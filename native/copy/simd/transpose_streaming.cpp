@@ -55,7 +55,8 @@ private:
     std::int64_t offset_ = 0;
 };
 
-// Transposes 16 / Width columns of `Lines` lines each, one after the other; after each column `Lines` lines are loaded.
+// Transposes 16 / Width columns, each of which fills `Lines` cache lines, and stores them one after the other. After each column,
+// `Lines` lines of the next block are loaded into the staging buffer.
 template <int Width, int Lines>
 inline __attribute__((always_inline)) void store_columns(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
                                                          std::ptrdiff_t src_step, StagingLoader& loader) {

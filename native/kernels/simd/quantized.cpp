@@ -45,7 +45,7 @@ DOVETAIL_INLINE std::uint32_t load_word(const std::byte* from) {
     return value;
 }
 
-// Accumulates `count` pixels and one vector of columns.
+// Accumulates a register block of `count` pixels by one vector of output columns.
 template <int count>
 void accumulate_pixels(const Int8Tile& tile, const std::byte* x, const std::int8_t* weights, const std::int32_t* offset,
                        std::int32_t* accumulators) {

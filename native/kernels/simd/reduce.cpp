@@ -104,7 +104,7 @@ DOVETAIL_INLINE double dense(const float* x, std::int64_t count, float offset_nu
     return lanes[0];
 }
 
-// Elements with any stride, gathered in blocks.
+// Reduces elements with any stride, which are copied to a buffer in blocks.
 template <typename F>
 DOVETAIL_INLINE double strided(const std::byte* x, std::int64_t count, std::int64_t stride, float offset) {
     constexpr std::int64_t kGathered = 256;
