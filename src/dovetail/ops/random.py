@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Random(Op):
-    """_Random is the base of random operators: ``seed`` and ``op_seed`` fix the numbers, which differ between runtimes."""
+    """_Random is the base of random operators. ``seed`` and ``op_seed`` determine the numbers, which differ between runtimes."""
 
     seed: float = 0.0
     op_seed: int = 0

@@ -410,9 +410,10 @@ class Attention(
 
 
 def _sees_nothing(b: Builder, bias: Value) -> Any:
-    """Return whether all elements of a row of ``bias`` are minus infinity: [..., rows, 1].
+    """Return a mask [..., rows, 1] of the rows of ``bias`` in which all elements are minus infinity.
 
-    ReduceMax reads 0 and 1 in place of the elements: OpenVINO's ReduceMax of a row of minus infinities is a finite number.
+    ReduceMax reads 0 for minus infinity and 1 for any other element, because OpenVINO's ReduceMax of a row of minus infinities
+    is a finite number.
     """
     zero, one = (b.constant(number, bias.dtype) for number in (0, 1))
     visible = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)

@@ -283,7 +283,7 @@ class GroupQueryAttention(
         return b.Slice(present, b.constant([0]), b.Reshape(count, [1]), [2], [1])
 
     def _visible_keys(self, b: Builder, q: Value, k: Value, past: Value, length: Value) -> Any:
-        """Return whether row i of a sequence attends to key j: [batch, rows, keys]."""
+        """Return the mask [batch, rows, keys], which is true where row i of a sequence attends to key j."""
         key = b.Unsqueeze(positions_of(b, k, 2), [0, 1])
         visible = b.Less(key, b.Unsqueeze(length, [2]))
         if not self.causal:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
-"""Flags of each update rule: whether it decays the state; whether it subtracts the state's prediction from ``value``."""
+"""Two flags of each update rule: the rule decays the state; the rule subtracts the state's prediction from ``value``."""
 
 
 class LinearAttention(
@@ -159,7 +159,7 @@ class LinearAttention(
         return [y, as_type(b, last, state_dtype)][: self.outputs]
 
     def _build_row_body(self, state: Value, rows: dict[str, Value]) -> Any:
-        """Build the Loop body of one row: inputs are the trip number, the state, a slice of each of ``rows`` and the scale."""
+        """Build the Loop body for one row; the body's inputs are trip number, state, a slice of each of ``rows``, and scale."""
         b = Builder("row")
         b.input("trip", dtypes.i64, ())
         state_before = b.input_of("before", state.type)

@@ -87,7 +87,7 @@ class RotaryEmbedding(
                 agree(table.shape[-1], (self.rotary_embedding_dim or size) // 2)
 
     def canonical(self, x: View, cos_cache: View, sin_cache: View, position_ids: View | None = None) -> Op:
-        """Drop ``num_heads`` where ``x`` has rank 4, and there drop a ``rotary_embedding_dim`` that equals the head size."""
+        """Drop ``num_heads``, and a ``rotary_embedding_dim`` that equals the head size, if ``x`` has rank 4."""
         if x.shape is None or len(x.shape) != 4:
             return self
         dim = 0 if symbolic.equal(x.shape[-1], self.rotary_embedding_dim) is True else self.rotary_embedding_dim

@@ -59,7 +59,7 @@ def _branch(branch: Graph, g: Deltas, indices: Sequence[int], adjoints: Adjoints
 
 
 def _recompute(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
-    """Inline ``body`` into ``inner`` with new inputs of the body's names and types; return the new inputs and the outputs."""
+    """Inline ``body`` into ``inner``; return new inputs, named and typed as the body's inputs, and the outputs."""
     xs = [inner.input_of(x.name, x.type) for x in body.inputs]
     for x, old in zip(xs, body.inputs, strict=True):
         if old.value is not None:
@@ -207,7 +207,7 @@ class _BackwardLoop:
         return [result.get(index) for index in range(len(self.xs))]
 
     def _store_states(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
-        """Extend the forward Loop by scan outputs for the trip numbers and the states before each trip; return both."""
+        """Add scan outputs for each trip's number and the states before the trip to the forward Loop; return these outputs."""
         if not saved and not is_numbered:
             return None, []
         self._check_fixed_types(saved)
@@ -263,7 +263,7 @@ class _BackwardLoop:
         return Tensor(type.dtype, (1, *type.shape))
 
     def _state_delta(self, index: int) -> Value:
-        """Return the gradient of a state after the last trip."""
+        """Return the gradient of a state's value after the last trip; zeros for an unused state."""
         delta = self.state_deltas[index]
         result: Value = zeros_like(self.b, self.node.outputs[index]) if delta is None else delta
         return result

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def infer_branch(body: Graph, xs: tuple[View, ...]) -> list[Type] | None:
-    """Infer the types of a branch from its inputs; return the types of the outputs, None where the branch cannot run.
+    """Infer the types of a branch from its inputs; return the output types, or None if the branch cannot run.
 
     Where a rule raises an error, ``body.fault`` is this error, and the branch keeps its previous types. Only a RuleError means
     that the branch cannot run with these inputs; for any other error the previous output types are returned.
@@ -63,7 +63,7 @@ def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
 
 
 def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
-    """Return the subgraph and its nested subgraphs, each with its fault."""
+    """Return pairs of a graph and the graph's fault, for a subgraph and its nested subgraphs."""
     result = [(body, body.fault)]
     for node in body.nodes:
         for _, inner in bodies(node.op):
@@ -80,13 +80,13 @@ def clear_faults(body: Graph) -> None:
 
 
 def known_branch(condition: View) -> int | None:
-    """Return the index of the branch that runs (0: ``then_branch``); None where the condition is unknown."""
+    """Return the index of the branch that runs (0: ``then_branch``); None if the condition is unknown."""
     known = known_boolean(condition)
     return None if known is None else int(not known)
 
 
 def known_boolean(value: View) -> bool | None:
-    """Return the element of a boolean tensor (a Value or a View) with one element; None where the element is unknown."""
+    """Return the element of a boolean tensor (a Value or a View) with one element; None if the element is unknown."""
     known = getattr(value, "constant", None)
     known = value.value if known is None else known
     if known is None and isinstance(value, Value):
@@ -167,9 +167,9 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
         return [type_outside(type, known) for type in self._common_types(inferred, known_branch(cond))]
 
     def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
-        """Return the output types of the branch with the index ``taken``, or where that is None, types common to both branches.
+        """Return the output types of the branch with the index ``taken``; if ``taken`` is None, types that cover both branches.
 
-        A branch that cannot run with these inputs is left out, unless neither can run. Raises the fault of the branch
+        A branch that cannot run with these inputs is ignored, unless neither branch can run. Raises the fault of the branch
         ``taken``.
         """
         branches = (self.then_branch, self.else_branch)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
 
 COUNTED_TRIPS = 1 << 10
-"""Trip count above which a loop without exit condition counts all trips towards the limit before the first trip."""
+"""Trip count above which a loop without exit condition charges all its trips to the trip limit before the first trip."""
 MAX_CACHED_RESULTS = 8
 """Largest number of cached inference results per body while an outer loop is inferred."""
 RESTORED_TYPES_PER_NODE = 16
-"""Number of restored types that count as one inferred node towards the inference limit."""
+"""Number of restored types that are charged to the inference limit as one inferred node."""
 MAX_ROUNDS = 8
 """Number of rounds of inference that widen the types of the states before their ranks become unknown."""
 
@@ -102,7 +102,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def _types_without_trips(
         self, trip_count: View | None, cond: View | None, inputs: Several[Any], known: set[str]
     ) -> list[Type]:
-        """Return the types of the outputs after an error of the body's rules; raise this error where a trip is known to run."""
+        """Return the output types of a loop whose body breaks a rule; raise the body's error if a trip is known to run."""
         fault = self.body.fault
         if fault is not None and self._is_entered(trip_count, cond, inputs):
             raise fault.with_traceback(None)
@@ -127,7 +127,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
 
     def _infer_once(self, usage: Usage, inputs: Several[View], known: set[str]) -> list[Type] | None:
-        """Return the result of :meth:`_infer_body`, from a cache where the types and values of the inputs are the same.
+        """Return the result of :meth:`_infer_body`, from a cache if an earlier call had inputs of the same types and values.
 
         An outer loop infers an inner loop in each round of inference; without the cache, each level of nesting would double the
         time.
@@ -181,7 +181,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         raise RuleError("type.disagree", "the types of the states must be the same in every trip")
 
     def _count(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> Size | None:
-        """Return the number of trips; None where unknown."""
+        """Return the number of trips; None if the number is unknown."""
         if not is_endless(self.body) or (cond is not None and not is_true(cond)):
             return None
         if trip_count is not None:

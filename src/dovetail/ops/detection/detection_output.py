@@ -253,7 +253,7 @@ class DetectionOutput(
         return b.Reshape(b.Transpose(table, [0, 2, 1]), [images, count * classes], special_zero=False)
 
     def _build_table(self, b: Builder, selected: Value, boxes: Value, images: int, count: int, classes: int) -> Any:
-        """Build the output rows: the best boxes of each image sorted by class, image after image, then end mark and zeros."""
+        """Build the output rows: image by image, the best boxes sorted by class; after the last image, an end mark and zeros."""
         rows = int(self.row_count(images, count, classes))
         limit = self.keep_top_k[0]
         top_k = min(count * classes, limit) if limit > 0 else count * classes

@@ -30,9 +30,9 @@ _SHARED = (
 class _MulticlassNmsBase(Op):
     """_MulticlassNmsBase is the base class of MulticlassNms and MatrixNms, with their common attributes and outputs.
 
-    ``boxes`` are [images, boxes, 4] as corners, ``scores`` [images, classes, boxes]. ``selected_outputs`` are rows [class,
-    score, x1, y1, x2, y2]. ``selected_indices`` are the indices of these boxes, counted through all images (image * boxes +
-    box). ``selected_num`` is the number of rows of each image.
+    ``boxes`` [images, boxes, 4] holds corners, and ``scores`` is [images, classes, boxes]. ``selected_outputs`` has rows
+    [class, score, x1, y1, x2, y2]. ``selected_indices`` holds the index of each row's box in the boxes of all images
+    (image * boxes + box). ``selected_num`` is the number of rows of each image.
     """
 
     selects_by_score = True
@@ -75,7 +75,7 @@ class _MulticlassNmsBase(Op):
         raise symbolic.Inexact("the selected boxes")
 
     def select_candidates(self, b: Builder, boxes: Value, scores: Value, inclusive: bool) -> tuple[Any, Any, Any]:
-        """Return the best k scores of each class, falling, with the indices and the coordinates of their boxes.
+        """Return the best k scores of each class in descending order, and the indices and coordinates of the scored boxes.
 
         The shapes are [images, classes, k] and for coordinates [images, classes, k, 4]. The score of a box that is not a
         candidate is -inf. With ``inclusive``, a score equal to ``score_threshold`` is a candidate.

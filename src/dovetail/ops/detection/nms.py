@@ -29,7 +29,7 @@ def check_index_type(dtype: DType) -> None:
 
 
 def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: View, *limits: View | None) -> list[Type]:
-    """Check boxes of ``box_size`` numbers and their scores, and return the types of the three outputs of an NMS operator."""
+    """Check the shapes of boxes (``box_size`` numbers per box), scores and limits; return the types of an NMS's three outputs."""
     check_inputs(op, (boxes, scores, *limits))
     for x, name in ((boxes, "boxes"), (scores, "scores")):
         if x.shape is not None and len(x.shape) != 3:
@@ -107,7 +107,7 @@ class NonMaxSuppression(
         return self.make_outputs(xp, *_suppress(self, _as_f32(boxes), _as_f32(scores), *numbers), boxes)
 
     def make_outputs(self, xp: Namespace, rows: Array, values: Array, like: Array) -> Any:
-        """Return the outputs from rows [batch, class, box], sorted by batch, class and falling score, and their scores."""
+        """Return the outputs from rows [batch, class, box], sorted by batch, class and descending score, and their scores."""
         if self.sort_result_descending:
             order = np.argsort(-values, kind="stable")
             rows, values = rows[order], values[order]
@@ -172,10 +172,10 @@ class NonMaxSuppression(
     def make_exclusive(
         self, b: Builder, max_output_boxes_per_class: Value | None, iou_threshold: Value | None
     ) -> tuple[Any, Any]:
-        """Return the box limit and IoU threshold for which ``iou > threshold`` drops the same boxes as ``iou >=
-        iou_threshold``.
+        """Return a box limit and an IoU threshold for the test ``iou > threshold`` in place of ``iou >= threshold``.
 
-        With ``iou_threshold`` 0, a selected box drops all others: at most one box of a class is selected.
+        Both tests drop the same boxes. With ``iou_threshold`` 0, a selected box drops all others: at most one box of a class
+        is selected.
         """
         limit = known_value_of(iou_threshold)
         if limit is None:
@@ -196,7 +196,7 @@ class NonMaxSuppression(
 
 
 def known_value_of(threshold: Value | None) -> Any:
-    """Return the elements of ``threshold``, 0 for an omitted threshold; None where they do not follow from constants."""
+    """Return the elements of ``threshold``, 0 for an omitted threshold; None if the elements do not follow from constants."""
     from dovetail.ir.evaluate import constant_value
 
     return np.zeros((), np.float32) if threshold is None else constant_value(threshold)
@@ -230,7 +230,7 @@ def _suppress(
     score_threshold: Array,
     soft_nms_sigma: Array,
 ) -> tuple[Any, Any]:
-    """Return the selected rows [batch, class, box] and their scores, with soft NMS the decayed scores."""
+    """Return the selected rows [batch, class, box] and their scores; with soft NMS, the scores are decayed."""
     corners = corners_of(boxes, op.center_point_box)
     iou_threshold, score_threshold, soft_nms_sigma = (
         np.float32(iou_threshold),
@@ -278,7 +278,7 @@ def select_boxes(
     score_threshold: Array,
     is_inclusive: bool,
 ) -> list[int]:
-    """Return the indices of the selected boxes of one class, by falling score."""
+    """Return the indices of the selected boxes of one class, in descending order of the score."""
     candidates = np.flatnonzero(scores > score_threshold) if score_threshold > -np.inf else np.arange(len(scores))
     candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
     selected: list[int] = []

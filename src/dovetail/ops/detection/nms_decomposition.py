@@ -42,7 +42,7 @@ def iou_of(b: Builder, intersection: Value, area: Value, other: Value) -> Any:
 
 
 def build_outputs(b: Builder, rows: Value, values: Value, sort_result_descending: bool, output_type: DType) -> list[Any]:
-    """Return the three NMS outputs from rows [batch, class, box], sorted by batch, class and falling score.
+    """Return the three NMS outputs from rows [batch, class, box], sorted by batch, class and descending score.
 
     ``values`` are the scores of the rows. The outputs are the rows in ``output_type``, rows [batch, class, score] in f32, and
     the number of rows.
@@ -62,7 +62,7 @@ def select_boxes_in_loop(
     max_output_boxes_per_class: Value | None,
     score_threshold: Value | None,
 ) -> tuple[Any, Any]:
-    """Select boxes in a Loop: return rows [batch, class, box], sorted by batch, class and falling score, and their scores.
+    """Select boxes in a Loop: return rows [batch, class, box], sorted by batch, class and descending score, and their scores.
 
     Each trip selects in every class the box with the greatest of ``scores`` [batches, classes, n] above ``score_threshold``
     (None: any). ``max_output_boxes_per_class`` is the maximum number of trips (None: 0). The other scores of the class are

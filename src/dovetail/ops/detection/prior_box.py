@@ -38,8 +38,8 @@ class _Prior(NamedTuple):
 class _PriorBoxBase(Op):
     """_PriorBoxBase is the base class of PriorBox and PriorBoxClustered, whose output is [2, 4 * boxes].
 
-    Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image, row 1 four variances for each box.
-    ``output_size`` is [rows, columns] of the grid, ``image_size`` [height, width] of the image.
+    Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image; row 1 holds four variances for each
+    box. ``output_size`` is [rows, columns] of the grid, and ``image_size`` is [height, width] of the image.
     """
 
     clip: bool = False
@@ -167,7 +167,7 @@ class PriorBox(
         return [ratio for ratio in ratios if abs(ratio - 1) >= 1e-6]
 
     def openvino_count(self) -> int:
-        """Return the number of boxes of a cell by OpenVINO's shape rule."""
+        """Return the number of boxes per cell according to OpenVINO's shape rule."""
         ratios = len(self.ratios()) + 1
         if not self.scale_all_sizes:
             return ratios + len(self.min_size) - 1

@@ -24,7 +24,7 @@ _FRAMEWORKS = ("", "caffe", "tensorflow")
 
 
 def _check_sizes(class_probs: Shape | None, bbox_deltas: Shape | None, image_shape: Shape | None) -> None:
-    """Check that ``class_probs`` and ``bbox_deltas`` have equal images, rows and columns, and the size of ``image_shape``."""
+    """Check equal images, rows and columns of ``class_probs`` and ``bbox_deltas``, and at least 3 elements of ``image_shape``."""
     if class_probs is not None and bbox_deltas is not None:
         for axis in (0, 2, 3):
             agree(class_probs[axis], bbox_deltas[axis])
@@ -143,7 +143,7 @@ class Proposal(
 
     @property
     def _size_offset(self) -> np.float32:
-        """The size of a box minus the difference of the coordinates of its corners."""
+        """Return the size of a box minus the difference of the coordinates of its corners."""
         return np.float32(0 if self.framework == "tensorflow" else 1)
 
     def _make_anchors(self, rows: int, columns: int) -> Any:
@@ -172,7 +172,7 @@ class Proposal(
         return np.clip(boxes, 0, limit - self._size_offset) if self.clip_before_nms else boxes
 
     def _suppress(self, boxes: Array) -> list[int]:
-        """Return the indices of the boxes that NMS selects; ``boxes`` are sorted by falling score."""
+        """Return the indices of the boxes that NMS selects; ``boxes`` are sorted by descending score."""
         low, high = boxes[:, 0], boxes[:, 1]
         areas = np.prod(high - low + self._size_offset, axis=1)
         candidates = np.arange(len(boxes))

@@ -123,7 +123,7 @@ class PSROIPooling(
         return b.Divide(total, b.Maximum(number, 1.0))
 
     def _bilinear(self, b: Builder, x: Value, boxes: Value, image: Value) -> Any:
-        """Return the mean of one interpolated point per part: [regions, rows, columns, channels]."""
+        """Return for each bin the mean over its parts, one interpolated point per part: [regions, rows, columns, channels]."""
         parts = self.spatial_bins_y * self.spatial_bins_x
         flat = flatten_bins(b, x, [parts, self.output_dim], [0, 1, 3, 4, 2])
         taps = []
@@ -167,7 +167,7 @@ def flatten_bins(b: Builder, x: Value, channels: list[int], order: list[int]) ->
 
 
 def bin_mask_of(b: Builder, positions: Value, length: Value) -> Any:
-    """Return whether each of ``positions`` [regions, bins, n] is within the length of its bin."""
+    """Return a mask [regions, bins, n], which is true for the first ``length`` of the n ``positions`` of a bin."""
     steps = b.Range(b.constant(0), b.Gather(b.Shape(positions), np.array(2), axis=0), b.constant(1))
     return b.Less(b.Cast(steps, to=length.dtype), b.Unsqueeze(length, [2]))
 

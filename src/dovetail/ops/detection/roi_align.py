@@ -33,9 +33,9 @@ _IN_IR = f"{_SHARED_IR}, mode~{{avg:avg,max:max}}"
 class _RoiAlignBase(Op):
     """_RoiAlignBase samples and pools ``output_height`` by ``output_width`` bins for each region and channel.
 
-    Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points by bilinear interpolation; with 0, the numbers of
-    points are the bin's height and width, rounded up. A point more than one element outside of the image counts as 0. Any other
-    point beyond the center of an outermost element reads this element.
+    Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points by bilinear interpolation. If
+    ``sampling_ratio`` is 0, the grid has ceil(bin height) by ceil(bin width) points. A point more than one element outside of
+    the image has the value 0. Any other point beyond the center of an outermost element reads this element.
     """
 
     output_height: int = 1
@@ -53,7 +53,7 @@ class _RoiAlignBase(Op):
             raise RuleError("attribute.range", f"sampling_ratio must not be negative, got {self.sampling_ratio}")
 
     def pooled_shape_of(self, x: View, rois: View, batch_indices: View, numbers: int) -> Any:
-        """Return the output shape, for ``rois`` of ``numbers`` columns."""
+        """Check the input shapes (``rois`` must have ``numbers`` columns), and return the output shape."""
         for view, rank, name in ((x, 4, "x"), (rois, 2, "rois"), (batch_indices, 1, "batch_indices")):
             if view.shape is not None and len(view.shape) != rank:
                 raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(view.shape)}")
@@ -85,8 +85,8 @@ class _RoiAlignBase(Op):
 class _SampleGrid:
     """_SampleGrid holds the sample points of one axis.
 
-    ``positions`` is [regions, bins, samples], ``number`` the samples per bin [regions, 1]. ``inside`` is the mask of the
-    samples that count, None where all samples count.
+    ``positions`` is [regions, bins, samples], and ``number`` [regions, 1] is the number of samples per bin. ``inside`` is the
+    mask of the samples to pool; None means all samples.
     """
 
     def __init__(self, positions: Value, number: Value, inside: Value | None) -> None:
@@ -240,7 +240,7 @@ def _and_optional(b: Builder, first: Value | None, second: Value | None) -> Any:
 
 
 def _bilinear_taps(b: Builder, position: Value, size: Value) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Return whether ``position`` is inside of the image, and the indices of the two elements around it with their weights."""
+    """Return a mask of the positions inside of the image, and pairs of an adjacent element's index and the element's weight."""
     last = b.Subtract(size, 1.0)
     is_inside = b.And(b.GreaterEqual(position, -1.0), b.LessEqual(position, size))
     position = b.Minimum(b.Maximum(position, 0.0), last)

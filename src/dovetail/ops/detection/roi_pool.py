@@ -81,7 +81,7 @@ class RoiPool(
         return as_type(b, b.Transpose(pool(b, x, boxes, image, flat), [0, 3, 1, 2]), x.dtype)
 
     def _max_pool(self, b: Builder, x: Value, boxes: Value, image: Value, flat: Value) -> Any:
-        """Return the maximum of each bin. Every bin is gathered with the length of the longest bin; its last element repeats."""
+        """Return each bin's maximum; a bin is padded to the length of the longest bin by repeating the bin's last element."""
         positions, is_empty_of_axis = [], []
         for axis, count in enumerate(self.pooled_shape):
             first, last = (

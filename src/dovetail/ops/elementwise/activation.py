@@ -81,7 +81,7 @@ class PRelu(
         return x.shape
 
     def is_by_channel(self, shape: Shape | None, slope: Shape | None) -> bool | None:
-        """Return whether ``slope`` needs a reshape to apply to axis 1 of ``x``; None where unknown sizes decide this."""
+        """Return whether ``slope`` needs a reshape to apply to axis 1 of ``x``; None if that depends on unknown sizes."""
         if not self.channels:
             return False
         if slope is not None and (len(slope) != 1 or symbolic.equal(slope[0], 1) is True):
@@ -102,7 +102,7 @@ class PRelu(
         return apply_in_wide_type(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
 
     def align_slope(self, b: Builder, x: Value, slope: Value) -> Any:
-        """Reshape ``slope`` to broadcast to ``x``; return None where unknown sizes decide to which axis ``slope`` applies."""
+        """Reshape ``slope`` to broadcast to ``x``; return None if unknown sizes decide to which axis ``slope`` applies."""
         by_channel = self.is_by_channel(x.shape, slope.shape)
         if by_channel is None:
             return None

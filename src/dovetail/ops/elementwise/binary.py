@@ -148,7 +148,7 @@ class Divide(
 
 
 def _truncating_quotient(xp: Namespace, x: Array, y: Array) -> Any:
-    """Divide and round toward zero, by floor divisions: symbolic sizes have no other division."""
+    """Divide and round toward zero by means of floor division, the only division that symbolic sizes have."""
     divide = symbolic.floor_divide_by_nonzero
     try:
         rounds_up = bool(((y > 0) & (x > xp.negative(y))).all())

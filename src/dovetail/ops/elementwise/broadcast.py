@@ -40,7 +40,7 @@ class Elementwise(Op):
     idempotent: ClassVar[frozenset[str]] = frozenset()
     involution: ClassVar[frozenset[str]] = frozenset()
     is_activation: ClassVar[bool] = False
-    """Whether FusedConv and FusedGemm may apply the operator, with its attributes or the bounds of Clip as parameters."""
+    """True if FusedConv and FusedGemm may apply the operator, with its attributes or the bounds of Clip as parameters."""
 
     def decompose(self, b: Builder, *xs: Any) -> Any:
         """Emit the operator in a wider type where an input has a type of ``_WIDER``, otherwise return the result of ``lower``."""
@@ -142,7 +142,7 @@ def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
 
 
 def _is_stretched(wide: Size, narrow: Size) -> bool | None:
-    """Return whether an axis of the size ``narrow`` was broadcast to ``wide``; None where unknown sizes decide this."""
+    """Return whether an axis of the size ``narrow`` was broadcast to ``wide``; None if that depends on unknown sizes."""
     if symbolic.equal(wide, narrow) is True:
         return False
     if isinstance(narrow, int) and narrow == 1:

@@ -149,7 +149,7 @@ class Cast(
         return self.with_(**changes) if changes else self
 
     def value(self, x: View) -> Any:
-        """Return the shape value; for a comparison whose result depends on sizes, a symbolic integer that is 0 or 1."""
+        """Return the shape value; a comparison whose result depends on sizes gives a symbolic integer that is 0 or 1."""
         node = getattr(x, "node", None)
         if node is None or x.value is not None:
             return super().value(x)

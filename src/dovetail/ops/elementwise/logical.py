@@ -37,7 +37,7 @@ class ComparisonOp(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered
     def indicator(self, x: View, y: View) -> Any:
         """Return symbolic integers that are 1 where the comparison of two exact integer arrays holds and 0 elsewhere.
 
-        The result has elements whose comparison depends on sizes, too. The default clips :meth:`excess` to [0, 1]. Raises
+        A comparison that depends on sizes gives a symbolic element. The default clips :meth:`excess` to [0, 1]. Raises
         Unknown, and Inexact.
         """
         xp = symbolic.xp

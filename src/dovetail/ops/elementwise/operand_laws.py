@@ -1,4 +1,4 @@
-"""Laws of elementwise operators about constant operands, each with the element types for which it keeps all bits."""
+"""Laws of elementwise operators with a constant operand (x * 1 = x), and the types for which a law keeps all bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOOLEANS = frozenset(("boolean",))
 EXACT_IN_F64 = REALS - {"i64", "u64"}
 """The names of the types of real numbers whose values f64 represents exactly."""
 MAX_ELEMENTS = 1 << 16
-"""Largest number of elements of a constant that is compared with the number of a law."""
+"""Largest number of elements of a constant that is tested against a law; a larger constant satisfies no law."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,7 +350,7 @@ class ErfInv(UnaryOp, openvino="ErfInv-17(x)"):
 
 
 def _ratio(b: Builder, x: Value, numerator: Sequence[float], denominator: Sequence[float]) -> Any:
-    """Evaluate the quotient of two polynomials, coefficients from the highest power down."""
+    """Evaluate the quotient of two polynomials, whose coefficients are listed from the highest power down."""
     above, below = (
         reduce(lambda total, c: b.Add(b.Multiply(total, x), c), terms[1:], b.constant(terms[0], x.dtype))
         for terms in (numerator, denominator)

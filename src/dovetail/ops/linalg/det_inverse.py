@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class _Square(Op):
-    """Det and Inverse take the square matrices in the last two axes."""
+    """_Square is the base of Det and Inverse, which operate on the square matrices in the last two axes."""
 
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a determinant")
 
     def square_shape(self, x: View) -> Any:
-        """Return the shape of ``x`` with its last two sizes unified."""
+        """Return the shape of ``x`` with one common size for the last two axes, whose sizes must agree."""
         if x.shape is None:
             return None
         if len(x.shape) < 2:
@@ -49,7 +49,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
         return round_to(xp, xp.linalg.det(arrays.widen(xp, x)), arrays.element(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """Multiply ``g`` by the cofactor matrix det(x) * inverse(x)'; up to 3 rows compute cofactors without an inverse."""
+        """Multiply ``g`` by the cofactor matrix det(x) * inverse(x)'; for up to 3 rows the cofactors need no inverse."""
         if isinstance(x.dims[-1], int) and x.dims[-1] <= 3:
             return [_cofactors(b, g, x)]
         return [b.Multiply(_transpose_matrices(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]

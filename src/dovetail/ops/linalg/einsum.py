@@ -22,7 +22,7 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 class _Equation(NamedTuple):
-    """_Equation holds the labels of each operand and of the result; the label of an ellipsis axis is its number from the end."""
+    """_Equation holds the axis labels of operands and result; the label of an ellipsis axis is the axis's index from the end."""
 
     terms: tuple[tuple[str, ...], ...]
     result: tuple[str, ...]
@@ -295,7 +295,7 @@ def _flat_size(b: Builder, factor: _Factor, labels: list[str]) -> list[Any]:
 
 
 def _squeeze_ones(b: Builder, factor: _Factor, other: _Factor, later: set[str]) -> _Factor:
-    """Squeeze the size-1 axes of ``factor`` whose label is in ``other``, but not in ``later``; that label is summed over."""
+    """Squeeze the size-1 axes of ``factor`` whose labels are to be summed over: labels in ``other``, but not in ``later``."""
     axes = [
         axis
         for axis, label in enumerate(factor.labels)

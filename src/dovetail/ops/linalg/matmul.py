@@ -99,7 +99,7 @@ class MatMul(
 
 
 def _matrix(shape: tuple[Size, ...], transpose: bool, row: bool) -> tuple[Any, Any]:
-    """Return the rows and columns of an operand, None for the axis that a vector lacks."""
+    """Return the numbers of rows and columns of an operand, None for the axis that a vector lacks."""
     if len(shape) == 1:
         return (None, shape[0]) if row else (shape[0], None)
     return (shape[-1], shape[-2]) if transpose else (shape[-2], shape[-1])

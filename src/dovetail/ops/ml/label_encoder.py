@@ -82,6 +82,6 @@ def _key_count_of(b: Builder, keys: Value) -> Any:
 
 
 def _hashable_elements_of(x: Array) -> list[Any]:
-    """Return the elements as lookup keys: every NaN is the same key."""
+    """Return the elements as dictionary keys, with one common key for all NaN elements."""
     items = strings_of(x) if x.dtype == object else x.reshape(-1).tolist()
     return ["nan" if item != item else item for item in items] if x.dtype.kind == "f" else items

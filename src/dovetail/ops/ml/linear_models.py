@@ -112,7 +112,7 @@ def write_affine(b: Builder, x: Value, coefficients: tuple[float, ...], intercep
 
 
 def as_rows(b: Builder, x: Value, dtype: DType = dtypes.f32) -> Any:
-    """Return ``x`` as a matrix of ``dtype``; a vector is one row."""
+    """Return ``x`` as a matrix of ``dtype``; a vector becomes one row."""
     if len(x.dims) == 1:
         x = b.Unsqueeze(x, [0])
     return x if x.dtype is dtype else b.Cast(x, to=dtype)

@@ -153,7 +153,7 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
 
 
 class _TreeWalk:
-    """_TreeWalk emits the paths of all rows through all trees; a position is a node's index, leaves are counted after nodes."""
+    """_TreeWalk emits the paths of all rows through all trees; positions are indices of nodes, followed by those of leaves."""
 
     def __init__(self, op: TreeEnsemble, b: Builder, x: Value) -> None:
         self.op, self.b, self.x = op, b, x
@@ -251,7 +251,7 @@ def depth_of(roots: Array, next_ids: Array, is_leaf: Array, leaf_count: int) -> 
 
 
 def first_outside(numbers: tuple[int, ...], end: int) -> int | None:
-    """Return the first number that is not in [0, end), None where all are; min and max are fast for millions of numbers."""
+    """Return the first of ``numbers`` outside of [0, end), or None; a test by min and max is fast for millions of numbers."""
     if not numbers or (min(numbers) >= 0 and max(numbers) < end):
         return None
     return next(number for number in numbers if not 0 <= number < end)

@@ -25,7 +25,7 @@ _NUMBERS = {mode: number for number, mode in enumerate((*MODES, "LEAF"))}
 
 
 class Forest(NamedTuple):
-    """Forest holds the node columns in the form of TreeEnsemble.
+    """Forest holds the node columns of a classifier or regressor, converted to the attributes of TreeEnsemble.
 
     ``branches`` are TreeEnsemble's attributes of nodes and roots, by name. ``leaf_of`` is the leaf index of each weight, -1 for
     a weight of an inner node. ``tree_of`` is the tree index of each leaf.
@@ -107,7 +107,7 @@ class _TreeColumns(Op):
         _keep(self, forest)
 
     def forest(self) -> Forest:
-        """Return the Forest of the columns, from a cache where this operator was validated. Raises RuleError [tree.nodes]."""
+        """Return the Forest of the columns, from a cache if this operator was validated before. Raises RuleError [tree.nodes]."""
         return _FORESTS.get(id(self)) or _read_forest(self)
 
     def trees(self, aggregate: str, forest: Forest | None = None) -> TreeEnsemble:
@@ -122,7 +122,7 @@ class _TreeColumns(Op):
         return as_rows(b, x, dtypes.f64 if x.dtype is dtypes.f64 else dtypes.f32)
 
     def write_has_weight(self, b: Builder, rows: Value, forest: Forest) -> list[Any]:
-        """Return for each target whether a row's leaves have a weight for the target: a bool, or [N, 1] where rows differ."""
+        """Return for each target whether a row's leaves have a weight for the target: a bool for all rows, or [N, 1]."""
         _, _, targets, _ = self.weight_columns()
         answers: list[Any] = [forest.has_weight(targets, target) for target in range(self.target_count())]
         if None not in answers:
@@ -373,7 +373,7 @@ def _next_columns(op: _TreeColumns) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 class _NodeIndex:
-    """_NodeIndex finds the entries of nodes by tree id and node id.
+    """_NodeIndex finds the index of a node in the node columns by tree id and node id.
 
     Raises RuleError [tree.nodes] for a node that occurs twice, and for a tree whose entries are not consecutive.
     """
@@ -394,7 +394,7 @@ class _NodeIndex:
             self._places = _Places(trees, nodes, self.tree_of)
 
     def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
-        """Return the entry of each node, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
+        """Return each node's index, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
         if trees is self._tree_ids:
             tree, exists = self.tree_of, np.ones(len(trees), bool)
         else:
@@ -416,7 +416,7 @@ class _NodeIndex:
 
 
 class _Places:
-    """_Places finds the entries of nodes with arbitrary ids."""
+    """_Places finds the indices in the node columns of nodes with arbitrary ids."""
 
     def __init__(self, trees: Array, nodes: Array, tree_of: Array) -> None:
         self.nodes, node_of = np.unique(nodes, return_inverse=True)
@@ -429,7 +429,7 @@ class _Places:
             raise RuleError("tree.nodes", f"node ids of a tree must be unique, got node {nodes[row]} of tree {trees[row]} twice")
 
     def rows(self, tree: Array, nodes: Array) -> tuple[Any, Any]:
-        """Return the entry of each node in the tree with the index ``tree``, and whether the node exists."""
+        """Return each node's index in the node columns, and whether the node exists; ``tree`` holds the nodes' tree indices."""
         node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         keys = tree * len(self.nodes) + node
         index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)

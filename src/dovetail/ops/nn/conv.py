@@ -278,7 +278,7 @@ class ConvTranspose(
         return begins, b.Maximum(b.Subtract(rest, begins), b.constant([0]))
 
     def _is_size_times_stride(self, x: Value, w: Value, output_shape: Value) -> bool:
-        """Test whether ``output_shape`` is known to be size * stride, with span + output_padding of at least the stride."""
+        """Test whether ``output_shape`` is known to be size * stride, and span + output_padding to be at least the stride."""
         sizes, count = x.dims[2:], len(w.dims) - 2
         strides, dilations = self.steps(count)
         target, extra = output_shape.value, self._per_axis("output_padding", count, 0)
@@ -295,7 +295,7 @@ class ConvTranspose(
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
     def resolve_output_shape(self, x: View, w: View, output_shape: View | None) -> ConvTranspose | None:
-        """Return the operator with explicit pads and ``output_padding``, not ``output_shape``; None if a size is unknown."""
+        """Return the operator with explicit pads and ``output_padding``, without ``output_shape``; None if a size is unknown."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
             geometry = self.transposed_geometry(static(x.dims[2:]), static(w.dims[2:]), target)
@@ -374,7 +374,7 @@ def concat_vectors(b: Builder, *parts: Value | list[int]) -> Any:
 
 
 def crop(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
-    """Slice ``sizes`` elements, beginning at ``starts``, of the spatial axes of ``x``."""
+    """Slice the spatial axes of ``x``: ``sizes`` elements per axis, beginning at ``starts``."""
     if isinstance(starts, list) and isinstance(sizes, list):
         stops: Any = [start + size for start, size in zip(starts, sizes, strict=True)]
     else:

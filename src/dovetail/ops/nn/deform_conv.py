@@ -82,7 +82,7 @@ class DeformConv(
         return (batch, w.dims[0], *outs)
 
     def _check_offsets(self, item: View, numbers: int, kernel: Sequence[Size], batch: Size | None, outs: Any) -> None:
-        """Check the shape of the offsets or of the mask."""
+        """Check the shape of ``item``, offsets or mask, which has ``numbers`` channels per offset group and kernel element."""
         if len(item.dims) != len(kernel) + 2:
             raise RuleError("shape.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
         agree(item.dims[1], symbolic.product(kernel) * numbers * self.offset_group)

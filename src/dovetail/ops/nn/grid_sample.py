@@ -113,13 +113,13 @@ class GridSample(
         return b.Multiply(as_type(b, elements, wide), b.Unsqueeze(weight, [-1]))
 
     def position_of(self, b: Builder, coordinate: Value, size: Value) -> Any:
-        """Convert grid numbers to positions, in elements, along an axis of ``size`` elements."""
+        """Convert grid coordinates to positions, in elements, along an axis of ``size`` elements."""
         if self.align_corners:
             return b.Multiply(b.Divide(b.Add(coordinate, 1.0), 2.0), b.Subtract(size, 1.0))
         return b.Divide(b.Subtract(b.Multiply(b.Add(coordinate, 1.0), size), 1.0), 2.0)
 
     def taps(self, b: Builder, position: Value) -> list[tuple[Any, Any]]:
-        """Return pairs of the neighbours of positions and their weights, None for ``nearest``."""
+        """Return pairs of a neighbour's index and the neighbour's weight, which is None for ``nearest``."""
         if self.mode == "nearest":
             return [(b.Round(position), None)]
         first = b.Floor(position)
@@ -130,7 +130,7 @@ class GridSample(
 
 
 class _Tap:
-    """_Tap holds neighbours along one axis: clamped indices, weights, and whether positions are inside ``x`` (None: not used)."""
+    """_Tap holds one neighbour per position along an axis: clamped index, weight, mask of positions inside ``x`` (or None)."""
 
     def __init__(self, op: GridSample, b: Builder, position: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None
@@ -143,7 +143,7 @@ class _Tap:
 
 
 def _reflect(b: Builder, position: Value, low: float, high: Value) -> Any:
-    """Reflect positions at ``low`` and ``high`` until the positions are between both."""
+    """Reflect positions at ``low`` and ``high`` until the positions are between the two bounds."""
     span = b.Subtract(high, low)
     # With align_corners the span of an axis of one element is 0, and the period must be positive.
     period = b.Maximum(b.Multiply(span, 2.0), 1.0)

@@ -50,8 +50,8 @@ def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
 class ResizeAxis(NamedTuple):
     """ResizeAxis describes how Resize changes one axis: from ``size`` elements to ``out``, with ``scale``.
 
-    ``roi``: the begin and end of the sampled part, as fractions of the axis. ``narrows``: whether an enlarged axis has narrowed
-    weights.
+    ``roi`` holds begin and end of the sampled part, as fractions of the axis. ``narrows`` tells whether an enlarged axis has
+    narrowed weights.
     """
 
     axis: int

@@ -214,7 +214,7 @@ class MaxPool(
         return [b.Reshape(flat, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Decompose to MaxPool with ``floor`` and row-major i64 indices, and convert the indices; None for such a MaxPool."""
+        """Decompose to MaxPool with ``floor`` and row-major i64 indices, and convert the indices; None if there is no change."""
         simple = self.with_floor_rounding(x) or self
         if self.storage_order == 0 and self.axis == 0 and self.index_element_type == "i64":
             if simple == self:

@@ -298,7 +298,7 @@ class Resize(
         return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
     def _reach(self, row: ResizeAxis) -> tuple[float, float]:
-        """Return the factor that scales distances to elements, and the largest distance at which an element has a weight."""
+        """Return the factor for distances between elements and positions, and the largest distance with a nonzero weight."""
         scale = float(np.float32(row.scale))
         stretch = 1.0 if not self.antialias else scale if row.narrows else min(scale, 1.0)
         return stretch, 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
@@ -331,7 +331,7 @@ class Resize(
         return rows
 
     def scales_of(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[float]:
-        """Return the scale of each axis from 2 on: 0 if it is the ratio of the sizes, -1 for an axis that is not resized."""
+        """Return the scale of each axis from 2 on: 0 if the sizes determine the scale, -1 for an axis that is not resized."""
         rows = self.plan(x, *(drop_empty(item) for item in (sizes, scales, roi))) or ()
         follows = drop_empty(sizes) is not None and self.keep_aspect_ratio_policy == "stretch"
         found = {row.axis: 0.0 if follows else float(np.float32(row.scale)) for row in rows}
@@ -511,7 +511,7 @@ class Resize(
     def decompose(
         self, b: Builder, x: Value, sizes: Value | None = None, scales: Value | None = None, roi: Value | None = None
     ) -> Any:
-        """Lower integers to a Resize of f32, attributes of ONNX to a Resize of all axes, and others to Gather or MatMul.
+        """Lower a Resize of integers to f32, an ONNX-compatible Resize to one of all axes, and any other to Gather or MatMul.
 
         Gather (mode nearest) or MatMul with a weight matrix (other modes) handles one axis after the other. If sizes are not
         known before the run, indices and weights are computed at run time.

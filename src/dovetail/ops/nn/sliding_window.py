@@ -51,9 +51,10 @@ def split_padding(total: Size, upper: bool) -> tuple[Any, Any]:
 class SlidingWindowOp(Op):
     """SlidingWindowOp is the base of sliding-window operators, with strides, dilations and padding.
 
-    ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0. ``auto_pad``:
-    ``explicit`` uses ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad to ceil(size / stride) windows,
-    with an odd element at the end (same_upper) or at the beginning (same_lower). Negative pads crop.
+    ``strides`` and ``dilations`` default to 1 along each axis. ``pads`` lists all begins and then all ends, and defaults to 0;
+    negative pads crop. ``auto_pad`` ``explicit`` uses ``pads``, and ``valid`` means no padding. ``same_upper`` and
+    ``same_lower`` pad to ceil(size / stride) windows, with an odd element at the end (same_upper) or at the beginning
+    (same_lower).
     """
 
     strides: tuple[int, ...] | None = None

@@ -118,7 +118,7 @@ class ConvInteger(
         return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
     def shape(self, x: View, w: View, x_zero_point: View | None = None, w_zero_point: View | None = None) -> Any:
-        # The shape rule comes first: it refuses weights of another rank, and the checks below index the shape of the weights.
+        # The shape rule, which refuses weights of another rank, comes first: the checks below index the shape of the weights.
         shape = self.conv().shape(x, w)
         check_single(x_zero_point, "zero point")
         check_channels(w_zero_point, w, "zero point")
@@ -178,7 +178,7 @@ class QLinearConv(
         zy: View,
         bias: View | None = None,
     ) -> Any:
-        # The shape rule comes first: it refuses weights of another rank, and the checks below index the shape of the weights.
+        # The shape rule, which refuses weights of another rank, comes first: the checks below index the shape of the weights.
         shape = self.integers().shape(x, w, zx, zw)
         for values in (x_scale, y_scale):
             check_single(values, "scale")

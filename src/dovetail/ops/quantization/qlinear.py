@@ -153,7 +153,7 @@ class _QLinearFunction(_QLinearOp):
 
     is_composite = True
     rounds_sum = False
-    """Whether the zero point is added before rounding."""
+    """True if the zero point is added before rounding."""
 
     def function(self) -> Op:
         raise NotImplementedError

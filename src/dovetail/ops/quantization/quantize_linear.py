@@ -35,7 +35,7 @@ _LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset?=0"
 class _QuantizationOp(Op):
     """_QuantizationOp is the base of operators with a scale and a zero point.
 
-    Both have one number per tensor, per index of ``axis``, or per block of ``block_size`` indices of ``axis``.
+    Both have one element per tensor, per index of ``axis``, or per block of ``block_size`` indices of ``axis``.
     """
 
     axis: int | None = None

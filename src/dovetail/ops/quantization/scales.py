@@ -1,4 +1,4 @@
-"""Scales and zero points: per tensor, index of an axis or block, and per row, column or channel of products."""
+"""Scales and zero points per tensor, per index of an axis, per block, and per row, column or channel of a product."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class ArrayBackend:
         return self.xp.permute_dims(weights, (1, 0))
 
     def matmul(self, x: Data, factor: Data) -> Any:
-        """Return the product of ``x`` and weights from ``prepare_weights``, which transposes them."""
+        """Return the product of ``x`` and ``factor``, the weights that ``prepare_weights`` returned."""
         return self.xp.matmul(x, factor)
 
     def apply(self, op: Any, x: Data) -> Any:
@@ -96,7 +96,7 @@ class ArrayBackend:
         return self.xp.stack(list(parts), axis=axis)
 
     def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
-        """Return zeros of the type of ``like`` and the shape [*before, size of axis ``batch`` of ``x``, size]."""
+        """Return zeros of the type of ``like`` and the shape [*before, n, size], where axis ``batch`` of ``x`` has the size n."""
         return full(self.xp, (*before, x.shape[batch], size), 0, like)
 
     def where(self, mask: Data, x: Data, y: Data) -> Any:

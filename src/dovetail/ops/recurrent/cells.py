@@ -22,8 +22,8 @@ _INNER = "activations_alpha:activation_alpha=[], activations_beta:activation_bet
 class RecurrentCell(Op):
     """RecurrentCell is the base of cells: layers of one time step and one direction, without axes for time and direction.
 
-    ``x`` is [batch, input], states are [batch, hidden], ``w`` [gates * hidden, input], ``r`` [gates * hidden, hidden], and
-    the summed bias ``b`` is [gates * hidden].
+    ``x`` is [batch, input], and states are [batch, hidden]. ``w`` is [gates * hidden, input], ``r`` is [gates * hidden,
+    hidden], and the summed bias ``b`` is [gates * hidden].
     """
 
     decomposes_in_f32 = True

@@ -63,8 +63,8 @@ class HasShape(Protocol):
 class RecurrentLayer(Op):
     """RecurrentLayer is the base of RNN, GRU and LSTM; X_AXES, Y_AXES and STATE_AXES define the axes of each ``layout``.
 
-    ``w`` is [directions, gates * hidden, input], ``r`` [directions, gates * hidden, hidden]. ``b`` [directions, 2 * gates *
-    hidden] is the bias of ``w`` followed by the bias of ``r``; with ``summed_bias`` it is the sum of both biases.
+    ``w`` is [directions, gates * hidden, input], and ``r`` is [directions, gates * hidden, hidden]. ``b`` [directions,
+    2 * gates * hidden] is the bias of ``w`` followed by the bias of ``r``; with ``summed_bias``, ``b`` is the sum of both.
     ``sequence_lens`` holds the length of each batch row. After the end of a row the output is 0, and the last state of a row is
     the state after its last time step (0 for a row of length 0). A reverse direction begins at the end of each row. Omitted
     initial states are 0. Without time steps the last states equal the initial states.
@@ -178,7 +178,7 @@ class RecurrentLayer(Op):
         return sizes
 
     def _gate_rows(self, sizes: dict[str, Any], r: HasShape | None, w: HasShape | None) -> Any:
-        """Return the rows of the weights, gates * hidden, or None; store the hidden size in ``sizes`` if rows are known."""
+        """Return the number of rows of the weights, gates * hidden, or None; if known, store the hidden size in ``sizes``."""
         rows = None
         for value in (w, r):
             if value is not None and value.shape is not None and len(value.shape) == 3:
@@ -191,7 +191,7 @@ class RecurrentLayer(Op):
 
     @property
     def bias_count(self) -> int:
-        """Return the number of hidden-sized parts of a bias."""
+        """Return the length of a bias as a multiple of the hidden size."""
         return self.gate_count if self.summed_bias else 2 * self.gate_count
 
     state_count = 1
@@ -311,7 +311,7 @@ class RecurrentLayer(Op):
         return bias[:rows] + bias[rows:]
 
     def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
-        """Return the step of one direction, and the bias to add to the input projection."""
+        """Return the step function of one direction, and the bias to add to the input projection."""
         raise NotImplementedError
 
 
@@ -433,7 +433,7 @@ class GRU(
 
 
 def linear_gru_step(m: Backend, f: Activation, g: Activation, factor: Data, reset_bias: Data, size: int) -> Step:
-    """Return the step of a GRU with ``linear_before_reset``, for the recurrence weights ``factor`` of all gates."""
+    """Return the step function of a GRU with ``linear_before_reset``, for the recurrence weights ``factor`` of all gates."""
 
     def step(projected: Data, h: Data) -> tuple[Any, ...]:
         recurrent = m.matmul(h, factor)

@@ -13,7 +13,7 @@ from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.recurrent.cell_math import Data, GraphBackend, Step, unroll
 
 MakeStep = Callable[..., tuple[Step, Any]]
-"""Function that returns the step of a cell and the input bias, given a backend and the cell's weights as its values."""
+"""Function from a backend, and a cell's weights as values of this backend, to the cell's step function and input bias."""
 
 
 def loop_over_time(

@@ -1,4 +1,4 @@
-"""Recognition of an LSTM with peepholes in a Loop over time steps, to which formats without peepholes decompose it."""
+"""Recognition of LSTMs with peepholes that were decomposed to a Loop over time steps, for formats without peepholes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,10 @@ class _Cell:
         return shape[1], h.dtype
 
     def _gates(self, h: Value, c: Value) -> dict[str, Value]:
-        """Match h = sigmoid(o) * tanh(c) and c = sigmoid(f) * c + sigmoid(i) * tanh(g); return the sums o, f, i, g by gate."""
+        """Match h = sigmoid(o) * tanh(c) and c = sigmoid(f) * c + sigmoid(i) * tanh(g).
+
+        Return a dictionary of the sums o, f, i and g, with the keys o, f, i and c.
+        """
         out, last = self._pair(Multiply, h, Sigmoid, Tanh)
         if last is not c:
             raise _Mismatch

@@ -111,7 +111,7 @@ class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False)
         return y if self.keepdims else xp.squeeze(y, axis=reduced)
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Replace negative constant axes, which early ONNX versions do not allow; reduce a new axis if no axis is reduced."""
+        """Replace negative constant axes, which early ONNX versions do not allow; reduce a new axis if no axes are given."""
         if self.noop_with_empty_axes and (axes is None or axes.shape == (0,)):
             plain = self.with_(noop_with_empty_axes=False, keepdims=False)
             return b.add(plain, b.Unsqueeze(x, [0]), b.constant(np.zeros(1, np.int64)))[0]

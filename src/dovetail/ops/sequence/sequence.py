@@ -107,7 +107,7 @@ def _position(position: Array) -> int:
 
 
 class SequenceOp(Op):
-    """SequenceOp is the base of operators on sequences and optional values; known elements decompose to tensors."""
+    """SequenceOp is the base of operators on sequences and optional values; with known elements they decompose to tensors."""
 
 
 class SequenceEmpty(SequenceOp, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)"):
@@ -210,7 +210,7 @@ class SequenceAt(
         return input_sequence[position_in(_position(position), len(input_sequence))]
 
     def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
-        """Return the element at a known position; otherwise Gather from the split tensor or from the stacked elements."""
+        """Select the element if its position is known; otherwise emit a Gather of the split tensor or of the stacked elements."""
         part = self._part(input_sequence, position)
         if part is not None:
             return part
@@ -337,7 +337,7 @@ class SplitToSequence(
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
     def _equal_parts(self, size: Size, split: View | None) -> tuple[Any, Any]:
-        """Return the number of parts for a scalar ``split``, and their common length; None for what is unknown."""
+        """Return the number of parts and their common length for a scalar ``split``; a number that is unknown is None."""
         piece = 1 if split is None else (elements_of(split) or [None])[0] if split.shape is not None else None
         if not isinstance(piece, int):
             return None, None
@@ -451,7 +451,7 @@ class ConcatFromSequence(
     def _join_split(self, b: Builder, whole: Value, axis: int, keeps: bool) -> Any:
         """Join the slices of length 1 of ``whole`` along ``axis``; None if slices that keep ``axis`` join along another axis.
 
-        ``keeps``: whether the slices keep ``axis``.
+        ``keeps`` tells whether the slices keep ``axis``.
         """
         rank = len(whole.dims)
         target = self._axis(rank - (not keeps))

@@ -27,8 +27,8 @@ _MATRIX_LIMIT = 1 << 20
 class _Transform(Op):
     """_Transform is the base of DFT, RDFT and IRDFT, which transform ``axes`` one after the other.
 
-    ``signal_size``: each axis is cut or zero-padded to that many elements before the transform; -1, the default, keeps the
-    size (2 * (n - 1) for the real result of IRDFT).
+    Each axis is cut or zero-padded to ``signal_size`` elements before the transform; -1, the default, keeps the size
+    (2 * (n - 1) for the real result of IRDFT).
     """
 
     def value(self, *xs: View) -> Any:
@@ -191,7 +191,7 @@ class DFT(
         return _by_matrices(b, self, x, axes, lengths)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value, lengths: Value | None = None) -> Any:
-        """Apply the conjugate transform along each axis, times N (``inverse``: over N), and cut or pad to the size of ``x``."""
+        """Apply the conjugate transform per axis, multiply (``inverse``: divide) by N, and cut or pad to the size of ``x``."""
         plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
         if plan is None:
             raise UnsupportedError("constant.needed", "the gradient needs axes known before run time")

@@ -226,7 +226,7 @@ class Split(
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
     def _lengths_with_remainder(self, b: Builder, size: Operand, split: Value) -> Any:
-        """Emit the lengths with the remainder in place of -1; if -1 occurs twice it is kept, so that the format refuses it."""
+        """Emit the lengths with the remainder in place of -1; two elements of -1 are kept, so that the format refuses them."""
         lengths = as_i64(b, split)
         free = b.constant(-1, dtypes.i64)
         is_free = b.Equal(lengths, free)

@@ -61,7 +61,7 @@ def _reshape_to(b: Builder, value: Value, sizes: Sequence[Size], x: Value, facto
 
 
 def _size_value(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
-    """Emit the symbolic ``size``, which is a size of ``x``, possibly times or over a factor, as a vector of one element."""
+    """Emit the symbolic ``size`` as a vector of one element: a size of ``x``, possibly multiplied or divided by a factor."""
     for axis, known in enumerate(x.dims):
         if symbolic.equal(known, size) is True:
             return shape_value(b, x, [axis])

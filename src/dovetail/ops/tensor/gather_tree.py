@@ -50,7 +50,7 @@ class GatherTree(
         raise symbolic.Inexact("beams")
 
     def decompose(self, b: Builder, step_ids: Value, parent_idx: Value, max_seq_len: Value, end_token: Value) -> Any:
-        """Emit one step for each time, from the last time to the first."""
+        """Emit the operators of each time step, from the last time step to the first."""
         times = step_ids.dims[0]
         if not isinstance(times, int):
             raise UnsupportedError("type.unknown", f"the number of times must be constant, got {times}")

@@ -112,7 +112,7 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
         return [b.apply("Trilu", g, k, upper=self.upper), None][: 1 if k is None else 2]
 
     def decompose(self, b: Builder, input: Value, k: Value | None = None) -> Any:
-        """Select elements by a mask: column - row is at least (without ``upper``: at most) k."""
+        """Select the elements with column - row >= k, or without ``upper`` the elements with column - row <= k."""
         rows, columns = (indices_of_axis(b, input, len(input.dims) - 2 + index) for index in (0, 1))
         distance = b.Subtract(columns, b.Unsqueeze(rows, [1]))
         limit = b.constant([0]) if k is None else b.Reshape(k, [1])

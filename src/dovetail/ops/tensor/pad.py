@@ -195,9 +195,9 @@ class Pad(
         return self._indices_within(b, b.Range(b.constant(-before), b.Add(size, after), b.constant(1)), size)
 
     def _source_indices_at_run_time(self, b: Builder, data: Value, pads: Value, axis: int, index: int, count: int) -> Any:
-        """Emit the source indices along ``axis``, which is number ``index`` of ``count``, for pads computed at run time.
+        """Emit the source indices along ``axis`` (padded axis number ``index`` of ``count``) for pads computed at run time.
 
-        With ``wrap`` crops apply before padding.
+        In mode ``wrap``, crops are applied before padding.
         """
         vector = pads if pads.dtype == "i64" else b.Cast(pads, to=dtypes.i64)
         before, after = (b.Gather(vector, b.constant(np.array(position)), axis=0) for position in (index, index + count))

@@ -138,7 +138,7 @@ class Reshape(
         quotient = symbolic.exact_quotient(remaining, literal)
         if quotient is not None:
             return quotient
-        # Every run in which the divisor is 0 is an error.
+        # A run in which the divisor is 0 raises an error.
         return symbolic.quotient_of_nonzero(remaining, literal) if isinstance(literal, symbolic.Dim) else remaining // literal
 
     def canonical(self, data: View, shape: View) -> Op:

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 MAX_WINDOWS = 1 << 12
-"""Largest number of windows of one movement operator."""
+"""Largest number of windows (strided copies) that one movement operator, such as Slice or Pad, may need."""
 
 
 class Bounds(NamedTuple):
-    """Bounds holds start, stop and step of a slice along one axis; None for an unknown number."""
+    """Bounds holds start, stop and step of a slice along one axis; a number that is unknown is None."""
 
     start: Any
     stop: Any
@@ -49,7 +49,7 @@ def _is_natural(item: Size | None) -> bool | None:
 
 
 def first_index_of(size: Size, bounds: Bounds) -> Any:
-    """Return the first index of a slice: a negative start counts from the end, then it is clamped; None if it is unknown."""
+    """Return the first index of a slice: a negative start counts from the end, then the index is clamped; None if unknown."""
     start, _, step = bounds
     natural = _is_natural(start)
     if isinstance(step, int) and step > 0 and start is not None and symbolic.equal(start + size, 0) is True:

@@ -89,11 +89,11 @@ class TfIdfVectorizer(
         return [(length, start, end) for length, (start, end) in enumerate(bounds, 1)]
 
     def _ngram_count(self, shortest: int = 1, longest: int = 2**31) -> int:
-        """Return the number of n-grams in the pool of length ``shortest`` to ``longest``."""
+        """Return the number of the pool's n-grams whose length is ``shortest`` to ``longest``."""
         return sum((end - start) // length for length, start, end in self._pool_ranges() if shortest <= length <= longest)
 
     def _ngrams(self) -> dict[tuple[Any, ...], int]:
-        """Return a dictionary from each n-gram to search to its index among the n-grams of the pool."""
+        """Return a dictionary from each n-gram to be searched for to its index among the n-grams of the pool."""
         pool: tuple[Any, ...] = self.pool_int64s or self.pool_strings
         ngrams: dict[tuple[Any, ...], int] = {}
         number = 0

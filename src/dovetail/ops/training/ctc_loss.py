@@ -78,7 +78,7 @@ class CTCLoss(
     def decompose(
         self, b: Builder, logits: Value, logit_length: Value, labels: Value, label_length: Value, blank_index: Value | None = None
     ) -> Any:
-        """Emit the forward algorithm: at each time, log-probabilities of all prefixes of the labels interleaved with blanks."""
+        """Emit the forward algorithm: at each time step, the log-probability of each prefix of the blank-interleaved labels."""
         times, classes = logits.dims[1:]
         if not isinstance(times, int) or not isinstance(classes, int) or not times:
             raise UnsupportedError("type.unknown", "CTCLoss of times or classes known only at run time is not supported")

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class _Loss(Op):
     """_Loss is the base of both losses, with their attributes and their decomposition.
 
-    Log-probabilities ``x`` are [batch, classes, *positions], classes ``target`` [batch, *positions], ``weight`` [classes]. At a
-    position with ``target`` equal to ``ignore_index`` the loss and the weight are 0. ``reduction``: ``none`` keeps the loss of
-    each position, ``sum`` adds the losses, ``mean`` divides the sum by the sum of the weights, which are 1 if omitted.
+    Log-probabilities ``x`` are [batch, classes, *positions], class indices ``target`` are [batch, *positions], and ``weight`` is
+    [classes]. At a position with ``target`` equal to ``ignore_index`` the loss and the weight are 0. The ``reduction`` ``none``
+    keeps the loss of each position, ``sum`` adds the losses, and ``mean`` divides the sum by the sum of the weights, which are
+    1 if omitted.
     """
 
     reduction: str = "mean"
