@@ -89,7 +89,7 @@ def read(
 def _read_tolerant(
     proto: ModelProto, attempt: Callable[[ModelProto, Deviations], ForeignModel], path: str | None, deviations: Deviations
 ) -> ForeignModel:
-    """Read the model; if unknown fields or non-UTF-8 comments cause errors, remove them and read the model again."""
+    """Read the model. If unknown fields or comments that are not UTF-8 cause errors, remove these and read the model again."""
     new_deviations = Deviations()
     try:
         model = attempt(proto, new_deviations)
@@ -167,7 +167,7 @@ def write(
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
-    """Serialize ``model``, with tensors of at least _BY_REFERENCE bytes by reference. Raises the errors of write."""
+    """Serialize ``model``; tensors of at least _BY_REFERENCE bytes are stored by reference. Raises the errors of write."""
     weights = ExternalReferences(_BY_REFERENCE)
     return Snapshot(_serialize(_model_proto(model, weights)), weights)
 

@@ -36,8 +36,9 @@ def since_version(domain: str, kind: str, opset: int) -> int | None:
 class _Constraints(NamedTuple):
     """_Constraints holds the type constraints of one operator version.
 
-    ``inputs``, ``outputs``: the allowed types, as texts, of each formal input and output. ``is_repeated``: the last formal input
-    is variadic. ``variables``: the type variable of each formal input; None for a variadic input of mixed types.
+    ``inputs`` and ``outputs`` hold the allowed types, as texts, of each formal input and output. ``is_repeated`` states that the
+    last formal input is variadic. ``variables`` holds the type variable of each formal input, None for a variadic input of mixed
+    types.
     """
 
     inputs: tuple[frozenset[str], ...]
@@ -105,7 +106,7 @@ def check_types(node: ForeignNode, xs: Seq[Value | None], ys: Seq[Value]) -> Non
 
 
 def _type_texts(values: Seq[Value | None]) -> tuple[str | None, ...]:
-    """Return :func:`type_text` of each value's type; None for an absent value."""
+    """Return the text of each value's type by :func:`type_text`; None for an absent value."""
     texts: list[str | None] = []
     for value in values:
         type = UNKNOWN if value is None else value.type
@@ -122,7 +123,8 @@ def _find_fault(
 ) -> tuple[str, int, int] | None:
     """Return the first type fault of a node as (kind, index, index), or None.
 
-    Kind "input" or "output": the type at ``index`` is not allowed. Kind "inputs": two inputs of one type variable differ.
+    The kind "input" or "output" means that the type at the first index is not allowed. The kind "inputs" means that the types of
+    two inputs with one type variable differ.
     """
     constraints = constraints_of(domain, kind, version)
     if constraints is None:

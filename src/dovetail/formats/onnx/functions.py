@@ -96,7 +96,7 @@ def inline(graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports
 
 
 def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
-    """Yield all of ``nodes``, and the nodes of their subgraphs."""
+    """Yield every node of ``nodes``, and every node of their subgraphs."""
     for node in nodes:
         yield node
         for _, inner in subgraphs(node):
@@ -104,7 +104,7 @@ def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
 
 
 class _Cost(NamedTuple):
-    """_Cost is the size of a list of nodes after inlining: number of nodes, call depth, and size of names."""
+    """_Cost is the cost of a list of nodes after inlining: number of nodes, call depth, number and size of new names."""
 
     nodes: int = 0
     depth: int = 0
@@ -176,7 +176,7 @@ def _cost_of_symbols(function: ModelFunction) -> _Cost:
 
 
 def own_names(node: ForeignNode) -> list[str]:
-    """Return the names that a call copies for a node: those of the node, its outputs and the inputs of its subgraphs."""
+    """Return the names that a call copies with a node: the names of the node, of its outputs and of its subgraphs' inputs."""
     inner = (value.key for _, graph in subgraphs(node) for value in graph.inputs)
     return [*filter(None, (node.name, *node.outputs)), *inner]
 
@@ -425,7 +425,7 @@ def _rename_in_metadata(metadata: _Kept, names: _Names) -> _Kept:
 
 
 def _carry_notes(source: ForeignNode, name: str, node: ForeignNode, key: str) -> None:
-    """Copy the metadata of attribute ``name`` of ``source`` to attribute ``key`` of ``node``."""
+    """Copy the metadata that ``source`` has for its attribute ``name`` to the metadata of attribute ``key`` of ``node``."""
 
     def here(path: str) -> str | None:
         return key + path[len(name) :] if path == name or path.startswith(f"{name}[") else None

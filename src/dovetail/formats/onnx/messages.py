@@ -16,7 +16,9 @@ _BYTES = frozenset(("s", "raw_data"))
 
 
 def present(proto: Any, message_name: str) -> dict[str, Any]:
-    """Return the present fields of ``proto`` by name; a reader removes the fields that it knows, and refuses the others.
+    """Map the names of the fields that are set in ``proto`` to their values.
+
+    A reader removes the fields that it handles from the result, and refuses the remaining fields.
 
     Raises UnsupportedError [proto.unknown] for fields or enumeration values that the ``onnx`` package does not know,
     FormatError [proto.text] for text that is not UTF-8.

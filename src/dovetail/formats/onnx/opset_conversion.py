@@ -105,7 +105,10 @@ def _check_version(domain: str, version: int) -> int:
 
 
 def _with_first_opset(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
-    """Add the first opset at which ``write`` accepts the node to each fault of ``error``, which was raised at ``target``."""
+    """Add to each fault of ``error`` the first opset after ``target`` at which ``write`` accepts the node of the fault.
+
+    ``error`` was raised by an export at the opset ``target``.
+    """
 
     @cache
     def nodes_refused_at(opset: int) -> frozenset[str | None]:

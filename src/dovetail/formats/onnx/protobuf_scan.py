@@ -36,14 +36,14 @@ _MAX_DEPTH = 100
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 Elements = Mapping[bytes, NDArray[np.uint8]]
-"""The bytes of the elements of large tensors, by ticket."""
+"""Maps tickets to the bytes of the elements of large tensors."""
 
 
 Piece: TypeAlias = "bytes | memoryview | NDArray[np.uint8]"
 
 
 class Parts(NamedTuple):
-    """Parts is a message in which tickets replace the elements of large tensors, and the elements by ticket."""
+    """Parts is a message in which tickets replace the elements of large tensors, with a map from tickets to elements."""
 
     message: bytes
     elements: Elements
@@ -75,7 +75,7 @@ def join_elements(message: bytes, elements: Elements) -> list[Piece]:
 
 
 def bytes_of(pieces: list[Piece]) -> bytes:
-    """Return the concatenated pieces."""
+    """Return the pieces of a message as one bytes object."""
     buffers: list[Any] = pieces
     return b"".join(buffers)
 

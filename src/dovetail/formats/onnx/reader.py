@@ -156,7 +156,7 @@ class GraphReader:
         return [self._node(proto, f"{path_prefix}node {index}", depth) for index, proto in enumerate(protos)]
 
     def values(self, protos: Iterable[ValueInfoProto], path_prefix: str) -> dict[str, ForeignValue]:
-        """Return the declared values of a function by name."""
+        """Map the names of the values that a function declares to the declared values."""
         graph = ForeignGraph()
         for value in self._values(protos, path_prefix, "value info"):
             self._declare(graph, value)
@@ -187,7 +187,7 @@ class GraphReader:
             notes[name] = note
 
     def _repeat(self, earlier: ForeignTensor, tensor: ForeignTensor, path_prefix: str) -> None:
-        """Report two initializers of one name.
+        """Report that two initializers have the same name.
 
         All runtimes use the last of several initializers of equal type and shape: a deviation. Runtimes differ if types or shapes
         differ: an error.

@@ -18,10 +18,12 @@ _FIRST_IR_VERSION = 3
 class Schema(NamedTuple):
     """Schema is the schema of one version of an ONNX operator.
 
-    ``inputs``, ``outputs``: the allowed types, as texts, of each formal input and output. ``is_repeated``: the last formal input
-    is variadic. ``variables``: the type variable of each formal input; None for a variadic input of mixed types. ``lists``: the
-    ``AttributeProto.AttributeType`` of each attribute that is a list. ``min_inputs``: the minimum number of inputs. ``defaults``:
-    the default values of attributes that are one number or one string.
+    - ``inputs``, ``outputs``: the allowed types, as texts, of each formal input and output
+    - ``is_repeated``: True if the last formal input is variadic
+    - ``variables``: the type variable of each formal input; None for a variadic input of mixed types
+    - ``lists``: the ``AttributeProto.AttributeType`` of each attribute that is a list
+    - ``min_inputs``: the minimum number of inputs
+    - ``defaults``: the default values of attributes that are one number or one string
     """
 
     since_version: int
@@ -45,7 +47,7 @@ def schema(domain: str, kind: str, opset: int) -> Schema | None:
 
 
 def newest_opset(domain: str, opset: int) -> int | None:
-    """Return the newest opset of a domain in the table, or, if ``opset`` is newer, in the package; None for an unknown domain."""
+    """Return the newest opset of a domain in the table, or in the package if ``opset`` is newer; None for an unknown domain."""
     newest: int | None = _table()["newest"].get(domain)
     if newest is not None and opset <= newest:
         return newest

@@ -244,7 +244,7 @@ class ExternalData:
 
 
 Elsewhere: TypeAlias = ExternalData | ExternalReferences | Tickets
-"""A store for the elements of large tensors outside their protobuf message."""
+"""A store that keeps the elements of large tensors outside the protobuf messages of the tensors."""
 
 
 def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, elsewhere: Elsewhere | None) -> None:
@@ -425,7 +425,7 @@ def _encode_string(data: NDArray[Any]) -> list[bytes]:
 
 
 def _unpack_codes(packed: Codes, bits: int, count: int) -> Codes:
-    """Unpack a stream of codes of ``bits`` bits, lowest bits first, to one code per byte."""
+    """Unpack packed codes of ``bits`` bits to one code per byte; the lowest bits of a byte hold the first code."""
     stride, per_group, word = _group(bits)
     groups = -(-count // per_group)
     padded = np.zeros((groups, stride), np.uint8) if packed.size != groups * stride else packed.reshape(groups, stride)

@@ -38,7 +38,7 @@ class TypeReader:
         self._parsed: dict[str, Size] = {}
 
     def declare(self, inputs: Iterable[ValueInfoProto]) -> None:
-        """Record the dimension names that the inputs declare; another name may be an expression over these names."""
+        """Record the dimension names that the inputs declare. Other dimension names may be expressions over these names."""
         names = (dim.dim_param for proto in inputs for dim in proto.type.tensor_type.shape.dim)
         self._declared = frozenset(name for name in names if name and not _is_expression(name))
 

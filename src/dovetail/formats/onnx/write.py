@@ -64,7 +64,10 @@ def _import_again(snapshot: Snapshot) -> Model:
 
 
 def reload(model: Model, opset: int | None = None) -> Model:
-    """Return the result of saving and loading ``model``, in memory and with shared weights. Raises the errors of to_foreign."""
+    """Return the model that results from saving and loading ``model`` in memory, with shared weights.
+
+    Raises the errors of to_foreign.
+    """
     return _import_again(codec.snapshot_of(to_foreign(model, opset)))
 
 
@@ -136,8 +139,8 @@ def _is_default(value: Any, default: int | float | str | None) -> bool:
 def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> None:
     """Remove the declarations of types that inference can compute, also in subgraphs.
 
-    Declarations of outputs of unknown operators and declarations with new symbols stay. ``outer``: the symbols of the enclosing
-    graphs.
+    Declarations of outputs of unknown operators and declarations with new symbols stay. ``outer`` holds the names of the symbols
+    of the enclosing graphs.
     """
     known = {*outer, *(name for value in graph.inputs for name in _symbol_names(value))}
     unknown = {key for node in graph.nodes if node.domain not in ("", LEARNING) for key in node.outputs}

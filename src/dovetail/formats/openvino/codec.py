@@ -151,7 +151,7 @@ def write_streams(model: ForeignModel, xml: BinaryIO, weights: BinaryIO) -> None
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
-    """Serialize ``model``, with its constants by reference. Raises the errors of write."""
+    """Serialize ``model``; its constants are stored by reference, without a copy. Raises the errors of write."""
     weights = Weights()
     writer = IrWriter(model.file or "", weights)
     writer.layers(model)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]) -> dict[tuple[str, int], str]:
-    """Read the edges as a map from each input port, (layer id, port id), to the key of the value that it reads."""
+    """Return a map from each input port, (layer id, port id), to the key of the value that an edge leads to the port."""
     sources: dict[tuple[str, int], str] = {}
     names = ("from-layer", "from-port", "to-layer", "to-port")
     for edge in () if section is None else section:

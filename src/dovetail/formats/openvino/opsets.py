@@ -86,7 +86,7 @@ _OPSET = re.compile(r"opset([1-9][0-9]{0,3})")
 
 
 def resolve(kind: str, version: str) -> tuple[str, int, str]:
-    """Resolve a layer's ``type`` and ``version`` to the operator's kind (in the case of IR), version and domain.
+    """Resolve a layer's ``type`` and ``version`` to the kind (in the letter case of IR), version and domain of the operator.
 
     For ``version`` "opset<N>" the version is the newest of the operator in opset N, or N if the operator or opset is unknown. Any
     other ``version`` is a domain, whose operators have version 1.

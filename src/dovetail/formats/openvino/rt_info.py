@@ -79,7 +79,7 @@ _INFERRED = {"shape": "dovetail_shape", "value": "dovetail_value"}
 
 
 def port_items_of(metadata: dict[str, Any]) -> list[Item]:
-    """Return the items of a port: the items from its file, and items for the inferred shape and value."""
+    """Return the rt_info items of a port: the items that its file had, and items for the inferred shape and value."""
     texts = metadata.get(INFERRED, {})
     items = [
         {"tag": "attribute", "attributes": {"name": name, "version": "0", "value": texts[key]}, "children": []}

@@ -84,7 +84,7 @@ def add_variables(model: Model, foreign: ForeignModel) -> None:
 
 
 def _dependencies(graph: ForeignGraph, keys: list[str]) -> set[str]:
-    """Return ``keys``, and the keys of all values on which the values of ``keys`` depend."""
+    """Return ``keys`` together with the keys of all values on which the values with these keys depend."""
     producers = {key: node for node in graph.nodes for key in node.outputs if key is not None}
     dependencies: set[str] = set()
     pending = list(keys)

@@ -69,7 +69,10 @@ def _import_again(snapshot: Snapshot) -> Model:
 
 
 def reload(model: Model) -> Model:
-    """Return the result of saving and loading ``model``, in memory and with shared weights. Raises the errors of to_foreign."""
+    """Return the model that results from saving and loading ``model`` in memory, with shared weights.
+
+    Raises the errors of to_foreign.
+    """
     return _import_again(codec.snapshot_of(to_foreign(model)))
 
 

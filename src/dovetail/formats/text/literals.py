@@ -204,7 +204,7 @@ def _dtype_of(array: Array) -> DType:
 
 
 class LiteralReader:
-    """LiteralReader parses values. ``weights`` has element type, shape and bytes of the weights file's tensors, by name."""
+    """LiteralReader parses values. ``weights`` maps names of tensors in the weights file to element type, shape and bytes."""
 
     def __init__(self, weights: Mapping[str, tuple[DType, tuple[int, ...], Any]]) -> None:
         self._weights = weights

@@ -100,7 +100,7 @@ FORMS: dict[str, Form] = {
     "name": _is_text, "layer": _is_text, "result": _is_text, "folded": _is_bool, "declared": _is_type, "inferred": _TEXTS,
     "names": map_of(_is_text, _NAMES),
 }  # fmt: skip
-"""The valid form of each metadata entry of models, graphs, nodes and values, by key."""
+"""Maps the keys of metadata entries of models, graphs, nodes and values to the valid forms of the entries."""
 FORMS["onnx"] = lambda value: (
     isinstance(value, dict)
     and all(

@@ -400,4 +400,4 @@ _FACTS: dict[str, Callable[[Any], bool]] = {
     "states": _is_state_rows,
     "named": lambda value: isinstance(value, list) and all(isinstance(kind, str) and kind in KINDS for kind in value),
 }
-"""The facts of a model by key, with a predicate for valid values."""
+"""Maps the keys of a model's properties (format, versions and so on) to predicates that accept valid values."""

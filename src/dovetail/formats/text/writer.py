@@ -17,7 +17,7 @@ from dovetail.storage.safetensors_file import SafetensorsFile
 from dovetail.storage.weights_file import Label, contiguous_bytes
 
 KINDS = ("inputs", "constants", "nodes")
-"""The kinds of values: inputs of a graph, outputs of constants, outputs of other nodes."""
+"""The kinds of values: inputs of a graph, outputs of Constant nodes, outputs of other nodes."""
 
 
 class TextWriter:
@@ -80,7 +80,7 @@ class TextWriter:
         return f"{name_text(value.name)}: {self._literals.type(value.type)}"
 
     def _facts(self, value: Value, start: str, owner: str) -> Iterator[str]:
-        """Yield a line with the names, documentation and metadata of a value, unless all of them are usual."""
+        """Yield a line with the names, documentation and metadata of a value, unless all of them have their default."""
         facts: dict[str, Any] = {}
         if value.names != usual_names(value, self._named):
             facts["names"] = list(value.names)
@@ -122,7 +122,7 @@ def _kind_of(value: Value) -> str:
 
 
 def _named_kinds(graph: Graph) -> tuple[str, ...]:
-    """Return the kinds of values of which more have exactly one name, that of the value, than no names."""
+    """Return the kinds of values of which at least as many have their primary name as the only name as have no names."""
     counts: Counter[str] = Counter()
     for value in graph.values():
         counts[_kind_of(value)] += (value.names == (value.name,)) - (not value.names)

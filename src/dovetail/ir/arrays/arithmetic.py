@@ -34,7 +34,7 @@ _FAR = (
 
 
 def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
-    """Return the mean over ``axes``, keeping them with size 1. The mean of no elements is NaN, without numpy's warning."""
+    """Return the mean over ``axes``, which become axes of size 1. The mean of no elements is NaN, without numpy's warning."""
     if is_numpy(xp) and not all(x.shape[axis] for axis in axes):
         reduced = {axis % x.ndim for axis in axes}
         return xp.full([1 if axis in reduced else size for axis, size in enumerate(x.shape)], np.nan, x.dtype)
@@ -42,7 +42,7 @@ def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
 
 
 def erf(xp: Namespace, x: Array) -> Array:
-    """Compute the error function with a relative error of about 1e-15 in f64.
+    """Compute the error function erf(x) with a relative error of about 1e-15 in f64.
 
     Narrower floats are computed in f64 where the library has no error function.
     """
@@ -174,7 +174,7 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
 def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str, bits: int) -> Array:
     """Shift ``x`` "left" or "right" by ``amount`` bits.
 
-    An amount of ``bits`` or more gives 0, and -1 where ``x`` is negative and the direction "right".
+    An amount of at least ``bits``, the width of the type, gives 0, or -1 for a negative ``x`` that is shifted to the right.
     """
     over = amount >= bits
     safe = convert_dtype(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
@@ -211,7 +211,7 @@ def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None
 
 
 def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, finite: bool = False) -> tuple[Array, Array]:
-    """Subtract the maximum over ``axis``; return the difference and the maximum (``finite``: 0 for an infinite maximum)."""
+    """Subtract the maximum over ``axis``; return the difference and the maximum. ``finite`` replaces an infinite maximum by 0."""
     if not math.prod(x.shape):
         return x, xp.sum(x, axis=axis, keepdims=True)
     greatest = xp.max(x, axis=axis, keepdims=True)

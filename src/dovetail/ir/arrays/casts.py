@@ -114,7 +114,7 @@ def _greatest(kind: DType) -> float:
 
 
 def _odd_f64(x: Array) -> Array:
-    """Convert to f64, rounding to odd: a second rounding to at most half the digits then equals rounding once."""
+    """Convert ``x`` to f64, rounding to odd: a later rounding to at most half the digits then equals a single rounding."""
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
         large = x >= 2**53 if x.dtype.kind == "u" else (x >= 2**53) | (x <= -(2**53))
         kept = (x >> np.array(11, x.dtype)) << np.array(11, x.dtype)
@@ -123,7 +123,7 @@ def _odd_f64(x: Array) -> Array:
 
 
 def _odd_f32(x: Array) -> Array:
-    """Convert f64 to f32, rounding to odd."""
+    """Convert ``x`` from f64 to f32, rounding to odd."""
     single = np.atleast_1d(x).astype(np.float32)
     back = single.astype(np.float64)
     inexact = (back != x) & ~np.isnan(back)

@@ -24,7 +24,7 @@ _DEFERRED: ContextVar[list[DeferredCheck] | None] = ContextVar("deferred", defau
 
 @contextmanager
 def deferring_checks() -> Iterator[list[DeferredCheck]]:
-    """Collect the checks of elements of traced arrays, which have no elements yet."""
+    """Collect the checks of traced arrays in the ``with`` block: their elements are unknown until the program runs."""
     checks: list[DeferredCheck] = []
     token = _DEFERRED.set(checks)
     try:
@@ -39,7 +39,7 @@ def is_deferring(xp: Namespace) -> bool:
 
 
 def refuse_elements(xp: Namespace, failed: Array, code: str, message: str) -> None:
-    """Raise EngineError if an element of ``failed`` is true; for a traced array after the program has run."""
+    """Raise EngineError if an element of ``failed`` is true; for a traced array it is raised after the program has run."""
     if not math.prod(failed.shape):
         return
     checks = _DEFERRED.get()

@@ -51,7 +51,7 @@ def convolve(
 
 
 def _is_empty(x: Array, w: Array, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> bool:
-    """Return whether an operand or the result has no elements."""
+    """Return whether an operand or the result of a convolution has no elements."""
     padded = [begin + size + end for size, begin, end in zip(x.shape[2:], pads_begin, pads_end, strict=True)]
     return 0 in (*x.shape, *w.shape, *window_counts(padded, w.shape[2:], strides, dilations))
 
@@ -153,7 +153,7 @@ def convolve_transpose(
         args = (strides, pads_begin, pads_end, output_padding, dilations, group)
         return cast(xp, convolve_transpose(xp, widen(xp, x), widen(xp, w), *args), element(x), saturate=False)
     if 0 in x.shape[2:]:
-        # No element of x contributes to the result, so that it is zeros.
+        # No element of x contributes to the result, so that all elements of the result are 0.
         reaches = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], dilations, strict=True)]
         cuts = [a + b - extra for a, b, extra in zip(pads_begin, pads_end, output_padding, strict=True)]
         rows = zip(x.shape[2:], strides, reaches, cuts, strict=True)

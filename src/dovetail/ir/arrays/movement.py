@@ -101,7 +101,7 @@ def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: comp
 
 
 def reshape(xp: Namespace, x: Array, shape: Ints) -> Array:
-    """Reshape ``x``. dask.array cannot reshape empty arrays; if it cannot reshape directly, the array is flattened first."""
+    """Reshape ``x``. dask.array cannot reshape empty arrays; an array that it cannot reshape directly is flattened first."""
     if is_dask(xp) and 0 in shape:
         return xp.zeros(tuple(shape), dtype=x.dtype)
     try:
@@ -119,7 +119,7 @@ def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
 
 
 def repeat(xp: Namespace, x: Array, counts: int | Ints, axis: int) -> Array:
-    """Repeat each element of ``x`` along ``axis`` ``counts`` times; ``counts`` is one number or one number per element."""
+    """Repeat each element of ``x`` along ``axis``; ``counts`` is the number of copies, or the number for each element."""
     return xp.take(x, to_namespace(xp, np.repeat(np.arange(x.shape[axis]), counts), x), axis=axis)
 
 

@@ -46,7 +46,7 @@ class WindowAxis(NamedTuple):
     out: int
 
     def counts(self, low: int, high: int) -> Any:
-        """Count for each window the kernel positions whose input index is in [low, high): [out]."""
+        """Return for each window the number of kernel positions whose input index is in [low, high); the shape is [out]."""
         starts = np.arange(self.out) * self.stride - self.begin
         first, last = (np.clip(-((starts - bound) // self.dilation), 0, self.size) for bound in (low, high))
         return np.maximum(last - first, 0)
@@ -69,7 +69,7 @@ class WindowAxis(NamedTuple):
         return max((self.out - 1) * self.stride, 0) + (self.size - 1) * self.dilation + 1 - self.length - self.begin
 
     def offsets(self) -> Iterable[int]:
-        """Return the kernel positions in order, without most of the positions that are padding in every window."""
+        """Return the kernel positions in ascending order, without most positions that are in the padding for every window."""
         if self.size <= self.out * self.length:
             return range(self.size)
         starts = np.arange(self.out) * self.stride - self.begin
@@ -142,7 +142,7 @@ def _combine(xp: Namespace, parts: list[Array], combine: Any) -> Array:
 
 
 def _is_inside(axis: WindowAxis, offset: int) -> Array:
-    """Return for each window whether the kernel position ``offset`` is inside the axis, not padding: [out]."""
+    """Return for each window whether the kernel position ``offset`` is inside the axis and not in the padding; shape [out]."""
     positions = np.arange(axis.out) * axis.stride + offset * axis.dilation - axis.begin
     return (positions >= 0) & (positions < axis.length)
 

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 
 class ForkLock:
-    """ForkLock is a reentrant lock that is free in a forked child. ``was_held``: another thread held it at the fork."""
+    """ForkLock is a reentrant lock that is free in a forked child. ``was_held``: another thread held the lock at the fork."""
 
     __slots__ = ("__weakref__", "_lock", "was_held")
 

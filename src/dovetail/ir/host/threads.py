@@ -11,7 +11,7 @@ MAX_THREADS = 1 << 10
 
 
 def thread_count(threads: int | None) -> int:
-    """Return ``threads``, else the variable DOVETAIL_THREADS, else the number of processors that this process may use."""
+    """Return ``threads``; if it is None, the environment variable DOVETAIL_THREADS or else the number of usable processors."""
     if threads is None:
         variable = os.environ.get("DOVETAIL_THREADS", "")
         if variable and not variable.isdigit():

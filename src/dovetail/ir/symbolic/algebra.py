@@ -39,7 +39,7 @@ class Atom:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """The sort key of atoms: symbols by name, then applications by text."""
+        """The sort key of an atom: symbols are sorted by name, and applications by text after all symbols."""
         if self._key is None:
             if self.kind == "symbol":
                 self._key = (0, self.args[0], f"{self.args[1]}:{self.args[2]}")
@@ -354,7 +354,7 @@ def sorted_terms(dim: Dim) -> list[tuple[Monomial, int]]:
 
 
 def bare_atom(size: Size) -> Atom | None:
-    """Return the atom if the size is a single atom; else None."""
+    """Return the atom of a size that consists of a single atom; None for any other size."""
     if isinstance(size, int) or size._constant or len(size._terms) != 1:
         return None
     ((monomial, coefficient),) = size._terms.items()
@@ -374,7 +374,7 @@ def is_positive_number(size: Size) -> bool:
 
 
 def symbol(name: str, low: int | None = 0, high: int | None = None) -> Dim:
-    """Return an unknown integer with ``low <= name <= high``; None means no bound.
+    """Return the symbol ``name``, an unknown integer with ``low <= name <= high``; a bound of None stands for no bound.
 
     Symbols of equal name and bounds are equal.
     """
@@ -384,13 +384,13 @@ def symbol(name: str, low: int | None = 0, high: int | None = None) -> Dim:
 
 
 def name_of(size: Size) -> str | None:
-    """Return the name if the size is a single symbol; else None."""
+    """Return the name of a size that is a single symbol; None for any other size."""
     atom = bare_atom(size)
     return str(atom.args[0]) if atom is not None and atom.kind == "symbol" else None
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """Return the product of sizes; 1 for none."""
+    """Return the product of sizes; 1 if there are no sizes."""
     result: Size = 1
     for size in sizes:
         result = result * size

@@ -13,7 +13,7 @@ from dovetail.ir.symbolic.compare import bounds
 
 Array: TypeAlias = np.ndarray[Any, Any]
 ArrayLike: TypeAlias = np.ndarray[Any, Any] | Size | Sequence[Any]
-"""Arguments that are converted to an array of integers and Dims."""
+"""The type of arguments that are converted to an array of integers and Dims."""
 
 MAX_ELEMENTS = 2**16  # the maximum number of elements of a shape value
 
@@ -110,7 +110,7 @@ def exact(value: Any) -> Size:
 
 
 def elementwise(function: Callable[..., Any], count: int) -> Callable[..., Array]:
-    """Return the elementwise version of a function of ``count`` sizes, with broadcasting."""
+    """Return a function of ``count`` arrays that broadcasts them and applies ``function`` to each tuple of elements."""
     ufunc = np.frompyfunc(lambda *xs: exact(function(*xs)), count, 1)
 
     def apply(*xs: ArrayLike) -> Array:
@@ -146,7 +146,7 @@ def wrap_result(result: object) -> Array:
 
 
 def fits(array: ArrayLike, low: int, high: int) -> bool | None:
-    """Return whether every element is in [low, high]: True, False, or None for undecided."""
+    """Return whether every element is in [low, high]: True, False, or None if the bounds of symbols do not decide it."""
     answer: bool | None = True
     for element in np.asarray(array).reshape(-1).tolist():
         lower, upper = bounds(element)

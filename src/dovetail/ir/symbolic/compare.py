@@ -39,7 +39,7 @@ def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
 
 
 def _may_tighten(dim: Dim) -> bool:
-    """Return whether atoms may depend on each other or are multiplied, so that interval arithmetic may not be tight."""
+    """Return whether interval arithmetic may give bounds that are not tight: atoms may depend on each other or are multiplied."""
     if len(dim._terms) == 1:
         ((monomial, _),) = dim._terms.items()
         return len(monomial) > 1 and dim._constant != 0
@@ -56,7 +56,10 @@ closeness = _Closeness()
 
 
 def _lowest(dim: Dim) -> int | float:
-    """Return a lower bound that uses dependences between atoms, or interval arithmetic inside a close analysis."""
+    """Return a lower bound of a size by a close analysis, which uses dependences between atoms.
+
+    Inside a close analysis the lower bound comes from interval arithmetic.
+    """
     if closeness.active:
         return interval(dim)[0]
     return _lowest_closely(dim)

@@ -31,7 +31,7 @@ DTypeArgument: TypeAlias = npt.DTypeLike | None
 
 
 def _comparison(function: Callable[..., bool | None], name: str) -> Callable[[Any, Any], Array]:
-    """Return the elementwise version of a comparison of two sizes; an undecided comparison raises Inexact."""
+    """Return a function that compares the elements of two arrays by ``function``; an undecided comparison raises Inexact."""
     ufunc = np.frompyfunc(lambda x, y: demand_answer(function(as_size(x), as_size(y)), x, name, y), 2, 1)
 
     def apply(x: ArrayLike, y: ArrayLike) -> Array:
@@ -128,7 +128,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 
 def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Callable[..., Array]:
-    """Return a reduction by ``function`` over ``axis`` (None: all axes).
+    """Return a function that reduces an array by ``function`` over ``axis`` (None: all axes).
 
     ``first`` is the initial value; if it is None, an empty axis raises Inexact.
     """
@@ -187,7 +187,7 @@ def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Adapt a numpy function that moves elements to an array, or a sequence of arrays, of integers and Dims."""
+    """Return a numpy function that moves elements, adapted to an array or a sequence of arrays of integers and Dims."""
 
     def apply(x: ArrayLike, /, *args: object, **options: object) -> Array:
         operands = (

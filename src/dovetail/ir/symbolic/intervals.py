@@ -18,7 +18,7 @@ _WIDEST = 2**512
 
 
 def widen(low: int | float, high: int | float) -> Interval:
-    """Limit ends to 2**512 in magnitude: a lower end below -2**512 becomes -inf, an upper end above 2**512 inf.
+    """Limit the ends of an interval to 2**512 in magnitude: lower ends below -2**512 become -inf, upper ends above 2**512 inf.
 
     A lower end above 2**512 becomes 2**512, an upper end below -2**512 becomes -2**512.
     """

@@ -47,7 +47,7 @@ def rebuild(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[
 
 
 def normalize_strongly(dim: Size) -> Size:
-    """Return a stronger normal form: modulo is expressed by division, and integer parts are moved out of divisions."""
+    """Return an equal expression in which division replaces modulo, and integer parts of quotients are outside of divisions."""
     return rebuild(dim, dim_of, lambda result: replace_atoms(result, _strong_atom))
 
 
@@ -62,7 +62,7 @@ def _strong_atom(atom: Atom) -> Size:
 
 
 def substitute(size: Size, values: Mapping[str, Size]) -> Size:
-    """Replace symbols by name. Values are assumed to be within the bounds of their symbols."""
+    """Replace the symbols that ``values`` names by their values, which are assumed to be within the bounds of the symbols."""
     return rebuild(size, lambda atom: values.get(atom.args[0], dim_of(atom)))
 
 

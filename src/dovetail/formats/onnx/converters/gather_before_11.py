@@ -99,14 +99,17 @@ def _strides(shape: list[int]) -> list[int]:
 
 
 def _slice_numbers(b: Builder, indices: Value, shape: list[int]) -> Any:
-    """Return for each row of coordinates in ``indices`` the flat index into the axes of ``shape``."""
+    """Return for each coordinate tuple (last axis of ``indices``) the row-major index into a tensor of sizes ``shape``."""
     sizes, strides = (b.constant(np.asarray(numbers), indices.dtype) for numbers in (shape, _strides(shape)))
     scaled = b.Multiply(_make_positive(b, indices, sizes), strides)
     return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
 def _element_numbers(b: Builder, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
-    """Return flat indices into ``shape``: ``indices`` give the coordinate along ``axis``, their positions all others."""
+    """Return row-major indices into a tensor of sizes ``shape``, one for each element of ``indices``.
+
+    The element is the coordinate along ``axis``, and its position in ``indices`` gives the other coordinates.
+    """
     strides = _strides(shape)
     offsets = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
     others = [size for index, size in enumerate(table) if index != axis]

@@ -215,7 +215,7 @@ def _scan_entries(ctx: ImportContext, side: str, count: int, ranks: Several[int 
 
 
 def _take_whole(body: Graph, index: int, axis: int, type: Type) -> None:
-    """Replace body input ``index`` by a part with the scan axis of size 1, and squeeze the axis in the body."""
+    """Replace body input ``index`` by an input whose scan axis has size 1, and squeeze that axis in the body."""
     old = body.inputs[index]
     part = Value(body.claim(f"{old.name}_part"), _set_axis_to_one(type, axis))
     nodes, body.nodes = body.nodes, []
@@ -333,7 +333,7 @@ def _body(ctx: ExportContext, body: Graph, outer: Several[Value | None], own: in
 
 
 def _remove_stack_axis(b: Builder, value: Value, axis: int) -> Value:
-    """Return the value of a part without the axis along which the loop concatenates parts."""
+    """Return a part of a scan output, a result of the body, without the axis along which the loop concatenates parts."""
     node = value.node
     if node is not None and type(node.op).__name__ == "Unsqueeze" and node.inputs[0] is not None:
         axes = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
@@ -343,7 +343,7 @@ def _remove_stack_axis(b: Builder, value: Value, axis: int) -> Value:
 
 
 def _take_part(body: Graph, part_index: int, axis: int) -> None:
-    """Replace a body input by the slice without the axis along which the loop slices the input."""
+    """Replace a sliced input of the body by a new input that lacks the axis along which the loop slices."""
     old = body.inputs[part_index]
     type = _remove_axis(old.type, axis)
     new = Value(body.claim(old.name.removesuffix("_part")), type)

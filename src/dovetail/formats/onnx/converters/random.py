@@ -22,7 +22,7 @@ _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mea
 
 
 def _seed(ctx: ImportContext) -> float:
-    """Return the seed in the file, or else the index of the new node, so that nodes draw different numbers."""
+    """Return the seed in the file; without one, the index of the new node, so that different nodes draw different numbers."""
     seed = ctx.attribute("seed", "float", None)
     return float(len(ctx.b.graph.nodes)) if seed is None else float(seed)
 

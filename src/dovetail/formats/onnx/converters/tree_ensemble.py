@@ -60,7 +60,10 @@ def _node_columns(ctx: ImportContext) -> dict[str, Any]:
 
 
 def _numbers(ctx: ImportContext, name: str) -> tuple[float, ...]:
-    """Return numbers from a list of floats, or from a tensor of the type (f64 or f32) in which the trees compare."""
+    """Return the elements of an attribute that is a list of floats, or a tensor of the type in which the trees compare.
+
+    That type is f64 or f32.
+    """
     names = [candidate for candidate in (name, f"{name}_as_tensor") if candidate in ctx.node.attributes]
     if len(names) > 1:
         raise FormatError("attribute.value", f"{ctx.node.kind} must have either {names[0]} or {names[1]}, got both")

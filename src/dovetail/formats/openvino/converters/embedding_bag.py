@@ -22,7 +22,7 @@ def _reduction(ctx: ImportContext) -> str:
 
 
 def _rows(b: Builder, table: Value, indices: Value, weights: Value | None) -> Value:
-    """Gather the rows of ``table`` at ``indices``, and multiply each row by its weight."""
+    """Return the rows of ``table`` at ``indices``, each multiplied by its weight if there are weights."""
     rows: Value = b.Gather(table, indices, axis=0)
     if weights is None:
         return rows

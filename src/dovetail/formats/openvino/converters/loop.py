@@ -197,7 +197,7 @@ class _LoopImporter:
         return rows[0]
 
     def _add_initial_value(self, layer: str) -> Value:
-        """Return zeros as initial value for a body result that becomes a state, to return its value in the last trip."""
+        """Return zeros as the initial value of a body result that becomes a state, so that the loop returns its last value."""
         type = self.results[layer].type
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             raise UnsupportedError("op.unsupported", f"an output of the last trip must have a static shape, got {type}")

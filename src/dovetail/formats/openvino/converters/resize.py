@@ -114,7 +114,7 @@ def _interpolate(ctx: ImportContext, sizes: Value | None, scales: Value | None, 
 def _for_every_axis(
     ctx: ImportContext, pads: tuple[int, ...], axes: Value, sizes: Value | None, scales: Value | None
 ) -> tuple[Value | None, Value | None]:
-    """Return sizes and scales for all axes, if ``axes`` are computed at run time; other axes keep their length."""
+    """Return sizes and scales for all axes if ``axes`` is computed at run time; axes outside of ``axes`` keep their length."""
     b, x = ctx.b, ctx.input(0)
     rank = len(x.dims)
     if sizes is None:

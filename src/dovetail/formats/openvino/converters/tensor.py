@@ -196,7 +196,7 @@ def _steps(strides: Value) -> list[int] | Value:
 
 
 def _plan(rank: int, new_axis: Sequence[int], shrink: Sequence[int], ellipsis: Sequence[int]) -> list[tuple[int, int, str]]:
-    """Return the action of each position of the bounds: (position, axis of ``x``, action)."""
+    """Return for each position in the bounds of a StridedSlice the triple (position, axis of ``x``, action)."""
     length = len(new_axis)
     added = sum(1 for position in range(length) if new_axis[position] and not ellipsis[position])
     covered = rank - (length - added - sum(ellipsis))
@@ -227,7 +227,7 @@ def _cut(
     end_mask: Any,
     steps: list[int] | Value,
 ) -> Value:
-    """Slice ``x`` along the axes in ``cuts``, except axes with both ends masked and a step of 1."""
+    """Slice ``x`` along the axes in ``cuts``; an axis whose two bounds are masked and whose step is 1 is not sliced."""
     if isinstance(steps, Value):
         return _cut_by(b, x, begin, end, steps, cuts, begin_mask, end_mask)
     cuts = [
