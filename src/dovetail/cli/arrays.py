@@ -136,9 +136,9 @@ def call_on_inputs(
 
     With ``distinct`` each open size is a different number, if the model runs at such sizes.
 
-    If the call fails or its result is not good, and inputs are random, the call is repeated at sizes at which a trial run
-    succeeded. The reason is that shapes do not ensure that an index is in range, and not every engine checks indices. ``strict``
-    is the model of the trial run, if its checks are stricter than those of ``model``.
+    If the call fails or ``is_good`` is false for its result, and inputs are random, the call is repeated at sizes at which a
+    trial run succeeded. The reason is that shapes do not ensure that an index is in range, and not every engine checks indices.
+    ``strict`` is the model of the trial run, if its checks are stricter than those of ``model``.
     """
     arrays, random = read_inputs(model, given, seed, dims, distinct=distinct)
     try:

@@ -171,7 +171,7 @@ def _summary(found: LayerComparison) -> list[list[Any]]:
 
 
 def _selection(found: LayerComparison) -> list[Any]:
-    """Return the first differing values and outputs, in order, at most MAX_ROWS."""
+    """Return the rows of the first differing values and of the first outputs, in table order, at most MAX_ROWS rows."""
     differing = [row for row in found.rows if not row.agrees or any(cell.is_missing for cell in row.cells)]
     chosen = {id(row) for row in [*differing[: MAX_ROWS // 2], *[row for row in found.rows if row.is_output][: MAX_ROWS // 2]]}
     return [row for row in found.rows if id(row) in chosen]

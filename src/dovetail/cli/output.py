@@ -19,7 +19,7 @@ from dovetail.ir.limits import DEFAULT, Limits, defaulting_to
 
 JSON_VERSION = 1
 PROGRESS_SECONDS = 1.0
-"""The minimum duration of work whose progress is shown."""
+"""The minimum seconds of work for which progress is shown."""
 
 
 def say_json(kind: str, **data: object) -> None:
@@ -41,7 +41,7 @@ def _plain(item: object) -> Any:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
-    """Print a table on stdout: drawn on a terminal, aligned columns in a pipe."""
+    """Print a table on stdout: with drawn rules on a terminal, as aligned columns in a pipe."""
     heads = [printable(column) for column in columns]
     texts = [[printable(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():

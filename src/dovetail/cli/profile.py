@@ -11,7 +11,7 @@ from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, write_file
 
 SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
-"""The method of a profile that writes a file, by the suffix of the file."""
+"""Maps the suffix of an output file to the method of a profile that returns the file's text."""
 
 
 @click.command()

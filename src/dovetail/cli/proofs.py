@@ -43,7 +43,7 @@ def prove_files(
 
 
 def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> EqualityProof:
-    """Prove a converted model equal to its source, and print the answer on stderr; ``is_alone``: no run follows."""
+    """Prove a converted model equal to its source, and print the answer on stderr. ``is_alone``: no comparing run follows."""
     from dovetail.compare.prove.proof import prove
 
     proof = prove(source, target, real=True, regions=is_alone)

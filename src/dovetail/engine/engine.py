@@ -367,7 +367,7 @@ class Engine:
             make_own = partial(self._compile_apart, sizes=dict(sizes))
             return self._create_executable(plan, tensor_map, arrays, fill, make_own)
         except (EngineError, ValueError):
-            # These sizes exceed the memory limit, or a kernel that takes the sizes of the samples refuses these.
+            # These sizes exceed the memory limit, or a kernel refuses these sizes although it takes the sizes of the samples.
             return None
 
     def _compile_apart(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable:

@@ -46,7 +46,7 @@ class MachineLimits(NamedTuple):
 def measure_limits(threads: int) -> MachineLimits:
     """Measure the limits with ``threads`` threads, in about a quarter of a second, once per process."""
     with counting(DEFAULT):
-        values = np.ones(COPIED_BYTES // 4, np.float32)  # Zeros would share one page of memory.
+        values = np.ones(COPIED_BYTES // 4, np.float32)  # np.zeros would share one page of memory.
         copy = _fastest(_copy_model(), values, threads)
         product = _fastest(_product_model(), np.full((SIZE, SIZE), 0.5, np.float32), threads)
         quantized = _fastest(_quantized_model(), np.full((1, CHANNELS, PIXELS, PIXELS), 0.5, np.float32), threads)

@@ -81,7 +81,7 @@ def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:
 
 
 def _digital_range(size: int, first: int, last: int, pieces: Pieces) -> SizeRange | None:
-    """Return the range of whole periods within [first, last], with digits; None where it does not contain ``size``."""
+    """Return the range, with digits, of the complete periods within [first, last]; None if it does not contain ``size``."""
     first += (pieces.residue - first) % pieces.period
     last -= (last + 1 - pieces.residue) % pieces.period
     return SizeRange(first, last, 1, pieces.radices) if first <= size <= last else None

@@ -60,7 +60,7 @@ class SizeRange(NamedTuple):
         return (*digits, rest)
 
     def size_at(self, digits: Sequence[Any]) -> Any:
-        """Return the size with these digits."""
+        """Return the size whose mixed-radix digits are ``digits``."""
         size: Any = self.first
         for digit, weight in zip(digits, accumulate((self.step, *self.radices), mul), strict=True):
             size = size + weight * digit

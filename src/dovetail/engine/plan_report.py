@@ -142,7 +142,7 @@ class PlanReport:
         return [step for step in self.steps if not step.is_native]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all facts, for JSON."""
+        """Return the report as data for JSON."""
         facts = asdict(self)
         facts["interpreted"] = [asdict(step) for step in self.interpreted]
         for buffer, row in zip(self.buffers, facts["buffers"], strict=True):
@@ -271,7 +271,7 @@ def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFac
         if buffer.nbytes:
             first[buffer.first].append(index)
             last[buffer.last].append(index)
-    live: list[tuple[int, int]] = []  # offset, index; sorted
+    live: list[tuple[int, int]] = []  # (offset, index of the buffer), sorted
     for number, step in enumerate(steps):
         for index in first[number]:
             insort(live, (buffers[index].offset, index))
@@ -288,7 +288,7 @@ def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFac
 
 
 def _holder(buffers: Sequence[Buffer], live: Sequence[tuple[int, int]], operand: Operand) -> int | None:
-    """Return the live buffer that contains an operand, if any; live buffers are disjoint."""
+    """Return the index of the live buffer that contains an operand, or None. Live buffers are disjoint."""
     if operand.buffer or operand.data is not None or not prod(operand.sizes):
         return None
     position = bisect_right(live, (operand.offset, len(buffers))) - 1

@@ -42,7 +42,7 @@ def verify_plan(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
 
 
 def check(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
-    """Raise EngineError [plan.fault] for a plan that is wrong."""
+    """Raise EngineError [plan.fault] if live tensors overlap or if a step reads unwritten or overwritten memory."""
     _Verifier(plan, graph, tensor_map).run()
 
 
@@ -229,7 +229,7 @@ class _Verifier:
             assert value is not None
             source = self.expected[self.tensor_map.of(value)]
             if _is_whole(window, source.size // per_element, tensor.count):
-                # A long sequence of views shares one array.
+                # The marks are not copied, so that a long sequence of views shares one array.
                 return source
             read = _box(source.reshape(-1, per_element), window.source_offset, window.sizes, window.source_strides)
             _box(marks, window.target_offset, window.sizes, window.target_strides)[...] = read

@@ -101,7 +101,7 @@ class Origins:
 
 
 def operator_of(step: Step, origins: list[Node], tensor_map: TensorMap) -> str:
-    """Return the operator to which a step's time is attributed: the operator of the step with the most operations.
+    """Return the operator to which a step's time is attributed: of the step's operators, the one with the most operations.
 
     An operator that only the engine uses has the name of the operator from which it was rewritten.
     """

@@ -28,12 +28,13 @@ MAX_RUNS = 20
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
-    """StepProfile describes one step: operator, kernel, module, costs, and the median of its seconds.
+    """StepProfile describes one step: operator, kernel, module, costs, and the median of the step's seconds.
 
     ``node``: label of the model's node that has this operator; "" for a step without a node of the model. ``attainable``: seconds
     at the limits of the machine, None for a step that neither moves nor computes. ``bound``: the limit that dominates, "memory",
     "compute" or "" for such a step. ``fused``: other operators that the step computes. ``runs``: executions of the step within a
-    run of the model; seconds, bytes and operations are sums over them. ``subgraphs``: subgraphs of an If or Loop that ran.
+    run of the model; seconds, bytes and operations are sums over these executions. ``subgraphs``: subgraphs of an If or
+    Loop that ran.
     """
 
     number: int

@@ -104,7 +104,7 @@ def _entrant(engine: str, model: Model, path: str, folder: str, threads: int, na
 
 
 def path_for(engine: str, model: Model, path: str, folder: str) -> tuple[str, tuple[str, ...]]:
-    """Return the file that an engine reads: ``path``, or a conversion in ``folder``, with a note about it."""
+    """Return the file that an engine reads: ``path``, or a conversion in ``folder`` with a note about the conversion."""
     format = format_of(path)
     if (engine == "onnxruntime" and format != "onnx") or (engine == "openvino" and format == "text"):
         path = str(Path(folder) / "converted.onnx")

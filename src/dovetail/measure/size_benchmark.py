@@ -113,7 +113,7 @@ class _Contender:
         self._kept = {}
 
     def run_with_caches(self, feeds: Sequence[Feed], times: Sequence[list[float]], caches: Caches) -> list[dict[str, Any]]:
-        """Run the calls of one turn, each with the caches that the preceding call returned; return the outputs."""
+        """Run the calls between two pauses, each with the caches that the preceding call returned; return the outputs."""
         time.sleep(REST)
         results = []
         for feed, row in zip(feeds, times, strict=True):
@@ -124,7 +124,7 @@ class _Contender:
         return results
 
     def run(self, feeds: Sequence[Feed], times: Sequence[list[float]]) -> list[dict[str, Any]]:
-        """Run the calls of one turn, and append the time of each call to its list in ``times``; return the outputs."""
+        """Run the calls between two pauses, and append the time of call i to ``times[i]``; return the outputs."""
         time.sleep(REST)
         for feed, row in zip(feeds, times, strict=True):
             self._time(self.runner.call(feed), row)
@@ -180,7 +180,7 @@ def _key(feed: Feed) -> Any:
 
 
 def _quantiles(times: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the median and the 99th percentile; None without a time."""
+    """Return the median and the 99th percentile of ``times``; both are None if there are no times."""
     return (float(np.median(times)), float(np.quantile(times, 0.99))) if times else (None, None)
 
 

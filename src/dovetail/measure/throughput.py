@@ -46,7 +46,7 @@ def measure_throughput(
     rounds: int,
     streams: int | str = "auto",
 ) -> list[Throughput]:
-    """Measure dovetail and each peer on the model in the file ``path``; the fastest way of each engine counts.
+    """Measure dovetail and each peer on the model in the file ``path``; the fastest way to call each engine counts.
 
     dovetail: ``Program.map``. onnxruntime: a single-threaded session that ``threads`` threads call, or a session of ``threads``
     threads that one thread calls. OpenVINO: ``AsyncInferQueue`` under the hint THROUGHPUT. Items per second are medians of

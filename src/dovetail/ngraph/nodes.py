@@ -77,7 +77,7 @@ class Node:
         self.values = [y._value for y in ys]
 
     def as_constants(self) -> list[Constant]:
-        """Fold the node: return a Constant per output, with the bits of a run, or an empty list if the node does not fold."""
+        """Fold the node: return a Constant per output, bit-identical to a run, or an empty list if the node does not fold."""
         constants_of: dict[int, list[Constant]] = {}
         for node in in_order([self], lambda node: id(node) in constants_of):
             constants = [constants_of[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
@@ -140,7 +140,7 @@ class Node:
 
 
 ARITHMETIC: dict[str, Callable[[Node | Output, Node | Output], Node]] = {}
-"""Node classes of the arithmetic operators on nodes; dovetail.ngraph.operators registers these classes."""
+"""Maps a name such as "Add" to the node class for Python's arithmetic operator; dovetail.ngraph.operators fills the dict."""
 
 
 def output_of(argument: Node | Output) -> Output:

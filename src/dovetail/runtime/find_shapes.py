@@ -76,11 +76,11 @@ BUDGET = 600_000
 SMALLEST_SHARE = 2
 """The search for the smallest change at one node may use the remaining budget divided by this number."""
 INFER = 10
-"""The cost of inferring a node."""
+"""The cost of inferring the types of one node, in the unit of BUDGET."""
 DEPTH = 3
 """The maximum number of successive changes for one failing node."""
 RUN = 100
-"""The cost of running a node."""
+"""The cost of running one node, in the unit of BUDGET."""
 
 
 class Progress(NamedTuple):
@@ -160,8 +160,8 @@ def refuse_live_memory(model: Model, inputs: Iterable[Any]) -> None:
 def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
     """Return the candidate with the smallest product of sizes with which the model reaches a later node.
 
-    Candidates are first checked against the rule of the failing node only. The sizes of its inputs are expressions of the
-    symbols, so that this check infers a single node.
+    Candidates are first checked against the rule of the failing node only. The sizes of the node's inputs are expressions in the
+    symbols, so that this check infers types of a single node.
     """
     node = graph.nodes[reached.node]
     symbols_read = _sizes_read_by(node)[0]

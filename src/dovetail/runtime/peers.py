@@ -301,7 +301,7 @@ RUNS = 3
 
 
 class Cost(NamedTuple):
-    """Cost holds the peak memory of a new process with one engine, and the seconds to load and compile, without imports."""
+    """Cost holds the peak memory of a new process with one engine, and the seconds to load and compile, not to import."""
 
     peak_bytes: int
     compile_seconds: float

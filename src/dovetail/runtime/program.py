@@ -301,7 +301,7 @@ class LoadedProgram(Program):
         return {name for value in self._model.inputs for name in (value.name, *value.names)}
 
     def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
-        """Run with arrays for optional inputs.
+        """Run the model with the caller's arrays for optional inputs in place of the default values.
 
         The run uses a cached program in which these inputs are graph inputs. If a node needs them as constants, the program
         serves only this run.

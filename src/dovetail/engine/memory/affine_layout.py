@@ -151,7 +151,7 @@ def strides_of(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def common_refinement(first: Sequence[Mode], second: Sequence[Mode]) -> tuple[tuple[int, ...], ...] | None:
-    """Return the sizes of a box that refines both mode lists, and each list's strides over it; None where sizes do not divide."""
+    """Return sizes into which the modes of both lists split, and each list's strides for these sizes; None without such sizes."""
     first_modes, second_modes = list(first), list(second)
     rows: list[tuple[int, int, int]] = []
     while first_modes:
@@ -181,7 +181,7 @@ def _digits_of(modes: Sequence[Mode], index: int) -> tuple[list[int], list[int]]
 
 
 def _split_axis(modes: Sequence[Mode], radices: Sequence[int], size: int, stride: int) -> list[tuple[int, int, int]] | None:
-    """Return an axis split at the boundaries of modes: (count, digits per step, mode) for each part, innermost first."""
+    """Split an axis at mode boundaries; return (count, step in digits, mode) of each part, innermost first, or None."""
     mode = len(modes) - 1
     while mode >= 0 and stride >= radices[mode] * modes[mode][0]:
         mode -= 1

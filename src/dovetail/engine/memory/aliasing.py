@@ -108,7 +108,7 @@ class AliasMap:
         )
 
     def _view_inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
-        """Return the view of the target's root that the root of ``tensor`` would become; None where there is no affine view."""
+        """Return the view of the target's root that the root of ``tensor`` would become; None if that view is not affine."""
         root, layout = self.of(tensor)
         into = self.of(target)
         if root in self.external or root is into.root:

@@ -8,7 +8,7 @@ from dovetail.engine.memory.tensor import KernelCall, RunTensor
 from dovetail.engine.select.kernel_traits import traits_of
 
 COPY_BYTES_PER_NANOSECOND = 20.0
-"""Bytes read and written by a strided copy in L2 and slightly beyond."""
+"""Bytes that a strided copy reads plus writes per nanosecond, for tensors that fit into L2 or are slightly larger."""
 STRIDED_NANOSECONDS = 5.0
 """Additional time per element of an axis that is not contiguous, for a kernel that loads vectors along that axis."""
 

@@ -33,7 +33,7 @@ def overwritable_reads(kernel: str, attributes: Mapping[str, object], reads: int
 
 
 def share_in_place(steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts) -> dict[RunTensor, RunTensor]:
-    """Map each root that is computed in place to the root whose buffer the result takes over."""
+    """Map each root that a kernel computes in place to the root whose buffer it reuses."""
     last_use: dict[RunTensor, int] = {}
     for index, step in enumerate(steps):
         last_use.update((layouts.root_of(tensor), index) for tensor in (*step.reads, *step.writes) if tensor is not None)

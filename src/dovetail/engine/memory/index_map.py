@@ -67,12 +67,12 @@ def reverse_axes(near: int, far: int, axes: Iterable[Axis]) -> tuple[int, int, l
 
 
 def whole_map(maps: Iterable[IndexMap], count: int) -> Layout | None:
-    """Return a layout of all ``count`` elements of the near tensor that is a union of some of the maps; None without one."""
+    """Return a union of some maps as a layout of all ``count`` elements of the near tensor; None if no union covers them all."""
     return next((layout for layout in (layout_of(union, count) for union in unions(maps)) if layout is not None), None)
 
 
 def unions(maps: Iterable[IndexMap]) -> Iterable[IndexMap]:
-    """Yield candidates for the largest union of maps that is affine, one per choice of the first map."""
+    """Yield candidates for the largest affine union of maps: one candidate for each choice of the first map."""
     ordered = sorted(set(maps))
     starts = [start for start in ordered[:MAX_STARTS] if start.near == ordered[0].near]
     for start in starts:

@@ -1,4 +1,4 @@
-"""Overlays: a root of which only a part is copied to a target is written there as a whole, over elements written later.
+"""Overlays: a root that a target needs only in part is written to the target in full, and later writes replace the rest.
 
 In ``a, b = Split(y); Concat(a, f(b))`` the output of Concat holds all of ``y`` until ``f(b)`` is written over ``b``. Every access
 to a root's element that is not copied has to precede the target's first write at that position. An exception is a read by the
@@ -53,7 +53,10 @@ class _Pair(NamedTuple):
 
 
 def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Iterable[RunTensor]) -> None:
-    """Overlay roots on targets that write the shared elements later. ``results``: tensors that are read after the last call."""
+    """Alias roots to targets in which later calls overwrite the elements that are not copied.
+
+    ``results``: tensors that are read after the last call.
+    """
     results = list(results)
     pairs = _pairs_of(calls, aliases)
     if not pairs:

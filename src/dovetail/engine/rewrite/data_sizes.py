@@ -36,11 +36,11 @@ class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered
     interpreter_reason = "its sizes depend on data, so it is a separate program"
 
     def types(self, *captures: View) -> list[Type]:
-        """Return the types of the outputs without sizes, since the arrays that the program returns have the sizes."""
+        """Return the types of the outputs without sizes, since only the arrays that the program returns determine the sizes."""
         return [_without_sizes(value.type) for value in self.body.outputs]
 
     def evaluate(self, xp: Namespace, *captures: Array) -> Array:
-        """Run the program of the body."""
+        """Compute the outputs by a run of ``program``, the compiled body."""
         return tuple(self.program(captures))
 
 

@@ -54,7 +54,7 @@ class IntegerConv(
         per_channel = (-1, *(1,) * (x.ndim - 2))
         codes = x.astype(np.float64) - (0 if x_zero is None else float(x_zero.reshape(())))
         weights = w.astype(np.float64) - (0 if w_zero is None else w_zero.reshape(-1, 1, 1, 1))
-        # f64 represents the sums exactly.
+        # f64 represents the integer sums of products of 8-bit codes exactly.
         sums = self.conv.evaluate(np, codes, weights).astype(np.int64).astype(np.int32)
         if x_scale is None or w_scale is None:
             return sums

@@ -422,7 +422,7 @@ def _rewrite_gemm(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_prelu(b: Builder, node: Node) -> Result:
-    """Rewrite a PRelu whose slope may be per channel to a PRelu whose slope broadcasts."""
+    """Rewrite a PRelu whose slope may be per channel to a PRelu whose slope is reshaped to broadcast."""
     op, x, slope = node.op, node.input(0), node.input(1)
     assert isinstance(op, PRelu)
     is_by_channel = op.is_by_channel(x.shape, slope.shape)

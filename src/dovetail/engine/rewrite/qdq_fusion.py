@@ -86,7 +86,7 @@ class QuantizedConv(Op, sig="x: R, w: R2, bias: i32, factor: f32, other?: R3, w_
         per_channel = (1, len(bias), *(1,) * (x.ndim - 2))
         if 0 in x.shape[2:]:
             return np.empty((len(x), len(w), *x.shape[2:]), (self.last_dtype or self.dtype).numpy)
-        # f64 represents the sums exactly.
+        # f64 represents the integer sums of products of 8-bit codes exactly.
         weights = w.astype(np.float64) - (0 if w_zero is None else w_zero.reshape(-1, *(1,) * (w.ndim - 1)))
         products = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, weights)
         sums = products + bias.reshape(per_channel)

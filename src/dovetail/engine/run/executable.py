@@ -239,7 +239,7 @@ class Executable:
     def _leave_to_python(self, number: int, step: Step) -> None:
         """Run a step in Python from now on. The step's kernel stays in the core's program but no longer runs."""
         if number not in self._numbers:
-            # Another thread has already left the step to Python.
+            # Another thread has already moved the step to Python.
             return
         self._numbers = [None if other == number else other for other in self._numbers]
         self.python_steps.append((step, step.reason))

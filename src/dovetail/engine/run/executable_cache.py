@@ -50,13 +50,13 @@ class PlanMemory:
             self.plans += is_planned
 
     def count_range(self, *, is_found: bool) -> None:
-        """Count an attempt to plan for a range of sizes."""
+        """Count an attempt to plan for a range of sizes as a plan and, if ``is_found``, as a plan for a range."""
         with self._lock:
             self.plans += 1
             self.ranges += is_found
 
     def discount(self, nbytes: int, *, is_eviction: bool) -> None:
-        """Count an executable that is dropped."""
+        """Subtract a dropped executable from the counts; with ``is_eviction`` count an eviction."""
         with self._lock:
             self.bytes -= nbytes
             self.cached -= 1
@@ -107,7 +107,7 @@ class ExecutableCache:
         log_eviction(self._file, self._memory.cached, self._memory.bytes, MAX_PLAN_BYTES)
 
     def clear(self) -> None:
-        """Drop all executables."""
+        """Remove all executables, also from the fast calls and from the counts of the plan memory."""
         for executable in self._items.values():
             self._memory.discount(plan_bytes(executable), is_eviction=False)
         self._items.clear()

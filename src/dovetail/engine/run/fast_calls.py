@@ -88,20 +88,20 @@ class FastCalls:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The numbers of evicted and cached programs that calls created from parametric plans, and the cached programs' bytes."""
+        """Three counts for programs that calls created from parametric plans: evicted programs, cached programs, cached bytes."""
         return self._core.counts() if self._core is not None else (0, 0, 0)
 
     def discard(self, executable: Executable | None) -> None:
-        """Remove an executable."""
+        """Remove an executable, so that the core no longer serves calls with the shapes of its inputs."""
         if self._core is not None and executable is not None:
             self._core.discard(executable.program)
 
     def pop_use(self, executable: Executable | None) -> bool:
-        """Return whether the executable was called here since the previous pop_use() for this executable."""
+        """Return whether a fast call ran the executable since the previous pop_use() for this executable."""
         return self._core is not None and executable is not None and bool(self._core.pop_use(executable.program))
 
     def clear(self) -> None:
-        """Remove all executables."""
+        """Remove all executables and parametric plans, so that the core serves no calls."""
         if self._core is not None:
             self._core.clear()
 

@@ -252,7 +252,7 @@ def inlining_rule(shared: set[int]) -> Callable[[Builder, Node], list[Value] | N
             branch = program.engine().graph
             results = inline(b, branch, program.select_read(node.inputs[1:]), keep_names=True)
         except DovetailError:
-            # The run reports the error.
+            # The If stays, and the run reports the error if it reaches the branch.
             return None
         shared.update(constants_of(branch))
         return results

@@ -174,7 +174,7 @@ def opcodes() -> dict[str, tuple[int, list[str], str]]:
 
 
 def assemble(body: Sequence[tuple[Op, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> ElementwiseProgram:
-    """Return the program of several operators.
+    """Return the attributes of the fused kernel that computes several operators.
 
     Each entry of ``body`` is an operator and the sources of its inputs: ``i`` is input i, ``~i`` the result of entry i.
     ``results``: the entries whose results are outputs. Raises NoInstruction.
@@ -213,7 +213,7 @@ INSTRUCTIONS: dict[type[Op], Rule] = {}
 
 
 def _rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
-    """Register a rule for operator classes."""
+    """Return a decorator that registers a rule for operator classes."""
 
     def register(function: Rule) -> Rule:
         INSTRUCTIONS.update(dict.fromkeys(classes, function))
@@ -498,7 +498,7 @@ def _emit_quantize(
     value = asm("round_quotient", x, asm.number(_single_number_of(asm, scale), x))
     if zero_point is not None and _single_number_of(asm, zero_point):
         value = asm("add", value, asm.number(_single_number_of(asm, zero_point), value))
-    # The cast saturates.
+    # The cast from f32 saturates, as the quantized result must.
     return asm("cast.f32", value, of=dtype.name)
 
 
@@ -507,7 +507,7 @@ def _emit_single_instruction(asm: Assembler, op: Op, *xs: Register) -> Register:
 
 
 def _emit_bitwise(asm: Assembler, op: Op, *xs: Register) -> Register:
-    """Emit a bitwise operator, which on booleans is the logical instruction."""
+    """Emit a bitwise operator; for booleans, emit the logical instruction that corresponds to the operator."""
     name = _name_of(type(op))
     return asm(name.removeprefix("bitwise_") if xs[0].type == "boolean" else name, *xs)
 

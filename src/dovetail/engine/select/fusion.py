@@ -180,7 +180,7 @@ def _epilogue_of_activation(op: Op, others: list[RunTensor], kernel: str) -> Epi
 
 
 def _fuse_elementwise(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
-    """Fuse each elementwise call with the elementwise calls that it reads, unless a call in between reads their results."""
+    """Fuse each elementwise call with the elementwise calls whose results it reads, if no call in between reads these results."""
     fused = dict(enumerate(calls))
     uses = _Uses(calls)
     for position, call in enumerate(calls):

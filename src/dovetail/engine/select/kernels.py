@@ -232,7 +232,7 @@ def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> Kern
     if min(rows, default=2) < 2:
         return "resampling along batch or channels"
     if not op.antialias and op.coordinate_transformation_mode != "tf_crop_and_resize":
-        # Sizes alone decide the indices and weights, which the kernel computes.
+        # Only sizes decide the indices and weights of the interpolation, which the kernel computes.
         for row in rows.values():
             op.refuse_taps(row)
         rule: dict[str, Any] = {

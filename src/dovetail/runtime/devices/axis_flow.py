@@ -24,7 +24,7 @@ REDUCTIONS = frozenset("argmax argmin reduce_and reduce_max reduce_min reduce_or
 
 
 class Obstacle(NamedTuple):
-    """Obstacle is a primitive that needs the whole of a split axis, with the index of the primitive's node."""
+    """Obstacle is a primitive that needs all elements along a split axis, with the index of the primitive's node."""
 
     primitive: str
     node: int | None
@@ -43,7 +43,7 @@ class Split(NamedTuple):
 
 
 class _Conflict(Exception):
-    """_Conflict is raised if an operation needs the whole of an axis that was split because of the weights ``origins``."""
+    """_Conflict is raised if an operation needs all elements along an axis that was split because of the weights ``origins``."""
 
     def __init__(self, origins: Iterable[int], obstacle: Obstacle) -> None:
         super().__init__(obstacle.primitive)

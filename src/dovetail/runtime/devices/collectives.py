@@ -41,7 +41,7 @@ class Collectives(Sequence[Collective]):
 
     @property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """The count and the bytes of the collectives of each kind that occurs."""
+        """A dict that maps each kind of collective in the program to the number and the total bytes of these collectives."""
         counts = Counter(item.kind for item in self.items)
         return {
             kind: (counts[kind], sum(item.nbytes for item in self.items if item.kind == kind)) for kind in KINDS if counts[kind]

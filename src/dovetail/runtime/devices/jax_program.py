@@ -20,7 +20,7 @@ LITERAL_ELEMENTS = 1024
 
 
 class JaxProgram(DeviceProgram):
-    """JaxProgram is a Program of JAX. Products are computed in full precision, 64-bit types kept without ``jax_enable_x64``."""
+    """JaxProgram is a Program of JAX. It computes products in full precision, and 64-bit types without ``jax_enable_x64``."""
 
     library = "jax"
 
@@ -104,7 +104,7 @@ def _signature(items: Sequence[Any]) -> Any:
 
 
 def device_of(jax: ModuleType, device: object) -> Any:
-    """Return the device named "cpu", "gpu", "cpu:1", ...; None: JAX's first device. Raises EngineError [device.unknown]."""
+    """Return the device named "cpu", "gpu", "cpu:1", ..., or for None JAX's first device. Raises EngineError [device.unknown]."""
     if device is None or isinstance(device, jax.Device):
         return device or jax.devices()[0]
     platform, _, index = str(device).partition(":")

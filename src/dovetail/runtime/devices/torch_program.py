@@ -53,7 +53,7 @@ class TorchProgram(DeviceProgram):
 
 
 def _device_of(torch: ModuleType, device: object) -> Any:
-    """Return the torch.device named "cpu", "cuda:1", ...; None: torch's default device. Raises EngineError [device.unknown]."""
+    """Return the torch.device named "cpu", "cuda:1", ..., for None the default device. Raises EngineError [device.unknown]."""
     if device is None:
         return torch.get_default_device()
     try:
