@@ -90,7 +90,10 @@ class _Specializer:
         return new
 
     def write(self, b: Builder, steps: Iterable[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
-        """Emit ``steps`` into ``b``; ``env`` maps ids of original values to new values. ``outputs`` are needed later."""
+        """Emit ``steps`` into ``b``; ``env`` maps ids of original values to new values.
+
+        ``outputs`` are the original values that are needed after ``steps``.
+        """
         todo = deque(steps)
         while todo:
             step = todo.popleft()

@@ -42,7 +42,7 @@ def _eliminate(b: Builder, node: Node) -> Any:
 
 
 def decompose_sequence_op(b: Builder, node: Node) -> Any:
-    """Decompose a reader of sequences or optional values; None if the elements are unknown."""
+    """Decompose a reader of sequences or optional values; return None if the elements are unknown."""
     if not isinstance(node.op, SequenceOp) or not has(node.op, "decompose"):
         return None
     try:
@@ -179,7 +179,7 @@ def _axis_of_readers(b: Builder, y: Value) -> int | None:
 
 
 def _replace_carried_sequence(b: Builder, op: Loop, node: Node) -> list[Value] | None:
-    """Replace a carried sequence with a constant number of known elements by its elements."""
+    """Replace a sequence that a Loop carries, with a constant number of known elements, by these elements."""
     for index in range(op.carried):
         parts = None if node.inputs[2 + index] is None else elements_of_sequence(node.inputs[2 + index])
         if not parts or not isinstance(node.outputs[index].type, Sequence):

@@ -202,14 +202,14 @@ def laws_of(kind: type[Op]) -> tuple[Law, ...]:
 
 
 def exact_rules(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
-    """Return the rules of terms of an operator class that keep the bits of every result, in the order in which they are tried."""
+    """Return the rules that rewrite terms of an operator class and keep the bits of every result, in the order of their trial."""
     return [("", law.rewrite) for law in laws_of(kind) if law.is_of_terms and not law.over_reals]
 
 
 def real_rules(allowed: Collection[str] | None = None) -> Callable[[type[Op]], Sequence[tuple[str, Rule]]]:
-    """Return a function from an operator class to its rules of terms: rewrites over the real numbers, and exact rules.
+    """Return a function from an operator class to the rules that rewrite its terms: exact rules, and rules over the real numbers.
 
-    Exact rules have no name. ``allowed`` has the names of the rewrites that may be used; None allows all.
+    Exact rules have no name. ``allowed`` holds the names of the rewrites that may be used; None allows all.
     """
 
     def rules_of(kind: type[Op]) -> Sequence[tuple[str, Rule]]:

@@ -30,7 +30,7 @@ class Scale(NamedTuple):
 
 
 def arena_chart(facts: Any) -> str:
-    """Return the chart as an SVG element; data attributes of its rectangles number buffers and tensors for the script."""
+    """Return the chart as an SVG element; its rectangles have indices of buffers and tensors as data attributes."""
     scale = Scale(len(facts.steps), facts.arena_bytes)
     parts = [
         *_grid(scale),

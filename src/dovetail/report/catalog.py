@@ -21,7 +21,7 @@ FORMATS = ("onnx", "openvino")
 
 
 class OperatorSupport(NamedTuple):
-    """OperatorSupport is the support of one core operator.
+    """OperatorSupport is the row of one core operator in the support table.
 
     ``types``: the tested element types of the first input. ``gradient``: ``slope`` for an operator with a gradient, ``zero`` if
     all tested gradients are 0. ``native``: the types with a native kernel (``moves``: data of any type is copied). A field is
@@ -39,7 +39,7 @@ class OperatorSupport(NamedTuple):
 
 
 class ForeignOperatorSupport(NamedTuple):
-    """ForeignOperatorSupport is the support of one foreign operator.
+    """ForeignOperatorSupport is the row of one foreign operator, of ONNX or OpenVINO, in the support table.
 
     ``versions``: the imported versions. ``unread``: the versions that are not imported. ``ours``: the core operators with an op
     mapping; empty for a foreign operator that is imported as several operators.

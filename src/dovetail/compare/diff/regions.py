@@ -1,4 +1,4 @@
-"""Regions of unmatched nodes: the sources of each region, and the regions of both sides that replace each other."""
+"""Regions of unmatched nodes: the sources of each region, and the regions of both graphs that replace each other."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from dovetail.compare.diff.side import Ref
 
 @dataclass(slots=True)
 class Region:
-    """Region holds connected unmatched nodes of both sides that replace each other; one of the two lists may be empty."""
+    """Region holds connected unmatched nodes of both graphs that replace each other; one of the two lists may be empty."""
 
     nodes: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
 
 
 class Regions:
-    """Regions groups the unmatched nodes. Each region has sources: keys of its paired operands, which are equal on both sides."""
+    """Regions holds the unmatched nodes in connected groups.
+
+    Each region has sources: keys of its paired operands, which are equal in both graphs.
+    """
 
     def __init__(self, matching: Matching) -> None:
         self._matching = matching

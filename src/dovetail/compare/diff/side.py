@@ -101,7 +101,7 @@ class Side:
         return NONE if value is None else self.refs_of_values.get(id(value), NONE)
 
     def describe(self, ref: Ref) -> str:
-        """Return the name of an operand."""
+        """Return the name of an operand's source; the text of a constant, or "nothing" for an absent operand."""
         if ref.kind == "input":
             return self.graph.inputs[ref.number].name
         if ref.kind == "node":
@@ -177,7 +177,10 @@ class Side:
         return number if is_whole(weight.data) else self.interner.number(("whole constant", number, digest(weight.data)))
 
     def weight_range(self, number: int) -> Hashable:
-        """Return size, minimum and maximum, which a transposition keeps, of a node's largest float constant; None if it lacks one."""
+        """Return the range of a node's largest float constant; None if there is no such constant.
+
+        The range is the size, minimum and maximum, which a transposition keeps.
+        """
         candidates = [self.constants[ref.number] for ref in self.refs[number] if ref.kind == "constant"]
         weight = max(candidates, key=lambda each: each.data.size, default=None)
         if weight is None or not MIN_WEIGHT <= weight.data.size <= MAX_WEIGHT or weight.data.dtype.kind != "f":

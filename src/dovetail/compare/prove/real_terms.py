@@ -34,7 +34,7 @@ MAX_CANDIDATES = 64
 
 
 class ConstantErrors:
-    """ConstantErrors records constants that replace a nearly equal one, and constants of a sum that cancels, which are exact."""
+    """ConstantErrors records constants that replace a nearly equal one, and constants whose sum cancels, which must be exact."""
 
     def __init__(self) -> None:
         self._sources: dict[int, list[Value]] = {}

@@ -71,7 +71,7 @@ def are_equal(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Va
 
 
 def rewrites_of(exact: Numbered, real: RealNumbered, pairs: Sequence[tuple[Value, Value]]) -> list[str]:
-    """Return the names of the rewrites of the exact terms on which the outputs of only one model depend."""
+    """Return the names of the rewrites of those exact terms on which the outputs of exactly one model depend."""
     used: set[str] = set()
     reached = _reach_outputs(exact.terms, pairs)
     shared = reached[0].keys() & reached[1].keys()

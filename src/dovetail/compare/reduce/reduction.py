@@ -42,7 +42,7 @@ EXTERNAL_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ReduceReport:
-    """ReduceReport is the report of :func:`reduce`: nodes before and after, runs of the check, and accepted candidates.
+    """ReduceReport counts nodes before and after :func:`reduce`, runs of the check, and accepted candidates.
 
     ``notes`` say why the search ended early.
     """

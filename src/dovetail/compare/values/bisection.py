@@ -161,7 +161,7 @@ class _Search:
         return self.memory is None or COPIES * sum(map(subject.nbytes, values)) <= self.memory - resident_bytes()
 
     def _first_suspect(self) -> Verdict | None:
-        """Compare every value in one run; then run the operators whose values differ first one by one, while runs are left."""
+        """Compare every value in one run; then run single operators, those whose values differ first, while runs are left."""
         trials = self.trials
         if trials.runs >= self.bound:
             return None

@@ -57,7 +57,10 @@ class Verdict:
 
 
 class Trials:
-    """Trials runs slices in the engine under test; ``cuts`` are the positions at which both models have all values."""
+    """Trials holds the state of a bisection, and runs slices of operators in the engine under test.
+
+    ``cuts`` are the positions between operators at which both models have all values.
+    """
 
     def __init__(
         self, subject: Subject, other: Subject | None, engine: str, base: str, folder: str, options: Mapping[str, Any]

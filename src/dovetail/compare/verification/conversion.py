@@ -302,7 +302,10 @@ class _Conversion:
         return empty_inputs(self.model)
 
     def _rows_in_runtimes(self, kind: str, first: Runner, second: Runner, special: Arrays) -> list[Difference]:
-        """Compare the runtimes where the source's result is right by f64, unless the target's runtime deviates on both files."""
+        """Compare the runtimes where the f64 run confirms the source's result.
+
+        The result is empty if the target's runtime deviates on both files in the same way.
+        """
         try:
             reference = self.visible(first.run(special))
         except DovetailError:

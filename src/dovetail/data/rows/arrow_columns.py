@@ -1,6 +1,6 @@
 """Conversion of Arrow columns to arrays: nulls and lists of unequal lengths are faults of their rows.
 
-Supported are numbers, booleans and strings; lists of these, also nested and of fixed size; the extension type
+The supported types are numbers, booleans and strings; lists of these, also nested and of fixed size; the extension type
 arrow.fixed_shape_tensor; and dictionaries of these types. A column of another type can be kept, but not be a model's input.
 """
 
@@ -36,7 +36,7 @@ _NARROW = {
     np.dtype(ml_dtypes.uint4): np.uint8,
     np.dtype(ml_dtypes.uint2): np.uint8,
 }
-"""The narrowest standard type that represents all values of a type that file formats lack, by the type."""
+"""Map from each type that file formats lack to the narrowest standard type that represents all of its values."""
 
 MAX_OFFSET = 2**31 - 1
 """The largest offset of Arrow's type list; larger offsets need the type large_list."""

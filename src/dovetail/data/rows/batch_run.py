@@ -171,7 +171,7 @@ class _Output:
         self._port = port
         self._count = count
         self.memory = port.empty(count) if port.sizes is not None and port.dtype != "string" else None
-        """The array of all rows, None if their shape is unknown."""
+        """The array of all rows; it is None if the shape of the rows is unknown."""
         self._rows: list[np.ndarray[Any, Any]] = []
         self._numbers: list[np.ndarray[Any, Any]] = []
 

@@ -153,7 +153,7 @@ class DaskPool:
 
 
 def _priority(call: tuple[Any, ...]) -> int:
-    """Return the priority of a call: lower parts first."""
+    """Return the priority of a call: parts with lower numbers run first."""
     return -int(call[1]) if call[0] == "run" else 0
 
 
@@ -166,10 +166,10 @@ _runners: dict[str, PartRunner] = {}
 
 def _start(job: Job, threads: int) -> Any:
     """Create the PartRunner of a job in this worker process."""
-    # Deferred: a worker has it.
+    # Deferred: the package is optional, but every Dask worker has it.
     from distributed import secede
 
-    # The process may have a single thread for tasks; a part that waits for another part's computation must not occupy it.
+    # The process may have one thread for tasks; a part that waits for another part must not occupy this thread.
     secede()  # type: ignore[no-untyped-call]
     while len(_runners) >= MAX_RUNNERS:
         del _runners[next(iter(_runners))]

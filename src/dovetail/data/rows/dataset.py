@@ -28,7 +28,8 @@ Rows can take no bytes in a file: if an axis has size 0, a chunk is missing, or 
 class RowType(NamedTuple):
     """RowType is the type of one row of a column.
 
-    ``element`` is the numpy name of the element type or ``string``, ``axes`` the number of axes, ``shape`` the shape or None.
+    ``element`` is the numpy name of the element type or ``string``. ``axes`` is the number of axes. ``shape`` is the shape; it is
+    None if the shape is unknown or differs between rows.
     """
 
     element: str
@@ -63,7 +64,10 @@ class Source(ABC):
         self.row_bytes = 1
         """The estimated bytes of one row, summed over the columns that are read."""
         self.chunk_rows: int | None = None
-        """The number of rows that are stored together; parts of a job should be multiples or divisors of it. None: any number."""
+        """The number of rows that are stored together; None if parts of a job may have any size.
+
+        Parts of a job should be multiples or divisors of this number.
+        """
 
     @property
     @abstractmethod
@@ -134,7 +138,7 @@ class FileSource(Source):
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
         """Read the rows ``start`` to ``stop`` of file ``index``; ``first`` is the number of the file's first row in the dataset.
 
-        A FormatError is a fault of all rows of the range.
+        A FormatError becomes a fault of every row of the range.
         """
 
     def file_name(self, index: int) -> str:

@@ -21,11 +21,11 @@ class EngineOptions:
 
     name: str
     address: str | None = None
-    """The address of a cluster; None: a cluster is started on this host."""
+    """The address of a cluster; if it is None, a cluster is started on this host."""
     workers: int | None = None
-    """The number of workers; None: one for each core of this host, or all workers of the cluster at ``address``."""
+    """The number of workers; None means one for each core of this host, or all workers of the cluster at ``address``."""
     threads: int | None = None
-    """The threads of a worker; None: 1, or with Dask the threads of the Dask worker."""
+    """The number of threads of a worker; None means 1, or with Dask the number of threads of the Dask worker."""
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:

@@ -45,7 +45,7 @@ class ImageOptions:
     """ImageOptions holds the conversion of u8 pixels to a model's input: ``(pixel * scale - mean) / std``, per channel, in f32.
 
     Without scale, mean and std the values are the u8 pixels. ``size`` is the (height, width) to resize to with Pillow's bilinear
-    filter; None: no resizing. Raises EngineError [dataset.image].
+    filter; None means no resizing. Raises EngineError [dataset.image].
     """
 
     size: tuple[int, int] | None = None

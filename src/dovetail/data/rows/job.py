@@ -235,7 +235,10 @@ def check_folder(output: str, input: str) -> None:
 
 
 def forget(folder: str) -> None:
-    """Remove the files that the job in ``folder`` has written. The record is removed last, so that the job can resume before."""
+    """Remove the files that the job in ``folder`` has written.
+
+    The record is removed last, so that the job can resume until then.
+    """
     record = read_record(folder, for_removal=True)
     if record is None:
         return

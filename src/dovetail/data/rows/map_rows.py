@@ -72,7 +72,7 @@ class MapReport:
     start_seconds: float
     """Seconds until the first part could run: start of workers, loading of the model, listing of files."""
     seconds: float
-    """Seconds from then until the last part was written."""
+    """Seconds from the start of the first part until the last part was written."""
     parts: int
     skipped_parts: int
     workers: int

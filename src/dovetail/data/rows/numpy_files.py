@@ -157,7 +157,7 @@ def _whole_header(stream: BinaryIO, file: DataFile) -> ArrayHeader:
 
 
 def _check_columns(tables: Mapping[str, Sequence[DataFile]], headers: Mapping[str, Sequence[ArrayHeader]]) -> None:
-    """Raise FormatError [dataset.schema] if columns differ in rows per file, or files of a column in their element types."""
+    """Raise FormatError [dataset.schema] if columns differ in rows per file, or if files of a column differ in element type."""
     first, *others = tables
     errors: list[DovetailError] = []
     expected = [(os.path.basename(file.name), header.rows) for file, header in zip(tables[first], headers[first], strict=True)]

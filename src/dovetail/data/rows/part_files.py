@@ -4,7 +4,7 @@ A part is written under a temporary name, flushed to the disk and renamed. The f
 that an existing part is complete. Names that start with ``_`` are not results:
 
 - ``_errors/part-00000.jsonl``: the faults of a part, one JSON object per line (row, file, code, message).
-- ``_empty/part-00000``: marks a part without a row that has a result.
+- ``_empty/part-00000``: marks a part in which no row has a result.
 """
 
 from __future__ import annotations

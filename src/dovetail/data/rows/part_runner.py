@@ -22,7 +22,7 @@ MEASURED_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """PartSummary holds the counts of one written part."""
+    """PartSummary holds the numbers of rows and of faults of one written part, and the part's first fault."""
 
     part: int
     rows: int

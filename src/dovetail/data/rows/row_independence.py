@@ -47,6 +47,9 @@ def check_independence(
 
 
 def _difference(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
-    """Return the largest difference relative to the largest magnitude; for integers and strings the share that differs."""
+    """Return the largest difference relative to the largest magnitude.
+
+    For integers and strings, return the fraction of the elements that differ.
+    """
     is_exact = first.dtype.kind in "OUSbiu" and first.shape == second.shape and first.size
     return float(np.mean(first != second)) if is_exact else relative_difference(first, second)

@@ -30,7 +30,7 @@ class Event:
 
 
 class Division(Protocol):
-    """Division is the division of a job's rows into parts."""
+    """Division states the sizes into which a job's rows are divided: the rows of a part, and of a block computed at a time."""
 
     @property
     def part_rows(self) -> int: ...
@@ -122,7 +122,10 @@ class Scheduler:
                         )
 
     def run(self, parts: Iterable[int], job: Division) -> None:
-        """Run ``parts``. Raises EngineError [job.worker], [job.errors], and the errors of workers."""
+        """Assign ``parts`` to workers until all are written.
+
+        Raises EngineError [job.worker], [job.errors], and the errors of workers.
+        """
         new = iter(parts)
         while not self._loads:
             for _ in self._events():

@@ -1,7 +1,8 @@
 """Codecs of zarr that are safe to decode, and upper bounds of the decoded size of chunks.
 
 A codec of a file may execute code (pickle), and a chunk of a few bytes may decode to more than the memory. Therefore codecs must
-be in a list, a chunk may have only one compressor, and the decoded size of a chunk is bounded before it is decoded.
+be in a list of safe codecs, a chunk may have only one compressor, and the decoded size of a chunk is bounded before it is
+decoded.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ChunkCodecs:
     compressor: str | None
     has_text: bool
     inner_chunks: int = 0
-    """The number of chunks in a shard; 0: no shards."""
+    """The number of chunks in a shard; 0 if the array has no shards."""
 
     def check(self, data: bytes, chunk_bytes: int, *, is_shard: bool) -> None:
         """Raise FormatError [file.size] if a chunk or shard would decode to far more than ``chunk_bytes``."""
@@ -135,7 +136,10 @@ def _streamed_size(start: Callable[[], Any], data: bytes, limit: int) -> int:
 
 
 def _zstd_size(data: bytes, limit: int) -> int:
-    """Return an upper bound: the sum over all frames of the declared size, or else of the maximum size of the blocks."""
+    """Return an upper bound of the decoded size: a sum over all frames.
+
+    The addend of a frame is its declared size, or else the sum of the maximum sizes of its blocks.
+    """
     total = offset = 0
     while data[offset : offset + 4] == _ZSTD_FRAME and total <= limit:
         flags = data[offset + 4] if offset + 4 < len(data) else 0

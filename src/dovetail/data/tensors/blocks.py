@@ -287,7 +287,7 @@ def _intersect_block(window: Window, block: Block, shape: Sequence[int]) -> list
 
 
 def _strides_of(affine_map: AffineMap) -> list[int]:
-    """Return the near strides of a map, and for each axis the stride of an axis that would enclose it."""
+    """Return the near strides of a map, and for each axis size * stride, the stride that an axis around this axis would have."""
     pairs = [(size, abs(stride)) for size, stride in zip(affine_map.sizes, affine_map.near_strides, strict=True) if size > 1]
     return [stride for _, stride in pairs] + [size * stride for size, stride in pairs]
 

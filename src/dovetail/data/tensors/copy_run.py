@@ -25,7 +25,8 @@ from dovetail.storage.atomic_write import replace_file
 class _OpenFile:
     """_OpenFile is a file that is being written.
 
-    ``pending`` is the number of its tasks that workers execute, ``is_exhausted`` whether all its tasks were taken.
+    ``pending`` is the number of tasks of the file that workers are executing. ``is_exhausted`` is true once workers have taken
+    all tasks of the file.
     """
 
     file: OutputFile

@@ -85,7 +85,7 @@ def _by_rank(tensors: Sequence[TensorBlocks]) -> list[list[tuple[str, TensorBloc
 
 
 def rank_names(template: str | None, count: int) -> list[str]:
-    """Return the names of the rank files, numbered like ``template``; without it rank-00000.safetensors, ..."""
+    """Return the names of the rank files, numbered like ``template``; without a template they are rank-00000.safetensors, ..."""
     stem = (template or "rank-00000.safetensors").removesuffix(".safetensors")
     total = re.search(r"([0-9]+)-of-([0-9]+)", stem)
     number = total or re.search(r"([0-9]+)(?=[^0-9]*$)", stem)

@@ -182,9 +182,10 @@ def _ranges(weights: Sequence[int], first: int, last: int) -> Iterator[tuple[int
 
 
 def intersect(first: Box, second: Box) -> AffineMap | None:
-    """Return the map from the far indices of ``first`` (as near) to those of ``second`` (as far) for their common elements.
+    """Return the map whose near indices are the far indices of ``first`` and whose far indices are those of ``second``.
 
-    The result is None if the boxes have no common element. ``second`` must not repeat elements.
+    The map consists of the elements that both boxes have. The result is None if the boxes have no common element. ``second`` must
+    not repeat elements.
     """
     near, far = first.far, second.far
     sizes, near_strides, far_strides = [], [], []

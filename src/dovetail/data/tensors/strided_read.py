@@ -1,7 +1,7 @@
 """Strided reads: the choice of the file ranges to read for a block, and the position of its elements in the buffer.
 
 The inner axes of a block are read as one run, including the gaps between their elements; each position of the outer axes is a
-separate read. The number of inner axes is the cheapest by the costs below for which the runs fit into the buffer.
+separate read. The number of inner axes is the cheapest number, by the costs below, for which the runs fit into the buffer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_READS = 1 << 16
 
 
 class StridedRead(NamedTuple):
-    """StridedRead holds runs of ``run`` elements at ``starts`` in the source, which are adjacent in the buffer.
+    """StridedRead holds runs of ``run`` elements at ``starts`` in the source; the runs are adjacent in the buffer.
 
     Element i of the block is at ``offset + sum(i * strides)`` in the buffer.
     """
@@ -33,7 +33,7 @@ class StridedRead(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """_Level holds the number of outer axes, the number of reads for them, and the elements of one read."""
+    """_Level holds the number of outer axes, the number of reads for them, and the number of elements of one read."""
 
     outer: int
     reads: int

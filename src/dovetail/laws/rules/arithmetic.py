@@ -67,7 +67,7 @@ def _narrower(b: Terms, x: Value) -> list[Value]:
 
 
 def order_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Intern an operator; the operands of a commutative operator are sorted by their numbers in the table."""
+    """Return the term of an operator; the operands of a commutative operator are sorted by their numbers in the table."""
     operands = [x for x in xs if x is not None]
     if len(operands) < len(xs):
         return None

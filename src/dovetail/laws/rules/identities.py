@@ -83,7 +83,7 @@ def drop_same_resize(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_dropout(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the input of a Dropout outside training mode, whose mask nothing may read."""
+    """Return the input of a Dropout outside training mode; the law applies only if nothing reads the mask."""
     return [xs[0], *[None] * (len(types) - 1)] if is_inference(xs[2] if len(xs) > 2 else None) else None
 
 
@@ -175,7 +175,7 @@ def merge_transposes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def read_before_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Let an operator that broadcasts read the input of an Expand instead of its output."""
+    """Let an operator that broadcasts read the input of an Expand instead of the output of the Expand."""
     if not getattr(op, "broadcast", False) or all(producer(x, Expand) is None for x in xs):
         return None
     new = list(xs)

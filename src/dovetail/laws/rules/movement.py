@@ -19,7 +19,7 @@ from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
 
 MAX_CONCATENATED = 1 << 10
-"""Maximum number of operands of a flattened Concat. Nested Concat that read a value twice have exponentially many."""
+"""Maximum number of operands of a flattened Concat. Nested Concat that read a value twice have exponentially many operands."""
 MAX_UNIFORM = 1 << 22
 """Maximum number of elements of a constant that is tested for equal elements."""
 
@@ -38,7 +38,8 @@ def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
 def reshape(b: Terms, x: Value, shape: Shape) -> Value:
     """Return ``x`` with the shape ``shape``, by one Reshape or none.
 
-    A Reshape that produces ``x`` stays if its input may have another number of elements, because it then rejects the input.
+    A Reshape that produces ``x`` stays if the input of that Reshape may have another number of elements, because that Reshape
+    then rejects the input.
     """
     while x.node is not None and isinstance(x.node.op, Reshape) and _has_same_size(x, x.node.input(0)):
         x = x.node.input(0)

@@ -161,7 +161,7 @@ def drop_counting(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def write_any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite Gather with zeros for indices out of bounds; a Gather that rejects such indices is equal where it is defined."""
+    """Rewrite a Gather that rejects indices out of bounds as one that gives zeros for them, equal where the first is defined."""
     assert isinstance(op, Gather)
     return b.intern(op.with_(bounds="zero"), xs, types)
 

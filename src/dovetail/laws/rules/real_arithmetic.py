@@ -104,7 +104,7 @@ def write_quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 
 def write_power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite powers of 2, 3, 1/2, -1 and -1/2 as products, roots and reciprocals."""
+    """Rewrite powers with the exponents 2, 3, 1/2, -1 and -1/2 as products, roots and reciprocals."""
     x, exponent = xs[0], _scalar(xs[1])
     if x is None or exponent is None or not _is_plain(types[0]) or x.shape is None:
         return None
@@ -190,7 +190,10 @@ def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value | None, Value]:
-    """Reshape a factor of a squeezed value for the value before the squeeze. Returns the factor, else None, and that value."""
+    """Reshape a factor of a squeezed value to fit the value before the squeeze.
+
+    Returns the factor, which is None if it does not fit, and the value before the squeeze.
+    """
     assert squeezed.node is not None
     whole = squeezed.node.input(0)
     kept = [axis for axis, size in enumerate(whole.dims) if not (isinstance(size, int) and size == 1)]

@@ -55,7 +55,7 @@ def fold_into_weights(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
     The operator is BatchNormalization with constant statistics, Add, Subtract, Multiply or Divide; the layer is Conv,
     ConvTranspose, Gemm or MatMul. The product is computed in f64 and rounded once, so that results change by rounding. Weights
-    that other nodes read stay.
+    that other nodes read stay unchanged.
     """
     for index in (0, 1) if isinstance(op, Add | Multiply) else (0,):
         x = xs[index]

@@ -1,4 +1,4 @@
-"""Table of terms: a Builder that normalizes operators, and creates each once for equal operands (hash-consing)."""
+"""Table of terms: a Builder that normalizes operators, and creates one term for equal operators and operands (hash-consing)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ FOLD_BYTES = 1 << 26
 FOLD_TOTAL = 1 << 29
 """Maximum size in bytes of all constants that are computed for comparison."""
 SMALL = 1 << 12
-"""Maximum size in bytes of a constant that is always hashed; a larger constant is hashed if another has its type and sample."""
+"""Maximum size in bytes of a constant that is always hashed.
+
+A larger constant is hashed if another constant has the same type and the same sampled elements.
+"""
 _SAMPLE = 64
 
 
@@ -145,7 +148,7 @@ class Terms(Builder):
         return outputs
 
     def _operand_keys(self, op: Op, xs: list[Value | None]) -> list[Hashable]:
-        """Return the keys of the operands: the elements of known integers that rules of shapes read, else the id."""
+        """Return the keys of the operands: the elements if shape rules read them and they are known, else the id."""
         hosts = host_inputs(op, len(xs)) if op.signature.has_hosts else ()
         return [
             ("integers", *elements) if x is not None and host and (elements := known_elements(x)) is not None else id(x)

@@ -31,7 +31,10 @@ Axes = list[tuple[int, int]]
 
 
 class SampleComparison(NamedTuple):
-    """SampleComparison is the largest difference of one output over all samples at one batch size; ``why`` explains it."""
+    """SampleComparison is the largest difference of one output over all samples at one batch size.
+
+    ``why`` explains the difference.
+    """
 
     output: str
     batch: int
@@ -53,7 +56,7 @@ class Samples:
         self.arrays, self.axes, self.count, self.ordinary = dict(arrays), dict(axes), count, ordinary
 
     def take(self, indices: Sequence[int]) -> dict[str, Any]:
-        """Return the inputs of some samples."""
+        """Return the inputs of the samples ``indices``."""
         return {name: _take_chunk(array, self.axes.get(name, []), self.count, indices) for name, array in self.arrays.items()}
 
 

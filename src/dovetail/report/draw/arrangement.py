@@ -21,7 +21,7 @@ Adjacency = dict[Item, dict[Item, None]]
 
 
 class Copies:
-    """Copies records the merged copies of repeated blocks: the drawn item for each item, and the copies that contain an item."""
+    """Copies holds the merged copies of repeated blocks: the drawn item for each item, and the copies that contain an item."""
 
     def __init__(self) -> None:
         self._representative: dict[Item, Item] = {}

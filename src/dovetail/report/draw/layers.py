@@ -16,7 +16,10 @@ BUNDLE = 5
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """Slot is a position in a row: an item, a gate of the frame, or a bend of an edge (``end`` is None, ``key`` the edge)."""
+    """Slot is a position in a row: an item, a gate of the frame, or a bend of an edge.
+
+    For a bend ``end`` is None, and ``key`` is the edge.
+    """
 
     end: End | None
     row: int

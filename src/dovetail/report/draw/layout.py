@@ -36,8 +36,8 @@ Point = tuple[float, float]
 class Path:
     """Path is a segment of an edge as points; ``wire`` is None for the segment that crosses a row.
 
-    The second and the second last point are on the borders of rows. They are joined by a curve, or, with further points between
-    them, by lines through a gutter.
+    The second and the second last point are on the borders of rows. A curve joins these two points. If there are further points
+    between them, lines through a gutter join the points instead.
     """
 
     points: list[Point]
@@ -130,7 +130,7 @@ def _row_height(row: Sequence[Slot], placed: dict[Item, Placed]) -> float:
 
 
 def _assign_x(rows: LayerRows, placed: dict[Item, Placed]) -> None:
-    """Assign each slot the x coordinate nearest to the mean of its neighbours that order and widths of its row allow."""
+    """Assign each slot the x coordinate nearest to the mean of its neighbours that the order and the widths of its row allow."""
     offsets: list[list[float]] = []
     above: dict[Slot, list[tuple[Wire, float]]] = {}
     below: dict[Slot, list[tuple[Wire, float]]] = {}

@@ -98,12 +98,12 @@ def draw_model(
     boxes: int = BOXES,
     depth: int | None = None,
 ) -> Drawing:
-    """Draw a model.
+    """Draw a model; the Drawing gives the picture as SVG, PNG or HTML.
 
-    ``colors`` has numbers by node name (``Node.label``), which colour the boxes. ``measure`` is the title of these numbers, and
-    ``unit`` is "s", "B" or a text after each number. The number of a box with several nodes is their sum, or with
-    ``is_sum=False`` their maximum. Modules are opened from the outermost on, while at most ``boxes`` boxes are drawn, or up to
-    ``depth`` levels.
+    ``colors`` maps node names (``Node.label``) to numbers, which determine the colours of the boxes. ``measure`` is the title of
+    these numbers, and ``unit`` is "s", "B" or a text after each number. The number of a box with several nodes is their sum, or
+    with ``is_sum=False`` their maximum. Modules are opened from the outermost on, while at most ``boxes`` boxes are drawn, or up
+    to ``depth`` levels.
 
     Raises RuleError [argument.value] for ``boxes`` below 1, and RuleError [argument.type] for a colour that is not a number.
     ``Drawing.svg`` raises UnsupportedError [extra.missing] if the packages of ``dovetail-graph[draw]`` are missing.

@@ -99,7 +99,7 @@ class Scene:
 
 
 def all_items(item: Item) -> Iterator[Item]:
-    """Yield an item and those in it, hidden copies included."""
+    """Yield an item and all items inside it, hidden copies included."""
     pending: list[Item] = [item]
     while pending:
         each = pending.pop()

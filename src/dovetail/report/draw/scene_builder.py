@@ -46,7 +46,7 @@ MAX_INDEX = 2**63 - 1
 
 
 def build_scene(model: Model) -> Scene:
-    """Build the scene of a model."""
+    """Build the scene of a model: its nodes as cards in nested frames, without positions."""
     return SceneBuilder().build(model)
 
 
@@ -150,7 +150,10 @@ class SceneBuilder:
         return frame
 
     def _terminals(self, kind: str, values: list[Value], owners: dict[Value, Item], position: int) -> list[Item]:
-        """Return the cards of inputs or outputs: one card each, or for more than MAX_CARDS one card per type, or one in all."""
+        """Return the cards of inputs or outputs: one for each, or else one for each type, or else a single card.
+
+        At most MAX_CARDS cards are returned.
+        """
         groups: dict[Any, list[Value]] = {value: [value] for value in values}
         if len(groups) > MAX_CARDS:
             groups = {}
@@ -217,7 +220,7 @@ def _chain(item: End) -> list[End]:
 
 
 def _merge_gates(frame: Frame) -> None:
-    """Merge the gates of a frame: exits of equal sources, and for more than MAX_GATES entries of equal targets.
+    """Merge the gates of a frame: exits of equal sources and, if there are more than MAX_GATES entries, entries of equal targets.
 
     If more than MAX_GATES gates remain on a side, all gates of that side are merged.
     """
