@@ -96,7 +96,7 @@ public:
     virtual void run(const Run& run) const = 0;
     // Scratch bytes of each worker during a run. Their contents are undefined at the start of a run.
     virtual std::size_t scratch_bytes() const { return 0; }
-    // True if subnormal operands and results count as zero (kernels of sums of products).
+    // True if the kernel treats subnormal operands and results as zero, as kernels of sums of products do.
     virtual bool flushes_subnormals() const { return false; }
     // True if the only output may share the memory and strides of the first input: element i of the input is read before
     // element i of the output is written, and is not read again.

@@ -31,8 +31,8 @@ constexpr std::size_t kMinMapped = std::size_t{1} << 20;
 // Results of this size and more use huge pages, as numpy's arrays do.
 constexpr std::size_t kMinHuge = std::size_t{1} << 22;
 
-// The size of the block for a request. There are 16 size classes per power of two, so that a slightly larger request takes the
-// same block.
+// Returns the size of the block for a request. There are 16 size classes per power of two, so that a slightly larger request
+// takes the same block.
 std::size_t class_of(std::size_t bytes) {
     std::size_t unit = 64;
     while (unit * 32 < bytes) unit *= 2;
@@ -188,7 +188,7 @@ ArenaPool::Block ArenaPool::acquire(std::size_t bytes) {
             free.erase(fitting);
             return block;
         }
-        // All free blocks are smaller than the new block, which serves their requests too once it is released.
+        // All free blocks are smaller than the new block. Once the new block is released, it serves their requests too.
         for (const Block& block : free) deallocate(block);
         free.clear();
     }

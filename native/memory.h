@@ -28,8 +28,8 @@ public:
     std::string key_of(const void* constant) const;
     // Returns the entry of `key`. If there is none, `create` makes the entry.
     std::shared_ptr<const void> get_or_create(const std::string& key, const std::function<std::shared_ptr<const void>()>& create);
-    // Returns `count` floats of `key`. An absent entry is taken from the imported floats if the count matches, otherwise made
-    // by `create`, which may return null.
+    // Returns the entry of `key`, an array of `count` floats. If there is no entry, returns the imported floats of `key` if their
+    // count matches; otherwise `create` makes the entry, and may return null.
     std::shared_ptr<const float> get_or_create_floats(const std::string& key, std::size_t count,
                                                       const std::function<std::shared_ptr<const float>()>& create);
     // The entries of floats that this cache made from constants in the base. They live as long as the cache.

@@ -44,7 +44,7 @@ enum class Sharing { none, extends, overwrites };
 // threads may run it, each with a separate arena.
 class Program {
 public:
-    // `ranges`: the valid bytes of each buffer after the arena.
+    // `ranges` holds the valid bytes of each buffer after the arena.
     Program(std::shared_ptr<ThreadPool> pool, std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas,
             std::size_t arena_bytes, std::vector<ByteRange> ranges);
     Program(const Program&) = delete;
@@ -109,7 +109,7 @@ public:
     void run(Workspace* workspace, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
 
 private:
-    // Checks all operands, and returns their bytes, or any number above kBriefBytes if they have more.
+    // Checks all operands, and returns the sum of their bytes, or any number above kBriefBytes if the sum is larger.
     std::int64_t check(const Spec& spec) const;
     void append(std::shared_ptr<Kernel> kernel, std::int64_t operand_bytes);
 
@@ -206,15 +206,15 @@ private:
     // Assigns offsets to the parts of the arena such that parts with intersecting lifetimes do not overlap. Returns the parts and
     // the bytes of the arena.
     std::pair<std::vector<ArenaPart>, std::size_t> place(const std::vector<std::int64_t>& factors) const;
-    std::vector<Spec> steps_;  // specifications of the last call, which the next call changes: copying all of them would take
-                               // longer than setting their numbers
+    std::vector<Spec> steps_;  // specifications set by the last fill(); the next fill() changes their integers, which takes less
+                               // time than copying all specifications
     std::vector<std::vector<std::int64_t>> orders_;
     std::vector<Number> numbers_;
     std::vector<ParametricConstant> constants_;
     std::vector<ParametricPart> parts_;
     std::vector<bool> has_constant_, is_fixed_;   // per step: a constant of it, or nothing of it, depends on the sizes
     std::vector<std::shared_ptr<Kernel>> fixed_;  // kernels of steps that do not depend on sizes, shared by all programs
-    ForkLock mutex_;                              // guards steps_, whose numbers each call sets
+    ForkLock mutex_;                              // guards steps_, which each fill() changes
 };
 
 }  // namespace dovetail

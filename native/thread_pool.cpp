@@ -89,7 +89,7 @@ private:
 
 constexpr int kNoCore = -1;
 
-// The core that this thread runs on.
+// Returns the core on which this thread runs.
 int current_core() {
 #if defined(__linux__)
     return sched_getcpu();
@@ -98,7 +98,7 @@ int current_core() {
 #endif
 }
 
-// The cores that this thread may run on.
+// The cores on which this thread may run.
 class CoreAffinity {
 public:
 #if defined(__linux__)
@@ -185,15 +185,15 @@ private:
     Semaphore semaphore_;
 };
 
-// The workers, and the job they share with the caller.
+// The workers, and the job that the workers share with the caller.
 //
-// `unclaimed_` is both the invitation and the claim: a thread that decrements it owes the job one task. The job cannot end or be
-// replaced before that task is counted in `done_`. A worker therefore reads the job only after a claim. A worker that comes late,
-// or sleeps through the whole job, touches nothing and delays no thread.
+// `unclaimed_` is the number of tasks that no thread has claimed; a thread that decrements it has claimed one task and must run
+// it. The job cannot end or be replaced before that task is counted in `done_`. A worker therefore reads the job only after a
+// claim. A worker that comes late, or sleeps through the whole job, touches nothing and delays no thread.
 //
-// The queues map claims to tasks. Each thread has a queue with its equal share of the tasks in ascending order, so that it finds
-// in its own cache what it wrote in the kernel before. A thread with an empty queue goes on to the next one. There are as many
-// claims as tasks, so each claim finds a task within one round of the queues.
+// The queues map claims to tasks. Each thread has a queue with an equal share of the tasks in ascending order, so that a thread
+// finds in its own cache the data that it wrote in the kernel before. A thread with an empty queue goes on to the next queue.
+// There are as many claims as tasks, so each claim finds a task within one round of the queues.
 class Workers {
 public:
     explicit Workers(int workers) : queues_(static_cast<std::size_t>(workers) + 1) {

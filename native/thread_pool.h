@@ -29,12 +29,12 @@ private:
 
 // A pool of the caller and up to `threads() - 1` workers.
 //
-// Each thread begins with its share of the tasks, the same in every run: what it wrote in one kernel is then in its cache for the
-// next. It goes on with tasks of other shares that no thread has begun, so that a worker without a core delays no other thread.
-// The caller waits only for tasks that were begun.
+// Each thread begins with its share of the tasks, the same share in every run: data that the thread wrote in one kernel is then
+// in its cache for the next kernel. It goes on with tasks of other shares that no thread has begun, so that a worker without a
+// core delays no other thread. The caller waits only for tasks that were begun.
 //
 // Results must not depend on which thread runs a task, and tasks must not throw. A pool serves one caller at a time; a second
-// caller meanwhile runs its tasks alone. After a fork, the child's pool starts new workers.
+// caller runs its tasks alone meanwhile. After a fork, the child's pool starts new workers.
 class ThreadPool {
 public:
     using Task = void (*)(const void* state, std::int64_t task, int worker);

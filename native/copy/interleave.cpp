@@ -29,7 +29,7 @@ struct Column {
 // of Split. All columns of a block of rows are copied before the next block, so that the shared side is traversed once.
 class ColumnCopyStrategy : public CopyStrategy {
 public:
-    // is_concat: the columns, in this order, fill the rows of the destination.
+    // If `is_concat`, the columns, in this order, fill the rows of the destination; otherwise those of the source.
     ColumnCopyStrategy(std::vector<Column> columns, std::int64_t rows, bool is_concat, const CopyOptions& options)
         : columns_(std::move(columns)), rows_(rows), is_concat_(is_concat), non_temporal_(options.non_temporal) {
         std::int64_t width = 0, min_bytes = columns_[0].bytes, max_bytes = 0;

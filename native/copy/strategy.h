@@ -10,7 +10,7 @@
 
 namespace dovetail::copying {
 
-// Block size that stays in L1 while all its columns are processed.
+// Size of a block that stays in L1 while all columns of the block are processed.
 constexpr std::int64_t kL1BlockBytes = 16 * 1024;
 // Block size for write-combined non-temporal stores; small enough that loads of the next block overlap the stores.
 constexpr std::int64_t kWriteCombiningBytes = 4 * 1024;
@@ -74,7 +74,7 @@ std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& nor
 std::unique_ptr<CopyStrategy> make_batched_transpose(const NormalizedCopy& normalized, std::size_t dst_inner,
                                                      std::size_t src_inner, const CopyOptions& options);
 
-// Non-temporal copies of runs to consecutive addresses.
+// Copies runs to consecutive addresses with non-temporal stores.
 class RunStream {
 public:
     explicit RunStream(std::byte* dst) : dst_(dst) {}

@@ -51,7 +51,7 @@ std::size_t fast_last_level_cache_bytes() {
 
 }  // namespace
 
-// Source and destination stay in the last-level cache if both about fit.
+// Below this threshold, source and destination together about fit into the last-level cache.
 std::size_t non_temporal_threshold() {
     static const std::size_t from = std::max(kMinNonTemporalBytes, fast_last_level_cache_bytes() / 16 * 9);
     return from;

@@ -1,4 +1,4 @@
-// Any number of strided copies as one job, planned once and run on all threads.
+// Any number of strided copies as one job, planned once and run on the threads of a pool.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace dovetail {
 
-// Lines are numbered in row-major order over all axes but `axis`.
+// A line's index counts lines in row-major order over all axes but `axis`.
 class AxisLines {
 public:
     // Throws std::invalid_argument if the operands' other sizes differ.
@@ -44,8 +44,8 @@ public:
         return offset;
     }
 
-    // The number of lines, from `line` on, that are `step` bytes apart: lines that are adjacent along the last of the other
-    // axes.
+    // Returns the number of lines, from `line` on, that are step() bytes apart: the lines that are adjacent along the last of the
+    // other axes.
     std::int64_t adjacent(std::int64_t line) const { return sizes_.empty() ? 1 : sizes_.back() - line % sizes_.back(); }
     std::int64_t step(std::size_t operand) const { return sizes_.empty() ? 0 : strides_[(operand + 1) * sizes_.size() - 1]; }
 

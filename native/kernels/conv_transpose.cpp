@@ -34,7 +34,7 @@ Phase phase_of(const Axis& axis, std::int64_t remainder) {
         ++phase.taps;
     }
     if (phase.taps == 0) return phase;
-    // Output pixel number q reads input pixel q + (remainder + pad - tap * dilation) / stride.
+    // The output pixel of index q reads the input pixel of index q + (remainder + pad - tap * dilation) / stride.
     phase.pad_begin = -(remainder + axis.pad_begin - phase.tap * axis.dilation) / axis.stride;
     phase.dilation = axis.dilation / std::gcd(axis.dilation, axis.stride);
     return phase;
@@ -97,7 +97,7 @@ ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     }
 }
 
-// Restricts the operand to every `stride`-th pixel of each axis, from the first one of its phase.
+// Restricts the operand to every `stride`-th pixel of each axis, from the first pixel of the axis's phase.
 void restrict_pixels(Operand& operand, const std::vector<Phase>& phases, const std::vector<std::int64_t>& strides) {
     for (std::size_t i = 0; i < phases.size(); ++i) {
         operand.offset += phases[i].first * operand.strides[i + 2];

@@ -1,4 +1,4 @@
-// CumSum and CumProd along one axis; each line is combined in order.
+// CumSum and CumProd along one axis; the elements of each line are combined in order.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>

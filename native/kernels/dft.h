@@ -7,7 +7,7 @@
 
 namespace dovetail {
 
-// One stage: `m` butterflies of `radix` elements for each of `stride` interleaved transforms.
+// One stage of the transform: `m` butterflies of `radix` elements for each of `stride` interleaved transforms.
 struct FftStage {
     std::int64_t radix;
     std::int64_t m;
@@ -20,8 +20,8 @@ constexpr std::int64_t kMaxRadix = 13;
 // Lines that are transformed side by side: one vector of 64 bytes.
 constexpr std::int64_t kFftLanes = 64 / static_cast<std::int64_t>(sizeof(double));
 
-// Runs the stages on `x` [2][n][lanes], real parts first, with `y` as the other buffer of each stage. `in_lanes`: lanes are
-// kFftLanes, otherwise 1. The result is in `x` after an even number of stages, in `y` after an odd one.
+// Runs the stages on `x` [2][n][lanes], real parts first, with `y` as the other buffer of each stage. If `in_lanes`, the buffers
+// have kFftLanes lanes, otherwise 1. The result is in `x` after an even number of stages, in `y` after an odd number.
 using FftFunction = void (*)(const FftStage* stages, int count, std::int64_t n, bool in_lanes, double* x, double* y);
 
 DOVETAIL_DECLARE_PER_ISA(FftFunction fft();)

@@ -1,4 +1,4 @@
-// DynamicQuantizeLinear: the range of all elements, then their codes.
+// DynamicQuantizeLinear: computes the range of all elements, then their quantized values.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -76,7 +76,7 @@ private:
 
     static ValueRange& range_of(const Run& run, int worker) { return *reinterpret_cast<ValueRange*>(run.scratch_of(worker)); }
 
-    // Calls work(from, to, count, worker) for pieces of all rows.
+    // Divides all rows into pieces, and calls work(from, to, count, worker) for each piece.
     template <typename F>
     void for_each_task(const Run& run, const F& work) const {
         const std::int64_t pieces = rows_ * pieces_;

@@ -151,7 +151,7 @@ private:
         for (const Instruction& entry : instructions_) {
             if (entry.arity == 2 && !registers_[static_cast<std::size_t>(entry.operands[1])].is_scalar) continue;
             // If both operands of an instruction are scalars, only the second one stays scalar. Instructions of one or three
-            // operands take no scalars.
+            // operands support no scalars.
             for (int i = 0; i < (entry.arity == 2 ? 1 : entry.arity); ++i)
                 registers_[static_cast<std::size_t>(entry.operands[i])].is_scalar = false;
         }
@@ -182,7 +182,8 @@ private:
     void assign_destination(int at, std::vector<int>& free) {
         const Instruction& instruction = instructions_[static_cast<std::size_t>(at)];
         Register& destination = registers_[static_cast<std::size_t>(instruction.destination)];
-        // At its last use an operand of the same width gives its slot to the result: the instruction works in place.
+        // The result of an instruction reuses the slot of an operand of the same width that no later instruction reads: the
+        // instruction works in place.
         for (const bool same_width : {true, false}) {
             for (int i = 0; i < instruction.arity; ++i) {
                 const int index = instruction.operands[i];
@@ -286,7 +287,7 @@ private:
         if (entry.operand != kNone) gather(base_of(run, layouts_[static_cast<std::size_t>(entry.operand)], corner), index, state);
     }
 
-    // Copies an input's elements into its slot, unless the previous tile left them there.
+    // Copies the elements of an input into the slot of its register, unless the slot already holds them from the previous tile.
     void gather(std::byte* from, std::size_t index, TileState& state) const {
         const Register& entry = registers_[index];
         const Layout& layout = layouts_[static_cast<std::size_t>(entry.operand)];

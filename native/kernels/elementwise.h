@@ -9,7 +9,7 @@
 namespace dovetail {
 
 // The operands of one instruction: rows of contiguous elements, `step` bytes apart. `to` may equal an element of `from`. A row of
-// an operand with `is_scalar` is a single element; only instructions of two operands take one.
+// an operand with `is_scalar` is a single element; only instructions of two operands support a scalar.
 struct InstructionTile {
     std::int64_t rows;
     std::int64_t columns;
@@ -22,7 +22,8 @@ struct InstructionTile {
 
 using InstructionFunction = void (*)(const InstructionTile& tile);
 
-// `name` is an operation and its type: "add.f32". An instruction's number is its index in the table.
+// `name` is an operation and its type: "add.f32". The integer that stands for an instruction in bytecode is its index in the
+// table.
 struct Opcode {
     const char* name;
     InstructionFunction function;
@@ -37,7 +38,7 @@ struct OpcodeTable {
     int count;
 };
 
-// The instructions for the instruction set in use; names, types and numbers are the same in all of them.
+// The table of instructions for the instruction set in use; names, types and indices are the same for all instruction sets.
 const std::vector<Opcode>& elementwise_opcodes();
 
 // The parts of the table, compiled once per instruction set.

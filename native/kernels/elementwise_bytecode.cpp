@@ -18,7 +18,7 @@ const std::vector<Opcode>& elementwise_opcodes() {
 
 namespace {
 
-constexpr std::int64_t kInstructionNumbers = 5;  // numbers of an instruction: opcode, destination, three operands
+constexpr std::int64_t kInstructionNumbers = 5;  // integers of an instruction: opcode, destination, three operands
 
 std::invalid_argument error(const std::string& message) { return std::invalid_argument("elementwise: " + message); }
 

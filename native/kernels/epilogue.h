@@ -29,11 +29,11 @@ struct Epilogue {
     void apply_to(GemmTile& tile) const;
 };
 
-// The elements of a constant one-dimensional operand.
+// Returns the elements of a constant one-dimensional operand.
 std::vector<float> floats_of(const Operand& operand);
 
-// Strides in floats instead of bytes. Throws if an operand is not f32 or has a stride that is no multiple of 4. An axis of size 1
-// has stride 0.
+// Returns the operand's strides in floats instead of bytes. Throws if the operand is not f32 or has a stride that is no multiple
+// of 4. An axis of size 1 has stride 0.
 Sizes float_strides(const Spec& spec, const Operand& operand);
 
 }  // namespace dovetail

@@ -26,7 +26,7 @@ private:
     bool has_finite_input(const Run& run) const;
 
     Conv direct_;
-    std::unique_ptr<Conv> folded_, rest_;  // rest: the last pixels of each row, if their number is not a multiple
+    std::unique_ptr<Conv> folded_, rest_;  // rest: the last pixels of each row, which fill no folded pixel
     Operand x_;
     ConvGeometry geometry_;
 };

@@ -14,7 +14,8 @@ using namespace copying;
 
 constexpr std::int64_t kIndexCost = 16;  // cost of resolving one index, in bytes copied
 
-// The gathered slices: `chosen` are the output axes of the indices, `shared` the axes that all indices share.
+// The slices that a gather copies. `chosen` holds the output axes along which the indices vary, batch axes included. `shared`
+// holds the data axes between the batch axes and the gathered axis; all slices along these axes use the same indices.
 struct GatherPlan {
     std::vector<GatherAxis> shared;
     std::vector<GatherAxis> chosen;

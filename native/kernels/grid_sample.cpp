@@ -1,4 +1,4 @@
-// GridSample: elements at positions of a grid, the nearest one or a weighted sum of neighbours.
+// GridSample: the value at each position of a grid, which is the nearest element or a weighted sum of neighbours.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -149,7 +149,7 @@ private:
                                                  weights[static_cast<std::size_t>(i)]};
     }
 
-    // The offset along an axis of the element that padding selects for an index, which may be any number.
+    // Returns the offset, along an axis, of the element that padding selects for an index; the index may have any value.
     std::int64_t offset_of(T index, std::size_t axis) const {
         const auto last = static_cast<T>(x_.sizes[axis] - 1);
         if (padding_ == Padding::zeros && !(index >= 0 && index <= last)) return kOutside;

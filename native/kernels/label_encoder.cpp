@@ -1,4 +1,4 @@
-// LabelEncoder: each element is replaced by the value of its key. Keys are constants.
+// LabelEncoder: each element is replaced by the value that belongs to the key equal to the element. Keys are constants.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -27,7 +27,7 @@ struct ProductBlock {
 template <typename T>
 using ProductFunction = void (*)(const ProductBlock<T>& block);
 
-// Instantiated for f64 and unsigned integers; products of unsigned integers wrap around like products of signed ones.
+// Instantiated for f64 and unsigned integers; products of unsigned integers wrap around like products of signed integers.
 DOVETAIL_DECLARE_PER_ISA(template <typename T> ProductFunction<T> product_function();)
 
 }  // namespace dovetail

@@ -53,8 +53,8 @@ public:
     }
 
 private:
-    // Selects boxes; returns their number. A heap yields the candidates by descending score, and by ascending index where scores
-    // are equal.
+    // Selects boxes; returns the number of selected boxes. A heap yields the candidates by descending score, and by ascending
+    // index where scores are equal.
     std::int64_t select(const Run& run, std::int64_t batch, std::int64_t label, std::byte* scratch) const {
         auto* heap = reinterpret_cast<std::uint64_t*>(scratch);
         const std::byte* boxes = run.at(boxes_) + batch * boxes_.strides[0];

@@ -95,7 +95,7 @@ private:
         return count;
     }
 
-    // The boundary of a task: a multiple of the rows that are processed together.
+    // Returns the first row of a task: a multiple of the number of rows that are processed together.
     std::int64_t task_boundary(std::int64_t task, std::int64_t tasks, std::int64_t rows) const {
         return task == tasks ? rows : task * rows / tasks / step_ * step_;
     }

@@ -8,7 +8,8 @@
 
 namespace dovetail {
 
-// `width` rows of `count` elements, strides in bytes. Rows are contiguous (stride 4) or adjacent (width_stride 4).
+// A block of `width` rows of `count` elements, with strides in bytes. Each row is contiguous (stride 4), or the rows are adjacent
+// (width_stride 4).
 struct NormBlock {
     const std::byte* x;
     std::byte* y;
@@ -24,18 +25,19 @@ struct NormBlock {
     float epsilon;
 };
 
-// Local response normalization of pixels: for each of `channels`, the sum of squares over a window of `size` channels.
+// Local response normalization of `pixels` pixels. For each of the `channels` channels, squares are summed over a window of
+// `size` channels.
 struct LrnBlock {
     const std::byte* x;
     std::byte* y;
-    std::int64_t pixels;  // contiguous or adjacent
+    std::int64_t pixels;  // the channels of a pixel are contiguous, or the pixels are adjacent
     std::int64_t x_pixel;
     std::int64_t y_pixel;
     std::int64_t channels;
     std::int64_t x_channel;
     std::int64_t y_channel;
     std::int64_t size;
-    float alpha;  // alpha / size
+    float alpha;  // the attribute alpha divided by `size`
     float beta;
     float bias;
     float* scratch;

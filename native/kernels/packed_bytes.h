@@ -21,9 +21,9 @@ struct ByteMatrix {
     std::vector<std::int32_t> zero;  // zero points of the columns, padded to whole panels
 };
 
-// Weights minus their zero points, or minus 128 if i8 cannot hold the difference. They are stored panel by panel, in the order
-// in which tiles read them. Panels are packed in pairs; an odd last panel is packed alone. Padding at the end of a segment has
-// weight 0.
+// Packed weights: each weight minus its zero point, or minus 128 if i8 cannot hold the difference. Weights are stored panel by
+// panel, in the order in which tiles read them. Panels are packed in pairs; an odd last panel is packed alone. Padding at the end
+// of a segment has weight 0.
 struct PackedBytes {
     std::shared_ptr<const float> memory;
     std::int64_t panels = 0;
@@ -36,7 +36,7 @@ struct PackedBytes {
     const std::int8_t* weights() const { return reinterpret_cast<const std::int8_t*>(memory.get()); }
 };
 
-// Packs a matrix, or returns it from the cache, which identifies weights by their address.
+// Packs a matrix, or returns the packed matrix from the cache, which identifies weights by their address.
 std::shared_ptr<const PackedBytes> pack_bytes(WeightCache& cache, const ByteMatrix& matrix);
 
 // Reads a constant operand that has one element for each of `count` columns, and appends zeros for whole panels. Throws

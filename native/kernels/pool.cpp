@@ -12,10 +12,10 @@
 namespace dovetail {
 namespace {
 
-// Every thread gets an equal share, as in the previous kernel, so that its input is in the cache of its core. A thread pools
-// about 25 elements per nanosecond; a task of this size outweighs the cost of waking a thread.
+// Every thread gets an equal share of the output, as in the kernel before, so that the input of its share is in the cache of its
+// core. A thread pools about 25 elements per nanosecond; a task of this size outweighs the cost of waking a thread.
 constexpr std::int64_t kElementsPerTask = 1 << 17, kTasksPerThread = 4;
-// Maximum span of a row of windows, padding included: each worker has two lines of that length.
+// Maximum span of a row of windows, padding included: each worker has two buffers of this length.
 constexpr std::int64_t kMaxSpan = 1 << 26;
 
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {

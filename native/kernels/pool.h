@@ -23,7 +23,8 @@ struct PoolAxis {
     std::int64_t x_stride = 0;
     std::int64_t y_stride = 0;
 
-    // The first position of window `o`, and the range [first, last) of its taps inside the input.
+    // start() is the input position of the first tap of window `o`; [first(), last()) is the range of the window's taps that are
+    // inside the input.
     DOVETAIL_ALWAYS_INLINE std::int64_t start(std::int64_t o) const { return o * stride - begin; }
     DOVETAIL_ALWAYS_INLINE std::int64_t first(std::int64_t o) const {
         const std::int64_t missing = -start(o);
@@ -68,8 +69,8 @@ struct PoolPlan {
     const float* divisors[3] = {nullptr, nullptr, nullptr};
 };
 
-// Runs tasks [first, last). A task is an output row (batch, o0, o1) of channels-last data, else (batch, channel, o0, o1) with
-// `scratch` of pool_row_floats numbers.
+// Runs tasks [first, last). In channels-last data, a task is an output row (batch, o0, o1). In other layouts, it is an output row
+// (batch, channel, o0, o1), and `scratch` has pool_row_floats() floats.
 using PoolFunction = void (*)(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last,
                               float* scratch);
 

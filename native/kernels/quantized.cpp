@@ -174,7 +174,7 @@ private:
 
     std::int64_t patch_rows(std::int64_t lines) const { return (lines - 1) * stride_[0] + (kernel_[0] - 1) * dilation_[0] + 1; }
     std::int64_t patch_bytes(std::int64_t lines) const { return (is_im2col_ ? lines : patch_rows(lines)) * patch_row_; }
-    // Bytes from the input of one output line to the input of the next.
+    // Distance, in bytes, from the input of one output line to the input of the next.
     std::int64_t line_bytes() const {
         return in_place_ ? stride_[0] * x_step_[0] : is_im2col_ ? patch_row_ : stride_[0] * patch_row_;
     }
@@ -197,7 +197,7 @@ private:
             offsets_.push_back(merges_taps_
                                    ? s * dilation_[0] * patch_row_
                                    : s / kernel_[1] * dilation_[0] * patch_row_ + s % kernel_[1] * dilation_[1] * channels_);
-        // Evenly spaced lines form one run, which includes the unused pixels between them.
+        // If the lines are evenly spaced, they make up one run, which includes the unused pixels between the lines.
         const bool even = is_im2col_ || (stride_[0] == 1 && stride_[1] == 1);
         const std::int64_t line = line_bytes();
         line_ = even && step_ != 0 && line % step_ == 0 && line / step_ < out_[1] + kernel_[1] * 2 ? line / step_ : 0;
@@ -236,7 +236,7 @@ private:
         else if (!in_place_)
             fill_patch(x, patch, first, patch_rows(last - first), x_zero);
         const std::int64_t line_step = line_bytes();
-        // Runs of pixels: all lines form one run, or each line is a run.
+        // Pixels are processed in runs: all lines together are one run, or each line is a run.
         const std::int64_t runs = line_ ? 1 : last - first, length = line_ ? (last - first - 1) * line_ + out_[1] : out_[1];
         const std::int64_t parts = ceil_div(length, kInt8Pixels), step = segments_ * blocks_ * kInt8Block;
         // If all pixels are multiplied by one pair of panels before the next pair, the tiles prefetch the weights of the next
@@ -359,7 +359,7 @@ private:
         }
     }
 
-    // Accumulators of evenly spaced pixels, and the address of their outputs.
+    // The accumulators of evenly spaced pixels, and the address of the outputs of these pixels.
     struct Pixels {
         const std::int32_t* accumulators;
         std::int64_t count, column, columns;
@@ -448,7 +448,7 @@ private:
     std::int64_t in_[2], out_[2], kernel_[2], stride_[2], dilation_[2], pad_begin_[2], x_step_[2], y_step_[2];
     bool in_place_ = false, is_im2col_ = false, merges_taps_ = false, is_weight_bound_ = false;
     std::int64_t segments_ = 1, blocks_ = 1, last_depth_ = 8, patch_row_ = 0, step_ = 0, panels_ = 1, block_lines_ = 1;
-    std::int64_t line_ = 0;  // pixels from line to line if all lines form one run; else 0
+    std::int64_t line_ = 0;  // line stride in pixels if all lines are one run; else 0
     std::vector<std::int64_t> offsets_;
     std::vector<float> factor_, bias_;  // by column
     std::vector<std::int32_t> offset_, w_zero_;

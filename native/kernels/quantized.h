@@ -43,8 +43,8 @@ struct Int8Tile {
     std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
 };
 
-// Requantization of the pixels of a tile: y = r + zero, with r = clamp(round(accumulator * factor)). With a residual, r is the
-// clamped and rounded value of r * own + (other - other_zero) * beside.
+// Requantization of the pixels of a tile: y = r + zero, with r = clamp(round(accumulator * factor)). With a residual `other`, r
+// is instead the clamped and rounded sum of this r times `own` and (other - other_zero) * beside.
 struct Requantization {
     const std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
     const float* factor;               // by column; whole vectors may be read
@@ -55,7 +55,7 @@ struct Requantization {
     const std::byte* other;  // the residual; null: none
     std::int64_t other_step;
     bool other_is_signed;
-    float low, high;  // bounds of r before the residual is added, and after
+    float low, high;  // bounds of r before the residual is added; last_low, last_high: after
     float zero;
     float other_zero, own, beside;
     float last_low, last_high;
@@ -87,7 +87,7 @@ struct Int8Kernels {
     // to[i * channels + c] = from[i * step + c * plane].
     void (*interleave)(std::byte* to, const std::byte* from, std::int64_t count, std::int64_t channels, std::int64_t step,
                        std::int64_t plane);
-    // to[i] = the maximum of rows[n][i] over n < `number`, for i < `count`. The bytes are unsigned or signed.
+    // to[i] = the maximum of rows[n][i] over n < `number`, for i < `count`. The bytes are i8 if `is_signed`, else u8.
     void (*maximum)(std::byte* to, const std::byte* const* rows, std::int64_t number, std::int64_t count, bool is_signed);
 };
 
@@ -101,7 +101,7 @@ struct ValueRange {
 // Kernels of dynamic quantization; each arithmetic operation is rounded separately.
 struct DynamicQuantization {
     void (*dequantize)(const Dequantization& run);
-    // Extends a range by `count` numbers.
+    // Extends a range so that it contains `count` more elements.
     void (*extend_range)(ValueRange& range, const float* from, std::int64_t count);
     // to = saturate(round(from / scale) + zero); 0 for NaN.
     void (*quantize)(std::byte* to, const float* from, std::int64_t count, float scale, float zero);
@@ -116,8 +116,8 @@ struct QuantizationGrid {
 };
 QuantizationGrid grid_of(ValueRange range);
 
-// A unit of the processor for products of 8-bit integers. A pointer is null if the processor or the system does not provide the
-// unit, or if DOVETAIL_ISA is set. `end` is called after the last product of a task.
+// A unit of the processor for products of 8-bit integers. The functions amx_unit() and vnni_unit() return null if the processor
+// or the system does not provide the unit, or if DOVETAIL_ISA is set. `end` is called after the last product of a task.
 struct Int8Unit {
     void (*multiply)(const Int8Tile& tile);
     void (*end)();

@@ -32,7 +32,7 @@ public:
         state_ = total_factor * state_ + total_summand;
     }
 
-    // The next number in [0, 1), a multiple of 2^-53.
+    // Returns the next random number in [0, 1), a multiple of 2^-53.
     double next() {
         state_ = state_ * kMultiplier + increment_;
         const std::uint64_t bits = static_cast<std::uint64_t>(state_ >> 64) ^ static_cast<std::uint64_t>(state_);
@@ -78,7 +78,7 @@ private:
         return offset;
     }
 
-    // Rounding can give the upper bound, which is excluded; these numbers become the lower bound.
+    // Rounding can give the upper bound, which is excluded; a result that equals the upper bound is replaced by the lower bound.
     T number_of(double share) const {
         const auto number = static_cast<T>(low_ + share * (high_ - low_));
         return low_ < high_ && number >= static_cast<T>(high_) ? static_cast<T>(low_) : number;

@@ -98,13 +98,13 @@ private:
     static constexpr std::int64_t kPeepholes = 3;  // gates with a peephole
     static constexpr std::int64_t kAccumulatorBytes = kInt8Pixels * (kAccumulatorPitch + 1) * 4;
 
-    // A range of rows of the batch in one direction, from the first time step to the last, with their states.
+    // The work on a range of batch rows in one direction, over all time steps. `h` and `c` are the states of these rows.
     struct Sequence {
         std::int64_t direction, first, count;
         float *h, *c;
         float* gates;            // accumulators of a chunk of rows
-        QuantizationGrid* grid;  // codes of h at the start of the time step
-        std::byte* codes;        // codes of h, a chunk of rows
+        QuantizationGrid* grid;  // scale and zero point of h at the start of the time step
+        std::byte* codes;        // quantized h of a chunk of rows
     };
 
     void read_operands(const Spec& spec) {
@@ -247,7 +247,7 @@ private:
         return own.direction >= first_reverse_ ? steps_.sizes[0] - 1 - k : k;
     }
 
-    // The contribution of the input to the gates of a row.
+    // Returns the contribution of the input to the gates of a row.
     const float* input_of(const Run& run, const Sequence& own, std::int64_t k, std::int64_t row) const {
         return reinterpret_cast<const float*>(address(run, steps_, time_of(own, k), own.first + row)) +
                own.direction * gates_ * hidden_;

@@ -7,8 +7,8 @@
 
 namespace dovetail {
 
-// One batch row at one time step. `gates` holds `size` accumulators per gate: the products of the state with the recurrence
-// weights. `h` and `c` are the states and are updated in place.
+// The state of one batch row at one time step. `gates` holds `size` accumulators per gate: the products of the state with the
+// recurrence weights. `h` and `c` are the states and are updated in place.
 struct CellStep {
     const float* gates;
     const float* input;           // the contribution of the input, if `gates` does not include it
@@ -16,7 +16,7 @@ struct CellStep {
     float* h;
     float* c;
     std::int64_t size;
-    std::int64_t gate_offsets[4];  // of the gates i, o, f, c, in floats
+    std::int64_t gate_offsets[4];  // offsets of the gates i, o, f, c in `gates`, in floats
     bool input_forget;             // f = 1 - i
     const float* peepholes;        // factors of c in the gates i, o, f, `size` of each; null: none
 };

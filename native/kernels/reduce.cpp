@@ -30,7 +30,7 @@ std::int64_t count_of(const std::vector<Axis>& axes) {
     return count;
 }
 
-// Axes by descending stride, with contiguous axes merged.
+// Returns the axes sorted by descending stride, with contiguous axes merged.
 std::vector<Axis> merge_axes(std::vector<Axis> axes) {
     const auto reach = [](const Axis& axis) { return std::abs(axis.x); };
     std::stable_sort(axes.begin(), axes.end(), [&](const Axis& a, const Axis& b) { return reach(a) > reach(b); });
@@ -127,7 +127,7 @@ private:
         kept_ = merge_axes(kept_);
     }
 
-    // The innermost kept axis becomes the columns, whether elements are contiguous along it or along a reduced axis.
+    // The innermost kept axis becomes the columns, and the innermost reduced axis the rows, whichever of the two is contiguous.
     void choose_columns() {
         rows_ = {1, sizeof(T), 0};
         if (!reduced_.empty()) {
@@ -153,8 +153,8 @@ private:
         sliced_ = &rows_;
         for (Axis& axis : reduced_)
             if (axis.size > sliced_->size) sliced_ = &axis;
-        // The division depends only on the sizes, not on the number of threads, so that a sum always consists of the same
-        // parts.
+        // The division into slices depends only on the sizes, not on the number of threads, so that a sum always consists of the
+        // same partial sums.
         if (blocks_ < 8)
             slices_ = std::clamp<std::int64_t>(x_.count() / (4 * kElementsPerTask), 1,
                                                std::min(kMaxSlices, std::max<std::int64_t>(1, sliced_->size / 8)));
@@ -195,7 +195,7 @@ private:
         std::int64_t width = 0;
     };
 
-    // The number of totals that a block uses; its last vector extends beyond the columns.
+    // Returns the number of totals that a block uses: the last vector of totals extends beyond the columns.
     static std::int64_t used_totals(const BlockPosition& block_position) { return block_position.width + kTotals - kColumns; }
 
     BlockPosition position_of(std::int64_t block) const {

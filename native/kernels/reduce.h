@@ -22,8 +22,8 @@ struct ReduceTotal {
 template <typename T>
 using Total = typename ReduceTotal<T>::Type;
 
-// `count` rows of `width` columns, strides in bytes; each column is reduced. `totals` has one total per column plus one vector
-// of padding; the block is combined with the totals' present values.
+// A block of `count` rows and `width` columns, with strides in bytes; each column is reduced. `totals` has one total per column
+// plus one vector of padding; the elements of the block are combined with the values that `totals` already holds.
 template <typename T>
 struct ReduceBlock {
     const std::byte* x;
@@ -32,10 +32,10 @@ struct ReduceBlock {
     std::int64_t width;
     std::int64_t column_stride;
     Total<T>* totals;
-    const T* offsets;  // sum_exp: the number per column that is subtracted before the exponential
+    const T* offsets;  // sum_exp: for each column, the value that is subtracted before the exponential
 };
 
-// The functions, indexed by Reduction; integers have no sum_exp.
+// The reduce functions, indexed by Reduction; integers have no sum_exp.
 template <typename T>
 struct ReduceFunctions {
     using Function = void (*)(const ReduceBlock<T>& block);

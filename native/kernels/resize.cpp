@@ -1,5 +1,5 @@
-// Interpolation of f32, with given indices and weights or with those of a mode. Channels-last data is processed pixel by pixel,
-// other layouts row by row.
+// Interpolation of f32. The indices and weights are given as attributes, or computed for an interpolation mode. Channels-last
+// data is processed pixel by pixel, other layouts row by row.
 #include "kernels/resize.h"
 
 #include <algorithm>
@@ -110,7 +110,7 @@ private:
         return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
     }
 
-    // Removes the taps whose weights are all 0; the first tap stays if all taps are removed.
+    // Removes the taps whose weights are 0 for all outputs; the first tap stays if all taps are removed.
     static void drop_unused(ResizeAxis& axis, std::vector<std::int64_t>& indices, std::vector<double>& weights) {
         bool is_used[kMaxTaps] = {};
         for (std::size_t i = 0; i < weights.size(); ++i)
@@ -199,7 +199,7 @@ public:
     }
 
 private:
-    // Computes the indices and weights of a mode from the scales of the spatial axes.
+    // Computes the indices and weights for an interpolation mode and the scales of the spatial axes.
     void compute(const Spec& spec, std::size_t spatial) {
         const auto scales = spec.reals("scales");
         if (scales.size() != spatial) throw std::invalid_argument("resize: needs a scale for each spatial axis");
@@ -212,7 +212,7 @@ private:
         }
     }
 
-    // Reads given indices and weights, axis by axis.
+    // Reads the indices and weights from the attributes, axis by axis.
     void copy(const Spec& spec, std::size_t spatial) {
         const auto taps = spec.integers("taps"), indices = spec.integers("places");
         const auto weights = spec.reals("weights");

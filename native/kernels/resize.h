@@ -8,8 +8,8 @@
 
 namespace dovetail {
 
-// One spatial axis: output element o is the sum over t of weights[o * taps + t] times element indices[o * taps + t]. Strides in
-// bytes. Missing leading axes have size 1.
+// One spatial axis: output element o is the sum over t of weights[o * taps + t] times input element indices[o * taps + t].
+// Strides are in bytes. Missing leading axes have size 1.
 struct ResizeAxis {
     std::int64_t size = 1;
     std::int64_t out = 1;
@@ -30,8 +30,8 @@ struct ResizePlan {
     std::int64_t y_channel = 0;
 };
 
-// Runs tasks [first, last). A task is an output row (batch, o0, o1) of channels-last data, else (batch, channel, o0, o1).
-// `scratch` holds one row of the input.
+// Runs tasks [first, last). In channels-last data, a task is an output row (batch, o0, o1); in other layouts, an output row
+// (batch, channel, o0, o1). `scratch` holds one row of the input.
 using ResizeFunction = void (*)(const ResizePlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last,
                                 float* scratch);
 

@@ -1,4 +1,4 @@
-// ScatterElements, ScatterND and ScatterUpdate: updates combined into a copy of the data, at indices known at run time.
+// ScatterElements, ScatterND and ScatterUpdate: updates are combined into a copy of the data, at indices known at run time.
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -44,7 +44,7 @@ T combine(T element, T update) {
     return update > element || update != update ? update : element;
 }
 
-// Elements of one slice: strides in the output and in the updates.
+// One axis of the elements of a slice: its strides in the output and in the updates.
 struct SliceAxis {
     std::int64_t size;
     std::int64_t to;

@@ -13,8 +13,8 @@
 
 namespace dovetail {
 
-// One axis of slices: the strides between them in the output, in the other operand (the data of a gather before indexing, the
-// updates of a scatter), and in the indices.
+// One axis along which slices are counted: the strides between slices in the output, in the other operand (the data of a gather
+// before indexing, the updates of a scatter), and in the indices.
 struct GatherAxis {
     std::int64_t size;
     std::int64_t to;
@@ -87,7 +87,7 @@ private:
     GatherAxis row_{1, 0, 0, 0};
 };
 
-// An axis of the data that an index addresses.
+// An axis of the data, addressed by one coordinate of an index.
 struct Coordinate {
     std::int64_t size;
     std::int64_t stride;
@@ -109,7 +109,7 @@ struct IndexReader {
         std::copy(coordinates.begin(), coordinates.end(), axes);
     }
 
-    // True if all coordinates are in range. Adds their offset to `source`.
+    // Adds the offset of the index at `at` to `source`. Returns true if all coordinates of the index are in range.
     bool read(const std::byte* at, std::int64_t& source) const {
         bool in_range = true;
         for (std::size_t i = 0; i < count; ++i, at += next) in_range &= read_one(axes[i], at, source);

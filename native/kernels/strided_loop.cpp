@@ -11,7 +11,7 @@ using Operands = std::vector<const Operand*>;
 
 int contiguity(std::int64_t stride, std::int64_t itemsize) { return stride == itemsize ? 2 : stride == 0 ? 1 : 0; }
 
-// Score of an axis as the innermost one; larger is better.
+// Returns the score of an axis as the innermost axis; a larger score is better.
 int fitness(const CommonAxis& axis, const Operands& inputs, const Operands& outputs) {
     int total = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) total += contiguity(axis.strides[i], inputs[i]->itemsize);

@@ -14,9 +14,9 @@ struct CommonAxis {
     std::vector<std::int64_t> strides;
 };
 
-// The axes of operands of equal sizes, outermost first. Axes of size 1 are dropped, and axes that are contiguous in every operand
-// are merged. The innermost axis is the one along which most operands are contiguous; outputs count twice. There is at least one
-// axis.
+// Returns the axes of operands of equal sizes, outermost first. Axes of size 1 are dropped, and axes that are contiguous in every
+// operand are merged. The innermost axis is the one along which most operands are contiguous; outputs count twice. There is at
+// least one axis.
 std::vector<CommonAxis> common_axes(const std::vector<const Operand*>& inputs, const std::vector<const Operand*>& outputs);
 
 // Copies rows x columns elements of `itemsize` (1, 2, 4, 8) with any strides; a source stride of 0 repeats.

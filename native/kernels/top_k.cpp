@@ -72,7 +72,8 @@ private:
         }
     }
 
-    // Keeps the best `k_` elements so far in `entries`, sorted. The last of them is the threshold for all following elements.
+    // Keeps the best `k_` of the elements read so far in `entries`, sorted. The last entry is the threshold for all following
+    // elements.
     void insert(const std::byte* x, Entry* entries) const {
         std::int64_t count = 0;
         T limit{};

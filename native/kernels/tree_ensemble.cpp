@@ -129,8 +129,8 @@ private:
             }
     }
 
-    // Totals are added tree by tree, independently of how rows and trees are grouped, so that the bits do not depend on the
-    // position of a row.
+    // The weights of leaves are added tree by tree, whatever the grouping of rows and trees, so that the bits of a total do not
+    // depend on the position of its row.
     template <int kTest, bool kNaN>
     void descend_block(const std::byte* x, std::int64_t count, T* totals, unsigned char* is_set) const {
         const std::int64_t trees = static_cast<std::int64_t>(roots_.size());

@@ -135,7 +135,7 @@ double cost_of(double rows, int vectors, int lanes) {
 // Two consecutive panels fit into L2.
 constexpr std::int64_t kPanelBytes = 640 << 10;
 
-// Rows a multiple of a page apart map to one L1 set, which holds twelve lines.
+// Rows whose stride is a multiple of a page map to one L1 set, which holds twelve lines.
 std::int64_t max_rows(int vectors, std::int64_t step, const GemmKernels& table) {
     const std::int64_t limit = table.rows[vectors - 1];
     return step != 0 && step % 1024 == 0 ? std::min<std::int64_t>(limit, 9) : limit;

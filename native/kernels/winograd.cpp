@@ -17,7 +17,8 @@ constexpr std::int64_t kBlockBytes = 640 << 10;  // bytes of transformed inputs 
 constexpr std::int64_t kMinTiles = 8;            // tiles of a task; with fewer tiles the weights are read too often
 constexpr std::int64_t kTasksPerThread = 3;
 
-// Cycles of a transform per point and vector, and bytes of weights per cycle from memory; they hardly overlap with products.
+// Cycles of a transform per point and vector, and bytes of weights that are read from memory per cycle. Neither the transforms
+// nor these reads overlap much with the products.
 constexpr double kTransformCycles = 4, kWeightBytes = 2.1;
 constexpr double kWorthwhile = 0.9;  // maximum cost relative to direct convolution
 

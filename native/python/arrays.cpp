@@ -93,7 +93,7 @@ bool may_share(PyArrayObject* a, PyArrayObject* b) {
     return one.first < other.last && other.first < one.last;
 }
 
-// True if each axis steps beyond the reach of all smaller axes, so that no element is written twice.
+// True if each axis steps beyond the reach of all axes with smaller strides, so that no element is written twice.
 bool is_written_once(PyArrayObject* array) {
     if (PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) == 0) return true;
     std::vector<std::pair<npy_intp, npy_intp>> axes;
@@ -108,7 +108,7 @@ bool is_written_once(PyArrayObject* array) {
     return true;
 }
 
-// Compares address ranges only, so that arrays that merely interleave count as sharing memory.
+// Compares only the address ranges of arrays: arrays whose elements merely interleave are taken to share memory.
 bool are_disjoint(const Objects& arrays) {
     std::vector<Extent> extents;
     for (PyArrayObject* array : arrays)
@@ -142,7 +142,7 @@ PyArrayObject* new_reference(PyObject* object) {
 
 // ---- the operations ----
 
-// A region of these sizes, `to_offset` and `from_offset` bytes from the starts of the arrays.
+// Returns the copy region of these sizes that begins `to_offset` and `from_offset` bytes after the starts of the arrays.
 copying::CopyRegion region_of(PyArrayObject* to, npy_intp to_offset, PyArrayObject* from, npy_intp from_offset,
                               const npy_intp* sizes) {
     copying::CopyRegion region{
@@ -318,7 +318,8 @@ PyArrayObject* copy_plain(PyObject* view, PyObject* out_object) {
     return out;
 }
 
-// Returns the result of the fast path, or else of the Python function, which handles every case.
+// Returns the result of the fast path if there is one, otherwise the result of the Python function `rules`, which handles every
+// case.
 PyObject* or_delegate(PyObject* result, PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
     if (result != nullptr) return result;
     if (PyErr_Occurred()) return nullptr;
@@ -385,7 +386,7 @@ PyArrayObject* view_of(PyArrayObject* from, const npy_intp* sizes, std::byte* da
     return PyArray_SetBaseObject(made, reinterpret_cast<PyObject*>(from)) == 0 ? made : nullptr;
 }
 
-// Returns the lengths as numbers; empty unless they are exact integers >= 0 whose sum is `whole`.
+// Returns the lengths as integers; empty unless they are exact integers >= 0 whose sum is `whole`.
 std::vector<npy_intp> lengths_of(PyObject* sequence, npy_intp whole) {
     const bool is_list = PyList_CheckExact(sequence);
     if (!is_list && !PyTuple_CheckExact(sequence)) return {};
@@ -467,7 +468,8 @@ nb::object or_none(PyObject* result) {
     return result ? nb::steal(result) : nb::none();
 }
 
-// A fast path that delegates other cases to `rules`, and has the docstring of `rules`.
+// Returns the Python function of a fast path. It delegates all other cases to the Python function `rules`, and has the docstring
+// of `rules`.
 nb::object fast_path(PyMethodDef& method, const nb::object& rules, const char* signature) {
     static std::vector<std::unique_ptr<std::string>> texts;
     texts.push_back(std::make_unique<std::string>(std::string(method.ml_name) + signature + "\n--\n\n" +

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kName = "dovetail.block";
 constexpr std::int64_t kDoesNotGrow = -1;
 
-// A block of a pool, kept alive by an array and its views.
+// A block of a pool; a numpy array and its views keep the block allocated.
 struct HeldBlock {
     std::shared_ptr<OutputPool> pool;
     OutputPool::Block block;
@@ -32,7 +32,7 @@ PyObject* capsule_of(PyArrayObject* array) {
 
 HeldBlock* block_of(PyObject* capsule) { return static_cast<HeldBlock*>(PyCapsule_GetPointer(capsule, kName)); }
 
-// Takes over the reference to `base`, also if it fails.
+// Returns a view of memory that `base` owns. Takes over the reference to `base`, even if an error occurs.
 PyObject* view_of(std::byte* data, PyArray_Descr* descr, const Shape& shape, const npy_intp* strides, PyObject* base) {
     Py_INCREF(reinterpret_cast<PyObject*>(descr));
     auto* const sizes = const_cast<npy_intp*>(shape.data());

@@ -1,7 +1,7 @@
 // Numpy arrays in blocks of an OutputPool, and growing arrays.
 //
-// A growing array is the first rows of a block; a longer growing array may share these rows. The block counts the bytes that
-// arrays use, so that only its longest array is extended in place.
+// A growing array consists of the first rows of a block; a longer growing array may share these rows. The block records the bytes
+// of its longest array, so that only this array is extended in place.
 #pragma once
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION

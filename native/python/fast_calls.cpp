@@ -210,7 +210,7 @@ public:
         state_.evictions = dropped.evictions;
     }
 
-    // Returns the results of a call; None if the call is not served.
+    // Returns the results of a call; None if this class does not serve the call.
     nb::object call(nb::handle positional, nb::handle by_name, nb::handle out) {
         return call_with(positional, by_name, out, &FastCalls::collect_input, nullptr);
     }
@@ -466,7 +466,7 @@ private:
     }
 
     // Collects the arrays of the outputs: the arrays that the caller passes in `out`, and new arrays for all other outputs.
-    // Returns false if the call is not served.
+    // Returns false if an array of the caller does not fit or memory is exhausted.
     bool collect_outputs(PyObject* out, const Entry& entry, Arrays& arrays) const {
         const std::size_t first = inputs_.size();
         if (out != Py_None && !collect_targets(out, entry, arrays)) return false;

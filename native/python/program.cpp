@@ -177,7 +177,7 @@ private:
 }  // namespace
 
 void bind_program(nb::module_& m) {
-    // The arguments of the exception are the step's number and the error code.
+    // The arguments of the exception are the index of the step and the error code.
     static PyObject* step_failed = PyErr_NewException("dovetail._native.StepFailed", PyExc_RuntimeError, nullptr);
     m.attr("StepFailed") = nb::borrow(step_failed);
     nb::register_exception_translator([](const std::exception_ptr& exception, void*) {

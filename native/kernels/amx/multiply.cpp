@@ -39,7 +39,7 @@ void configure(int first, int second) {
 // Prefetch distance of weights in bytes; prefetched weights come from L2.
 constexpr int kPrefetchBytes = 8 << 10;
 
-// The intrinsics need literal tile numbers.
+// The intrinsics need literal tile indices.
 #define DOVETAIL_MULTIPLY_ADD(accumulators, pixels, weights) \
     do {                                                     \
         if (is_signed)                                       \

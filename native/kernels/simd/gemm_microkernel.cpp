@@ -232,8 +232,8 @@ void depthwise_tile(const GemmTile& tile) {
     }
 }
 
-// Depthwise convolution of three adjacent taps: each pixel is loaded once for all three. Of every three segments, the offsets of
-// the first and the last tap are used.
+// Depthwise convolution of three adjacent taps: each pixel is loaded once for all three taps. Of every three segments, the
+// offsets of the first and the last segment are used.
 template <int count>
 void depthwise_triples(const GemmTile& tile) {
     for (std::int64_t c = 0; c < tile.columns; c += kLanes) {

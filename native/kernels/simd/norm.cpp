@@ -34,7 +34,8 @@ DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
     return lanes < static_cast<std::int32_t>(count) ? x : splat(other);
 }
 
-// The sum of of(vector) over a row: in f32 over blocks of 4096 elements, in f64 over the blocks. Lanes past the end count as 0.
+// Returns the sum of of(vector) over a row: added in f32 within blocks of 4096 elements, and in f64 across the blocks. Lanes past
+// the end count as 0.
 template <typename F>
 DOVETAIL_INLINE double sum_row(std::int64_t count, const F& of) {
     constexpr std::int64_t kBlock = 4096;

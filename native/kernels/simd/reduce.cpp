@@ -7,7 +7,7 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// Number of f32 added one after another.
+// Number of f32 that are added one after another, before the sum is added in f64.
 constexpr std::int64_t kDepth = 32;
 
 DOVETAIL_INLINE Doubles to_doubles(Floats x) { return __builtin_convertvector(x, Doubles); }
@@ -53,7 +53,7 @@ struct Min {
 
 DOVETAIL_INLINE const float* floats(const std::byte* address) { return reinterpret_cast<const float*>(address); }
 
-// The first `count` lanes of x, and `other` in the rest.
+// Returns the first `count` lanes of x, and `other` in the remaining lanes.
 DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
     Ints lanes;
     for (int i = 0; i < kLanes; ++i) lanes[i] = i;

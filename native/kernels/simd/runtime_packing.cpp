@@ -17,7 +17,7 @@ constexpr LaneIndices<0, 1, 2, 3, 4, 5, 6, 7> kLaneIndices;
 constexpr LaneIndices<0, 1, 2, 3> kLaneIndices;
 #endif
 
-// Exchanges the off-diagonal blocks of `Block` x `Block` elements, then recursively those of larger blocks.
+// Exchanges the off-diagonal blocks of `Block` x `Block` elements, then recursively the larger off-diagonal blocks.
 template <int Block, int... I>
 DOVETAIL_INLINE void exchange_blocks(Floats (&rows)[kLanes], LaneIndices<I...> lanes) {
 #pragma GCC unroll 16
