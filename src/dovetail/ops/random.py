@@ -42,7 +42,7 @@ class _Random(Op):
         return np.random.default_rng(self.state()).random(tuple(shape))
 
     def state(self) -> list[int]:
-        """Return the seeds as the integers that numpy's SeedSequence takes."""
+        """Return the seeds as integers for numpy's SeedSequence."""
         return [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
 
 

@@ -27,7 +27,7 @@ _INTEGER_KINDS = ("int", "int | None", "tuple[int, ...]", "tuple[int, ...] | Non
 
 
 class _Choice(NamedTuple):
-    """_Choice holds a form, which is the operator with one combination of axes: the canonical operator and its output types."""
+    """_Choice holds a form, the operator with one combination of axes: the canonical operator and the output types."""
 
     op: Op
     types: list[Type]
@@ -111,7 +111,7 @@ class RuntimeAttributes(Op):
         known = results.resolve(xs)
         return (results, xs) if known is None else (known, results.own_inputs(xs))
 
-    # The two parts of the inputs
+    # The inputs of `op`, and the inputs that hold attributes
 
     def own_inputs(self, xs: Iterable[Any]) -> list[Any]:
         """Return the inputs of ``op``: all inputs but the attribute inputs, without trailing None."""
@@ -189,7 +189,7 @@ class RuntimeAttributes(Op):
         return list(result.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:
-        """Return the range of axes for each element of the attributes; None if it is unknown or has too many combinations."""
+        """Return the range of axes for each element of the attributes; None for unknown ranges or too many combinations."""
         own = self.own_inputs(xs)
         first = own[0]
         if first is None or not isinstance(first.type, Tensor) or first.shape is None:
@@ -256,7 +256,7 @@ class RuntimeAttributes(Op):
         return apply(op, xp, own)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """Emit one branch for each form that ``op`` may take; If nodes select the branch.
+        """Emit one branch for each form that ``op`` may take. Nested If operators select the branch.
 
         Raises UnsupportedError [constant.needed] if the forms are unknown.
         """
@@ -307,7 +307,7 @@ def _is_possible(element: Size | None, axis: int, rank: int) -> bool:
 
 
 def _select_form(b: Builder, index: Value, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
-    """Emit the outputs of the form ``index``, which is in [first, stop): If nodes select the form by binary search."""
+    """Emit the outputs of the form ``index``, an index in [first, stop). Nested If operators select the form by binary search."""
     middle = max((first + stop) // 2, first + 1)
     branches = [_branch(forms, own, index, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
     captures = [index, *(x for x in own if x is not None)]

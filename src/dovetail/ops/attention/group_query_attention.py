@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 _OUT_OF_RANGE = 2**40
-"""An index beyond any axis: Gather raises an error for it."""
+"""An index that is out of range for every axis, so that Gather raises an error."""
 
 _QUANTIZED = "k_quant_type~{NONE:NONE}=NONE, v_quant_type~{NONE:NONE}=NONE, kv_cache_bit_width:_"
 _NORMALIZED = "qk_norm_epsilon:_, q_norm_epsilon:_, k_norm_epsilon:_"
@@ -233,7 +233,7 @@ class GroupQueryAttention(
             scores = b.Add(scores, as_type(b, attention_bias, wide))
         visible = b.Unsqueeze(self._visible_keys(b, q, k, past, length), [1])
         zero = b.constant(0, wide)
-        # The window of a row after the end of its sequence may have no visible key: a finite minimum avoids a softmax of NaN.
+        # A row after the end of a sequence may see no key in the window: a finite minimum avoids a softmax of NaN.
         lowest = b.constant(-inf if self.local_window_size < 0 else np.finfo(wide.numpy).min, wide)
         masked = b.Where(visible, scores, lowest)
         if head_sink is None and self.smooth_softmax:

@@ -52,7 +52,7 @@ def positions_of(b: Builder, x: Value, axis: int) -> Any:
 
 
 def make_window_mask(b: Builder, q: Value, k: Value, offset: Value | None, left: int, right: int) -> Any:
-    """Make the boolean mask [..., rows, keys] of the window ``-right <= i + offset - j <= left`` of row i and key j.
+    """Make the boolean mask [..., rows, keys] of the attention window ``-right <= i + offset - j <= left`` of row i and key j.
 
     A negative bound sets no limit. The leading axes are those of ``offset``. Returns None where both bounds are negative.
     """

@@ -199,7 +199,7 @@ class _BackwardLoop:
             body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
             scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
-        # The trip count is explicit, since not every runtime accepts a loop whose scan inputs have no parts.
+        # The trip count is explicit, since not every runtime accepts a loop whose scan inputs have the length 0.
         trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
         results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in others))
         result = dict(zip((*self.state_sources, *self.other_sources, *self.scan_sources), results, strict=True))

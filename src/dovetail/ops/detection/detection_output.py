@@ -126,7 +126,7 @@ class DetectionOutput(
         return (1, 1, None if images is None else self.row_count(images, count, classes), 7)
 
     def row_count(self, images: Size, count: Size | None, classes: Size | None) -> Any:
-        """Return the maximum number of rows; None where it is unknown."""
+        """Return the maximum number of rows; None if the number is unknown."""
         if self.keep_top_k[0] > 0:
             return images * self.keep_top_k[0]
         if classes is None or (self.top_k <= 0 and count is None):

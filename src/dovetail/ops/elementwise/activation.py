@@ -129,7 +129,7 @@ class PRelu(
 
 
 def _check_one_way(wide: Shape, narrow: Shape) -> None:
-    """Check that ``narrow`` broadcasts to ``wide`` without extending it."""
+    """Check that ``narrow`` broadcasts to ``wide`` without extending ``wide``."""
     result = broadcast(wide, narrow)
     grown = result is None or len(result) != len(wide)
     if grown or any(

@@ -129,7 +129,7 @@ class Divide(
         return xp.divide(x, y)
 
     def canonical(self, x: View, y: View) -> Op:
-        """Drop ``m_pythondiv`` for floats and unsigned integers, whose quotients it does not change."""
+        """Drop ``m_pythondiv`` for floats and unsigned integers, whose quotients the attribute does not change."""
         plain = super().canonical(x, y)
         dtype = dtype_in(x.type)
         return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)

@@ -29,7 +29,7 @@ class _Equation(NamedTuple):
 
 
 class _Factor(NamedTuple):
-    """_Factor holds a tensor and the labels of its axes, all different."""
+    """_Factor holds a tensor and one label per axis of the tensor; all labels differ."""
 
     labels: tuple[str, ...]
     value: Any
@@ -199,7 +199,7 @@ def _diagonal(b: Builder, labels: tuple[str, ...], x: Value) -> _Factor:
 
 
 def _target_sizes(b: Builder, x: Value, axes: Iterable[int]) -> list[Any]:
-    """Return the sizes of axes as parts of a Reshape target."""
+    """Return the sizes of axes as elements of a Reshape target."""
     return [x.dims[axis] if isinstance(x.dims[axis], int) else shape_value(b, x, [axis]) for axis in axes]
 
 
@@ -284,7 +284,7 @@ def _matrix(b: Builder, factor: _Factor, batch: list[str], rows: list[str], colu
 
 
 def _flat_size(b: Builder, factor: _Factor, labels: list[str]) -> list[Any]:
-    """Return the product of the sizes of ``labels``, as a part of a Reshape target."""
+    """Return the product of the sizes of ``labels``, as an element of a Reshape target."""
     sizes = _target_sizes(b, factor.value, [factor.labels.index(label) for label in labels])
     static_size = prod(size for size in sizes if isinstance(size, int))
     total: Any = static_size

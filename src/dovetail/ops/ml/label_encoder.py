@@ -70,7 +70,7 @@ def _look_up(xp: Namespace, x: Array, keys: Array, values: Array, default: Array
     """Look up the elements of ``x`` in any array library, by a comparison with each key."""
     elements = xp.expand_dims(x, axis=-1)
     is_equal = (elements == keys) | ((elements != elements) & (keys != keys))
-    # Row 0 of the table is the default; it matches every element, so that an element without a key has a match.
+    # Row 0 of the table, the default, matches every element, so that an element without a key has a match.
     is_default = xp.ones((*x.shape, 1), dtype=xp.bool)
     rows = xp.where(xp.concat([is_default, is_equal], axis=-1), xp.arange(keys.shape[0] + 1, dtype=xp.int64), 0)
     return arrays.take(xp, xp.concat([xp.reshape(default, (1,)), values]), xp.max(rows, axis=-1), 0)

@@ -119,7 +119,7 @@ def as_rows(b: Builder, x: Value, dtype: DType = dtypes.f32) -> Any:
 
 
 def row_count_of(x: View, features: int | None) -> Any:
-    """Return the number of rows of ``x``, None where unknown. Raises RuleError [shape.rank], [shape.disagree]."""
+    """Return the number of rows of ``x``, None if the number is unknown. Raises RuleError [shape.rank], [shape.disagree]."""
     if x.shape is None:
         return None
     if len(x.shape) not in (1, 2):

@@ -26,7 +26,7 @@ def check_transform(name: str) -> None:
 
 
 def apply_transform(b: Builder, scores: Value, name: str) -> Any:
-    """Emit the transform ``name`` of rows of several scores [N, C]."""
+    """Apply the transform ``name`` to scores [N, C] with several scores per row."""
     if name == "SOFTMAX":
         return b.Softmax(scores, axis=1)
     if name == "LOGISTIC":
@@ -37,7 +37,7 @@ def apply_transform(b: Builder, scores: Value, name: str) -> Any:
 
 
 def apply_transform_to_single_score(b: Builder, scores: Value, name: str) -> Any:
-    """Emit the transform ``name`` of rows of one score [N, 1]: only ``PROBIT`` changes the score, as in onnxruntime."""
+    """Apply the transform ``name`` to one score per row, [N, 1]: only ``PROBIT`` changes the score, as in onnxruntime."""
     return write_probit(b, scores) if name == "PROBIT" else scores
 
 

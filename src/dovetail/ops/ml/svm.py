@@ -60,7 +60,7 @@ class _SVMBase(Op):
         raise NotImplementedError
 
     def kernels(self, b: Builder, x: Value) -> Any:
-        """Emit the kernel of each row of ``x`` and each support vector: [N, vectors]."""
+        """Emit the kernel values of all pairs of a row of ``x`` and a support vector: [N, vectors]."""
         vectors = np.array(self.support_vectors, np.float32).reshape(self.vector_count(), -1)
         gamma, offset, degree = (self._constant(b, value) for value in self.kernel_params or (0.0, 0.0, 0.0))
         if self.kernel_type == "rbf":

@@ -58,7 +58,7 @@ class Forest(NamedTuple):
         }
 
     def has_weight(self, targets: tuple[int, ...], target: int) -> bool | None:
-        """Return whether every row reaches a leaf with a weight for ``target``; None where that depends on the row."""
+        """Return whether every row reaches a leaf with a weight for ``target``; None if the answer depends on the row."""
         has = np.zeros(len(self.tree_of), bool)
         leaves = self.leaf_of[(np.array(targets, np.int64) == target) & (self.leaf_of >= 0)]
         has[leaves] = True

@@ -245,7 +245,7 @@ class Resize(
             wide = xp.where(arrays.from_numpy(xp, outside, x), value, wide)
         if kind.is_integer:
             wide = xp.round(wide)
-            # A cast to an integer type of fewer than 8 bits does not saturate: it takes the low bits.
+            # A cast to an integer type of fewer than 8 bits does not saturate, but keeps the low bits.
             return arrays.cast(xp, xp.clip(wide, *_range_of(kind)) if kind.bits < 8 else wide, kind)
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 

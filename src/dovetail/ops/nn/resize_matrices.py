@@ -25,7 +25,7 @@ class RunTimeAxis(NamedTuple):
     """RunTimeAxis describes how Resize changes one axis at run time: from ``size`` elements to ``out``, both i64 scalars.
 
     ``scale`` is an f32 scalar, and ``roi`` holds begin and end as f32 scalars. ``shrinks`` is a boolean scalar: whether any axis
-    of the Resize has a scale below 1; None if the operator does not need it.
+    of the Resize has a scale below 1; None if the operator does not need ``shrinks``.
     """
 
     size: Any
@@ -259,7 +259,7 @@ def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Val
         stretch = b.Cast(stretch, to=wide)
     positions = columns
     if not op.exclude_outside:
-        # A position is at most one element beyond the ends of the axis; its weights extend `reach / stretch` elements further.
+        # A position is at most one element beyond the ends of the axis; the weights extend `reach / stretch` elements further.
         beyond: Any = b.constant(reach + 2)
         if stretch is not None:
             beyond = b.Add(b.Cast(b.Ceil(b.Divide(float(reach), stretch)), to=dtypes.i64), 2)

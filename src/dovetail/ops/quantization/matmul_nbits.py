@@ -124,7 +124,7 @@ class MatMulNBits(
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
     def _codes(self, xp: Namespace, packed: Array) -> Any:
-        """Unpack codes into a vector; the first code of a byte is in its lowest bits."""
+        """Unpack codes into a vector; the lowest bits of a byte hold the first code."""
         mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
         parts = [
             xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(index, dtype=packed.dtype)), mask)

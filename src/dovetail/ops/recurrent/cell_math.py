@@ -76,7 +76,7 @@ class ArrayBackend:
         return self.xp.permute_dims(x, tuple(order))
 
     def prepare_weights(self, weights: Data) -> Any:
-        """Return weights in the layout that ``matmul`` takes; called once for all time steps."""
+        """Return weights in the layout that ``matmul`` expects. A layer calls this method once for all time steps."""
         return self.xp.permute_dims(weights, (1, 0))
 
     def matmul(self, x: Data, factor: Data) -> Any:
@@ -103,7 +103,7 @@ class ArrayBackend:
         return self.xp.where(mask, x, y)
 
     def is_active(self, lengths: Data, step: int) -> Any:
-        """Return for each batch row whether its sequence reaches ``step``."""
+        """Return a mask [batch, 1] of the batch rows whose sequences have more than ``step`` time steps."""
         return lengths[:, None] > step
 
 
@@ -162,7 +162,7 @@ Backend: TypeAlias = ArrayBackend | GraphBackend
 
 
 def activation(m: Backend, name: str, alpha: float, beta: float, limit: float) -> Activation:
-    """Return an activation by name; its argument is clipped to [-limit, limit] unless ``limit`` is 0."""
+    """Return the activation function ``name``, whose argument is clipped to [-limit, limit] unless ``limit`` is 0."""
     function = _plain_activation(m, name, alpha, beta)
     return (lambda x: function(m.clip(x, limit))) if limit else function
 

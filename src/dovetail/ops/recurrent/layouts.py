@@ -1,4 +1,4 @@
-"""Conversions of a recurrent layer: to another layout, gate order or bias form, to all inputs, to one layer per direction."""
+"""Conversions of a recurrent layer: another layout, gate order or bias form, no omitted inputs, one layer per direction."""
 
 from __future__ import annotations
 

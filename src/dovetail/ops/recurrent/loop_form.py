@@ -65,7 +65,7 @@ def loop_over_time(
 
 
 def _reaches_a_step(m: GraphBackend, lengths: Value, projected: Value) -> Any:
-    """Return for each batch row whether its sequence has a time step; true for all rows if there are no time steps."""
+    """Return a mask of the batch rows whose sequences have a time step; true for all rows if there are no time steps."""
     shape = projected.shape
     if shape is not None and isinstance(shape[0], int) and shape[0] > 0:
         return m.is_active(lengths, 0)
@@ -98,7 +98,7 @@ class _LoopBody:
         self.captures: list[Value] = []
 
     def input(self, value: Value, part: bool = False) -> Value:
-        """Add an input of the type of ``value``; with ``part``, of the type of a slice of size 1 along axis 0."""
+        """Add an input with the type of ``value`` or, with ``part``, with the type of a slice of size 1 along axis 0."""
         shape = value.shape
         sizes = shape if shape is None or not part else (1, *shape[1:])
         return self.b.input(f"x{len(self.b.graph.inputs)}", value.dtype, sizes)

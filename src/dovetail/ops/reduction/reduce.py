@@ -407,7 +407,7 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
         return _extreme_value(dtype, -1)
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Subtract the maximum (0 if it is infinite) before Exp, and add it to the logarithm of the sum."""
+        """Subtract the maximum (0 for an infinite maximum) before Exp, and add the maximum to the logarithm of the sum."""
         if x.dtype.is_integer:
             return super().lower(b, x, axes)
         greatest = self.reduce_same_axes(b, "ReduceMax", x, axes)

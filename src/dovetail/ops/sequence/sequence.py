@@ -32,7 +32,7 @@ MAX_LINKS = 256
 class _Change(NamedTuple):
     """_Change is an insertion of ``part`` into a sequence, or a removal if ``part`` is None.
 
-    ``position`` is None if it is unknown, or if the change is at the end.
+    ``position`` is None for an unknown position, and for a change at the end.
     """
 
     part: Any
@@ -90,7 +90,7 @@ def position_in(index: int, count: int, back: int | None = None) -> int:
 
 
 def known_position(position: View | None) -> int | None:
-    """Return a position, None if it is unknown. Raises RuleError [shape.single] for an input of several elements."""
+    """Return a position, None if unknown or absent. Raises RuleError [shape.single] for an input of several elements."""
     if position is None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):

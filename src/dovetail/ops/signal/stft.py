@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def scalar_of(x: View, name: str) -> Any:
-    """Return the number in a scalar or a vector of one element; None if it is not known. Raises RuleError [shape.rank]."""
+    """Return the element of a scalar or a vector of length 1; None if the element is unknown. Raises RuleError [shape.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
         raise RuleError("shape.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
     elements = elements_of(x)

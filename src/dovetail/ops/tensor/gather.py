@@ -152,7 +152,7 @@ class Gather(
         return [b.Transpose(result, inverse_of(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
-        """Lower ``bounds`` natural to error, and batch axes to GatherND with ``axis`` transposed behind the batch axes."""
+        """Lower ``bounds`` natural to ``bounds`` error, and batch axes to GatherND with ``axis`` moved behind the batch axes."""
         if self.bounds == "natural":
             return b.add(self.with_(bounds="error"), data, indices)[0]
         if not self.batch_dims:

@@ -251,7 +251,7 @@ def _runs_of_pad(mode: str, size: int, before: int, after: int, target: int) -> 
     if mode != "edge" and before + after > MAX_WINDOWS * (2 * size + 2):
         raise UnsupportedError("op.unsupported", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
     indices = Pad(mode).evaluate(np, np.arange(size), np.array([before, after]))
-    # Runs end where the step between source indices changes.
+    # A run ends at each index at which the step between source indices changes.
     steps = np.diff(indices)
     breaks = np.flatnonzero(np.diff(steps)) + 1
     if len(breaks) > 2 * MAX_WINDOWS:

@@ -304,7 +304,7 @@ class ScatterUpdate(
         return self if data.shape is None else ScatterUpdate(axis_in(self.axis, len(data.shape)))
 
     def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
-        """Return a permutation that moves ``axis`` of ``data`` to the front, and one for the index axes of ``updates``."""
+        """Return two permutations: one moves ``axis`` of ``data`` to the front, the other the index axes of ``updates``."""
         axis = axis_in(self.axis, rank)
         data_order = [axis, *range(axis), *range(axis + 1, rank)]
         updates_order = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
