@@ -67,8 +67,8 @@ def load(
 ) -> Model:
     """Load a model and infer its types and shapes: ``.onnx``, or ``.xml`` with its ``.bin`` (or ``weights``).
 
-    ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. A source of bytes has no folder: the tensors of an
-    ONNX model must be inside, and those of an IR in ``weights``, which may be bytes or a binary file object too.
+    ``source`` is a path, bytes, a binary file object or an ``onnx.ModelProto``. A source of bytes has no folder: the bytes of an
+    ONNX model must contain all tensors, and ``weights`` must contain the constants of an IR, as bytes or as a binary file object.
     An ONNX initializer that is also an input is an optional input, which a run takes by name. ``freeze_defaults`` makes all
     optional inputs constants.
 

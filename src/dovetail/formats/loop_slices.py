@@ -69,7 +69,7 @@ def _slice_input(b: Builder, index: int, axis: int, size: int, is_reversed: bool
 
 
 def _concat_parts(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:
-    """Concatenate the parts that ``y`` stacks along its first axis, along the axis of ``entry``."""
+    """Concatenate, along the axis in ``entry``, the parts that ``y`` stacks along its first axis."""
     axis, is_reversed = entry
     if is_reversed:
         y = b.apply("Slice", y, [-1], [-(2**63)], [0], [-1])

@@ -45,7 +45,7 @@ def check_names(graph: ForeignGraph, errors: list[DovetailError], deviate: Devia
 class _Scope:
     """_Scope is the state of one graph during the check.
 
-    ``written`` maps each name to the index of its writer (-1 for inputs and constants), and ``all`` the names of all node
+    ``written`` maps each name to the index of its writer, -1 for inputs and constants. ``all`` holds the names of all node
     outputs.
     """
 

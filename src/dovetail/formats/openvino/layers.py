@@ -141,7 +141,7 @@ class LayerReader:
             self.checks.add_fault("ir.number", sizes, layer)
             return ()
         if isinstance(sizes, str):
-            # The sizes are inferred again anyway; OpenVINO reads only the leading number of each <dim>.
+            # Inference computes the sizes, so that none is needed here; OpenVINO reads only the leading number of each <dim>.
             self.checks.deviate(FormatError("ir.number", sizes), layer)
             return tuple(None for _ in known_names)
         return sizes

@@ -30,7 +30,7 @@ PREPROCESSING = ("pre-process", "preprocess")
 
 
 class Reader:
-    """Reader reads one file. ``weights`` returns the bytes of the .bin file, and is called at the first constant."""
+    """Reader reads one IR file. ``weights`` returns the bytes of the .bin file; it is called once, at the first constant."""
 
     def __init__(self, file: str, weights: Callable[[], constants.Bytes], deviations: Deviations | None = None) -> None:
         self.checks = Checks(file, deviations)

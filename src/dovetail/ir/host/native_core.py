@@ -167,5 +167,5 @@ def _copy_numpy(
     src_strides = [axis.src_stride * itemsize for axis in axes]
     target: npt.NDArray[Any] = np.ndarray(sizes, element, dst.data, dst_offset * itemsize, dst_strides)
     source: npt.NDArray[Any] = np.ndarray(sizes, element, src.data, src_offset * itemsize, src_strides)
-    # numpy's assignment handles not every overlap, for example not a single axis with different strides.
+    # numpy's assignment is wrong for some overlapping buffers, for example for a single axis with different strides.
     target[...] = source.copy() if np.may_share_memory(target, source) else source

@@ -107,7 +107,7 @@ def _lengths(b: Builder, lengths: Value | None, count: int) -> list[Any]:
 
 
 def _slice_half_spectrum(b: Builder, op: Any, x: Any, signal_axis: int, lengths: Any) -> Any:
-    """Slice a half spectrum to the length // 2 + 1 elements that the inverse DFT needs; onnxruntime does not ignore others."""
+    """Slice a half spectrum to the length // 2 + 1 elements that the inverse DFT needs; onnxruntime does not ignore the rest."""
     length = next(iter(integers_of(lengths) or ()), None)
     axis = axis_in(signal_axis, len(x.dims) - 1)
     size = x.dims[axis]

@@ -30,7 +30,7 @@ def import_group_convolution_backprop_data(ctx: ImportContext) -> list[Value]:
     attributes = _windows(ctx)
     auto_pad = attributes["auto_pad"]
     if auto_pad != "explicit":
-        # Automatic padding needs an output shape; without one the padding is 0.
+        # Automatic padding depends on an output shape; without an output shape the padding is 0.
         attributes["auto_pad"] = "valid" if target is None else _OPPOSITE_PADDING.get(auto_pad, auto_pad)
     extra = ctx.attribute("output_padding", "tuple[int, ...]", None)
     op = ConvTranspose(**attributes, group=_groups(w), output_padding=extra)

@@ -62,7 +62,7 @@ def import_embedding_bag_offsets(ctx: ImportContext) -> Value:
 
 @OPENVINO.importer("EmbeddingSegmentsSum", 3)
 def import_embedding_segments_sum(ctx: ImportContext) -> Value:
-    """Import EmbeddingSegmentsSum: ``ids`` has the number of the bag of each index."""
+    """Import EmbeddingSegmentsSum: ``ids`` holds for each index the number of its bag."""
     b = ctx.b
     table, indices, ids = (ctx.input(index) for index in range(3))
     _check_vectors(ctx, indices, ids)

@@ -324,7 +324,7 @@ def _copy_slices(b: Builder, node: Node) -> Any:
 
 
 def _views_of_slices(op: Loop, body: Graph, *, copied: bool = False) -> Iterator[Value]:
-    """Yield each view of a numeric or boolean slice; with ``copied`` those whose only reader is a copy, else the others."""
+    """Yield the views of numeric and boolean slices. ``copied`` selects views whose only reader is a copy, or all other views."""
     first = 1 + op.carried
     for value in body.inputs[first : first + len(op.scan_inputs)]:
         for reader in {id(user): user for user, _ in value.uses}.values():

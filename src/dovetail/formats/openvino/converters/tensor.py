@@ -101,7 +101,7 @@ def legalize_pad(b: Builder, node: Node) -> Any:
 
 
 def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
-    """Pad with a value computed at run time by Where, because OpenVINO's CPU plugin uses 0 for such a value."""
+    """Pad by Where with a value that is computed at run time; in a Pad, OpenVINO's CPU plugin uses 0 for such a value."""
     ones = b.Expand(b.constant(np.array(1, np.int32)), shape_value(b, x))
     inside = b.Equal(b.Pad(ones, pads), b.constant(np.array(1, np.int32)))
     result: Value = b.Where(inside, b.Pad(x, pads), value)
@@ -109,7 +109,7 @@ def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
 
 
 def _is_far(op: Pad, x: Value, pads: Value) -> bool:
-    """Return whether a reflection is certainly larger than the tensor."""
+    """Return whether the padding of a reflecting Pad is certainly larger than the tensor allows."""
     known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
         return False
