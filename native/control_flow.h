@@ -84,7 +84,8 @@ struct Subgraph {
 // An operand as a dense buffer: the memory of the operand if it is dense, otherwise a copy in staging memory.
 class DenseOperand {
 public:
-    // Reserves staging memory after the first `staging_bytes` bytes, if the operand needs a copy.
+    // If the operand needs a copy, reserves staging memory at offset `staging_bytes`, and adds the reserved bytes to
+    // `staging_bytes`.
     DenseOperand(const Operand& operand, std::size_t& staging_bytes);
 
     // The buffer of the operand at its address plus `shift` bytes. The buffer holds the elements if `is_read`.

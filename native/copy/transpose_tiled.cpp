@@ -68,7 +68,7 @@ public:
     }
 
 private:
-    // The address and the size of a block, whose four axes are the last ones.
+    // The addresses of a block, and its sizes along the last four axes of the loop nest.
     struct BlockView {
         std::byte* dst;
         const std::byte* src;

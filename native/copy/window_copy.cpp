@@ -173,7 +173,7 @@ void copy_disjoint(const Window& window, std::byte* dst, const std::byte* src) {
     }
 }
 
-// The first byte that a window touches, and the byte after its last one.
+// Returns the addresses of the first byte that a window touches in a buffer, and of the byte after the last one.
 std::pair<const std::byte*, const std::byte*> extent(const Window& window, std::int64_t Axis::* stride, std::int64_t offset,
                                                      const std::byte* buffer) {
     std::int64_t low = offset;

@@ -16,8 +16,8 @@ struct PrologueKernels {
     // to[i] = f(from[i * step]) for i < count; element i has channel `channel` + i.
     void (*run)(float* to, const float* from, std::int64_t count, std::int64_t step, const Prologue& prologue,
                 std::int64_t channel);
-    // Copies `count` runs of `length` contiguous floats, and prefetches the following runs. The runs begin `from_step` floats
-    // apart in the source and `to_step` floats apart in the destination.
+    // Applies the prologue to `count` runs of `length` contiguous floats, and prefetches the following runs. The runs begin
+    // `from_step` floats apart in the source and `to_step` floats apart in the destination.
     void (*pixels)(float* to, std::int64_t to_step, const float* from, std::int64_t from_step, std::int64_t count,
                    std::int64_t length, const Prologue& prologue, std::int64_t channel);
     // to[i * channels + c] = from[i + c * plane].

@@ -170,7 +170,7 @@ private:
         return run.at(operand) + first * operand.strides[0] + second * operand.strides[1];
     }
 
-    // A sequence in the scratch memory of a worker.
+    // Returns a sequence whose states and buffers are in the scratch memory of a worker.
     Sequence sequence_of(const Run& run, std::int64_t index, std::int64_t blocks, int worker) const {
         const std::int64_t block = index / directions_, first = block * batch_ / blocks;
         auto* h = reinterpret_cast<float*>(run.scratch_of(worker));
@@ -192,8 +192,8 @@ private:
         return reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(sequence_of(run, 0, 1, worker).grid) + kGridBytes);
     }
 
-    // Runs fewer sequences than threads. All sequences advance step by step, and the threads share the columns of each product.
-    // The states are in the scratch memory of the first workers.
+    // Runs the sequences if there are fewer sequences than threads. All sequences advance step by step, and the threads share the
+    // columns of each product. The states are in the scratch memory of the first workers.
     void run_shared(const Run& run, std::int64_t blocks) const {
         const std::int64_t sequences = directions_ * blocks, parts = ceil_div(run.pool->threads(), sequences);
         const auto sequence = [&](std::int64_t index) { return sequence_of(run, index, blocks, static_cast<int>(index)); };

@@ -10,7 +10,7 @@ namespace dovetail {
 
 namespace {
 
-// Visits the panels from the column `first` on.
+// Divides the columns from `first` on into panels, and calls visit(panel) for each panel.
 template <typename Visit>
 void for_each_panel(std::int64_t columns, int widest, int lanes, const Visit& visit, std::int64_t first = 0) {
     std::int64_t remaining = ceil_div(columns - first, lanes);

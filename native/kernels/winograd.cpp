@@ -116,7 +116,7 @@ WinogradConv::WinogradConv(const Spec& spec, const Epilogue& epilogue, const Con
     for (std::int64_t r = 0; r < kMaxRows; ++r) rows_.push_back(r * pitch_);
 }
 
-// False if a weight is infinite or NaN.
+// Packs the transformed weights. Returns false if a weight is infinite or NaN.
 bool WinogradConv::pack_weights(const Spec& spec, WeightCache& cache) {
     if (spec.integer("has_bias") != 0) {
         bias_ = floats_of(spec.inputs.at(2));

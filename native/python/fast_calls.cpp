@@ -107,12 +107,12 @@ public:
     Arrays(const Arrays&) = delete;
     Arrays& operator=(const Arrays&) = delete;
 
-    // Takes a new reference.
+    // Stores an array with a new reference to it; the caller keeps its reference.
     void borrow(std::size_t index, PyObject* item) {
         Py_INCREF(item);
         items_[index] = item;
     }
-    // Takes over a reference.
+    // Stores an array and takes over the caller's reference to it.
     void steal(std::size_t index, PyObject* item) { items_[index] = item; }
 
     PyObject* operator[](std::size_t index) const { return items_[index]; }
