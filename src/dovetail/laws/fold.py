@@ -13,8 +13,8 @@ from dovetail.ops.runtime_attributes import as_attributes
 def fold(graph: Graph) -> int:
     """Replace nodes with constant inputs by constants, and attribute inputs of known value by attributes.
 
-    Returns the number of nodes that changed. Random operators, operators without rules, and results larger than
-    ``evaluate.FOLD_LIMIT`` stay.
+    Returns the number of nodes that changed. Random operators, operators without rules, and operators with results larger than
+    ``evaluate.FOLD_LIMIT`` are not folded.
     """
     changed = rewrite(graph, _fold_node)
     if changed:

@@ -48,7 +48,7 @@ def specialize_ranks(graph: Graph) -> Graph:
 
 
 class _TwoRanks(UnsupportedError):
-    """_TwoRanks means that a result of a graph has two ranks; the caller may move the following nodes into the graph."""
+    """_TwoRanks is raised if a result of a graph has two ranks; the caller may move the following nodes into the graph."""
 
 
 class _Specializer:

@@ -1,6 +1,6 @@
 """Eliminate sequences and optional values whose elements are known: replace them with tensors.
 
-An operator that makes a sequence outside a subgraph is copied into the subgraph that reads it. A sequence to which a
+An operator that creates a sequence outside a subgraph is copied into the subgraph that reads the sequence. A sequence to which a
 Loop appends becomes a scan output. A sequence with a known number of elements becomes this number of tensors, which a Loop
 carries or an If selects.
 """

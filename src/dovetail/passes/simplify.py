@@ -79,8 +79,8 @@ def simplify(
 ) -> Model:
     """Return an equivalent model with fewer nodes; its ``report`` is a SimplifyReport.
 
-    ``keep`` names the passes to apply (default: all of PASSES), ``skip`` those to leave out. Inputs and outputs keep their names,
-    types and order.
+    ``keep`` names the passes to apply (default: all of PASSES), and ``skip`` names the passes to leave out. Inputs and outputs
+    keep their names, types and order.
 
     With ``prove`` the result is proved equal to the model for all inputs, if a proof is found (``report.verdict``). If both are
     equal only over the real numbers, they also run once on inputs drawn from ``seed``, at two sizes of dynamic dimensions. If the

@@ -82,7 +82,7 @@ class Unifier:
         self.substitution[name] = size
 
     def apply(self, size: Size) -> Size:
-        """Return a size after the substitution."""
+        """Return a size whose symbols are replaced by the substitution."""
         return symbolic.substitute(size, self.substitution)
 
 

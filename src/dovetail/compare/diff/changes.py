@@ -47,7 +47,7 @@ class NodeChange:
     """NodeChange is a difference between nodes of two models.
 
     ``kind`` is "changed" (one node of each model), "added", "removed", or "replaced" (several nodes). ``first`` and ``second``
-    are the labels of the nodes in the two models, ``first_operators`` and ``second_operators`` are the operators of these nodes.
+    are the labels of the nodes in the two models; ``first_operators`` and ``second_operators`` are the operators of these nodes.
     ``path`` is the path of the subgraph.
     """
 
@@ -86,7 +86,7 @@ class GraphChanges:
     notes: list[str] = field(default_factory=list)
 
     def add(self, other: GraphChanges) -> None:
-        """Add the differences of a subgraph."""
+        """Add the differences of a subgraph to those of the graph."""
         self.changes += other.changes
         self.matched += other.matched
         self.renamed += other.renamed

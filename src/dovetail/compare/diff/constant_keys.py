@@ -77,7 +77,7 @@ def _sample(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def canonical_op(node: Node) -> Op:
-    """Return the operator of a node in canonical form; the unchanged operator if its rule fails."""
+    """Return the operator of a node in canonical form, or the unchanged operator if the rule for this form fails."""
     try:
         return node.op.canonical(*node.inputs)
     except (Unknown, Inexact, DovetailError, NotImplementedError, *UNFORESEEN):

@@ -23,7 +23,7 @@ MATRICES = {"a": "transpose_a", "b": "transpose_b"}
 
 
 def align(nodes: tuple[Node, Node], ops: tuple[Op, Op], name: str, first: Weight, second: Weight) -> tuple[Weight, Weight, str]:
-    """Return two constants in one form, and the attribute whose difference this form explains, else an empty string.
+    """Convert two constants to one form. Also return the attribute whose difference this form explains, else an empty string.
 
     ``name`` is the name of the operand. Constants that have no other form are returned unchanged.
     """

@@ -28,9 +28,9 @@ class ModelDiff:
     """ModelDiff holds the differences between two models.
 
     ``changes`` are differences of nodes. ``ports`` compares all inputs and outputs, equal ones included. ``properties`` are
-    differences of formats, opsets, metadata and states. ``matched`` counts the nodes in both models, ``renamed`` the matched
-    nodes with different names. ``resized`` counts the values whose types differ only because types of earlier values differ.
-    ``notes`` say where the comparison is coarser than it could be.
+    differences of formats, opsets, metadata and states. ``matched`` is the number of nodes in both models. ``renamed`` is the
+    number of matched nodes with different names. ``resized`` is the number of values whose types differ only because types of
+    earlier values differ. ``notes`` say where the comparison is coarser than it could be.
     """
 
     first: str

@@ -60,7 +60,7 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
 
 @check_keywords
 def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[str], b: Model | str | PathLike[str]) -> None:
-    """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
+    """Check a certificate against two files: derive the equality again by the listed rewrites, without searching.
 
     Raises FormatError [certificate.format] for other data, a digest that does not fit its content, and another version;
     [certificate.files] for other files; [certificate.proof] where the equality does not follow, or the matched values differ;

@@ -173,5 +173,5 @@ def number_terms(
     fit_sizes: bool = False,
     cuts: Sequence[dict[int, int]] | None = None,
 ) -> Numbered:
-    """Translate models into one table of terms. ``cuts`` maps ids of values to numbers of the unknowns that replace them."""
+    """Translate models into one table of terms. ``cuts`` maps ids of values to numbers of the unknowns that replace these."""
     return Numberer(models, deadline, fit_sizes, cuts).run()

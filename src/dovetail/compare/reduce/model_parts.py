@@ -124,7 +124,7 @@ def without_output(model: Model, index: int) -> Model:
 
 
 def _clean(model: Model) -> Model:
-    """Remove nodes and inputs that nothing reads."""
+    """Remove the nodes and inputs of a graph that nothing reads."""
     graph = model.graph
     remove_dead(graph)
     ends = {id(y) for y in graph.outputs}

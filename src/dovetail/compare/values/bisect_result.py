@@ -23,7 +23,8 @@ class BisectResult:
     - ``is_amplified``: the values of the operators agree within the tolerance, but outputs that the reference computes from them
       differ
     - ``has_more``: later operators are wrong too; None if no run was left for the test
-    - ``runs``: number of runs of the engine, at most ``bound``, which is twice the binary logarithm of ``count`` operators
+    - ``runs``: number of runs of the engine, at most ``bound``, which is twice the binary logarithm of ``count``, the number of
+      operators
     - ``part``: the operators as a model that runs on ``inputs``; ``reference_part``: the same part of the first model, if two
       models were compared
     """

@@ -45,7 +45,7 @@ def match_inputs(first: Model, second: Model) -> dict[str, str]:
 
 
 def match_values(first: Subject, second: Subject) -> dict[int, Value]:
-    """Return, by the id of values of the first model, the matching values of the second model.
+    """Return a map from ids of values of the first model to the matching values of the second model.
 
     Values are matched by name, else by value numbering, else by the content of their neighbourhood; outputs also by position.
     """
@@ -109,7 +109,7 @@ def _match_by_content(
 
 
 def _by_name(values: Iterable[Value]) -> dict[str, Value]:
-    """Return values by all their names; primary names take precedence."""
+    """Return a map from all names to their values; primary names take precedence."""
     values = list(values)
     found = {value.name: value for value in values}
     for value in values:

@@ -24,7 +24,7 @@ class Slice(NamedTuple):
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where it is not known."""
+    """Return the size in bytes of the resident memory of this process; 0 if the size is not known."""
     try:
         with open("/proc/self/statm", encoding="ascii") as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

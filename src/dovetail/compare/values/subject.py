@@ -23,7 +23,7 @@ from dovetail.ops.constant import Constant
 
 
 class Part(NamedTuple):
-    """Part is a part of a model with the arrays of its inputs; ``outputs`` are the values of the whole model that it computes."""
+    """Part is a part of a model with the arrays of its inputs; ``outputs`` are the model's values that the part computes."""
 
     model: Model
     inputs: dict[str, Any]
@@ -94,7 +94,7 @@ class Subject:
         return self._last.get(key, -1)
 
     def needed_after(self, keys: Iterable[int], position: int) -> set[int]:
-        """Return those of ``keys``, ids of values, that a node at ``position`` or later reads or that are outputs."""
+        """Return the ids in ``keys`` of the values that are outputs, or that a node at ``position`` or later reads."""
         return {key for key in keys if self._last.get(key, -1) >= position}
 
     def positions_with(self, values: Iterable[Value]) -> set[int]:

@@ -27,8 +27,8 @@ SHARE = 0.25
 class Verdict:
     """Verdict is the result of a trial of one slice.
 
-    ``values`` are the deviations of values that later operators read, ``outputs`` the deviations of outputs that the reference
-    computes from these values. ``why`` is the error of the engine, if the engine cannot run the slice.
+    ``values`` are the deviations of values that later operators read; ``outputs`` are the deviations of outputs that the
+    reference computes from these values. ``why`` is the error of the engine, if the engine cannot run the slice.
     """
 
     part: Slice
@@ -143,7 +143,8 @@ class Trials:
     def set_thresholds(self, whole: Verdict) -> None:
         """Set thresholds that separate a fault from amplified rounding, by the differences of a run of the whole model.
 
-        A slice with the only fault has about the difference of the whole model; rounding, even of a quantized layer, has less.
+        A slice with the only fault has about the difference of the whole model; rounding, even of a quantized layer, causes a
+        smaller difference.
         """
         self.thresholds = {}
         for name, cell in whole.values.items():

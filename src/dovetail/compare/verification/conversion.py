@@ -191,7 +191,7 @@ class _Conversion:
 
     @property
     def written_model(self) -> Model:
-        """The target, loaded again."""
+        """The model that is loaded from the file ``target``."""
         if self._written_model is None:
             self._written_model = load(self.target, limits=self.model.limits)
         return self._written_model
@@ -236,7 +236,7 @@ class _Conversion:
             return error
 
     def _runner_of_target(self, is_source_refused: bool) -> Runner | EngineError:
-        """Return a runner of the target's runtime; the error if this runtime cannot load the file."""
+        """Return a runner of the target's runtime, or the error if this runtime cannot load the file."""
         try:
             return runner_for(self.target)
         except EngineError as error:

@@ -16,7 +16,10 @@ MAX_NATIVE_WEIGHTS = 256 << 20
 
 
 def compile_for_verification(model: Model) -> Program:
-    """Compile for the native engine; beyond MAX_NATIVE_WEIGHTS for the interpreter, which reads mapped weights in place."""
+    """Compile a model for the native engine; beyond MAX_NATIVE_WEIGHTS, compile it for the interpreter.
+
+    The interpreter reads mapped weights in place.
+    """
     return compile(model, engine="auto" if has_native_size(model) else "interpreter")
 
 

@@ -47,8 +47,8 @@ class Case:
 class RewriteVerification:
     """RewriteVerification compares runs of transformed graphs of one model with runs of the model, natively if possible.
 
-    ``sizes`` are the sizes of dynamic dimensions of each case, ``notes`` the reasons why cases could not run. Nothing runs before
-    the first comparison.
+    ``sizes`` are the sizes of dynamic dimensions of each case; ``notes`` are the reasons why cases could not run. Nothing runs
+    before the first comparison.
     """
 
     def __init__(self, model: Model, seed: int = 0, tolerance: float | None = None) -> None:
@@ -120,7 +120,7 @@ class RewriteVerification:
         return reason or (native, exact)
 
     def _run(self, inputs: Mapping[str, Any]) -> Outputs:
-        """Run the original model natively; if it is too large, the interpreter only tests that the model accepts the inputs."""
+        """Run the original model natively; if the model is too large, the interpreter only tests that it accepts the inputs."""
         if not self._is_native:
             run_row_major(self._model, inputs)
             return {}

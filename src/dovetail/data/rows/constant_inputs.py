@@ -54,7 +54,7 @@ def _kind_of(item: object) -> str:
 
 
 def _fixed_sizes(model: Model, constants: Constants) -> dict[str, Size]:
-    """Return the sizes, by symbol, that the shapes of the constants fix. Raises EngineError [batch.constant]."""
+    """Return a map from symbols to the sizes that the shapes of the constants fix. Raises EngineError [batch.constant]."""
     fixed: dict[str, Size] = {}
     for value in model.inputs:
         if value.name not in constants.arrays:

@@ -1,4 +1,4 @@
-"""A job of batch inference: its data, its record in the output folder, and the check of the record before it resumes."""
+"""A job of batch inference: its data, its record in the output folder, and the check of the record before the job resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOB_VERSION = 1
 MAX_RECORD_BYTES = 1 << 30
 """The maximum bytes of a record, which lists the files of the dataset."""
 PART_BYTES = BLOCK_BYTES = 32 << 20
-"""Maximum bytes of the results of a part, and of the inputs of a block; a worker holds two of each."""
+"""Maximum bytes of the results of a part, and of the inputs of a block; a worker keeps two of each in memory."""
 MAX_PARTS = 100_000
 """The maximum number of parts of a job, which are files of one folder; PART_BYTES may require more parts."""
 PART_SECONDS = (0.5, 10.0)
@@ -40,7 +40,7 @@ DIFFERENCES_SHOWN = 5
 
 @dataclass(frozen=True)
 class Job:
-    """Job describes a job of batch inference; a worker that holds it can run any part."""
+    """Job describes a job of batch inference; a worker that has the Job can run any part."""
 
     mapper: Mapper
     source: Source

@@ -22,7 +22,7 @@ START = "import sys; sys.path[:] = {path!r}; from dovetail.data.rows.worker_proc
 
 
 class LocalPool:
-    """LocalPool is a pool of processes of this Python on this host; a lost process is replaced.
+    """LocalPool is a pool of processes of this Python interpreter on this host; a lost process is replaced.
 
     The processes do not import the driver's main module.
     """

@@ -217,9 +217,9 @@ def _fit_shape(actual: tuple[int, ...], port: RowPort) -> tuple[int, ...] | None
 
 
 def _convert(array: np.ndarray[Any, Any], dtype: DType, cast: bool) -> tuple[np.ndarray[Any, Any] | None, Any]:
-    """Convert an array to ``dtype``; return it and True, or a boolean array that marks the exact elements.
+    """Convert an array to ``dtype``. Return the result, and True or a boolean array that marks the exact elements.
 
-    The array is None if the types are of different kinds, which are never converted.
+    The result is None if the types are of different kinds, which are never converted.
     """
     target = dtype.numpy
     if array.dtype == target and not array.dtype.hasobject:

@@ -95,7 +95,7 @@ class SharedProgram:
         return self if self._constants or self._options.maps else self._program or self
 
     def compile(self, inputs: dict[str, Any] | None) -> Callable[..., Any]:
-        """Compile or load the program, and return it. ``inputs``: the inputs without the constants, None if unknown.
+        """Compile or load the program, and return it. ``inputs``: the inputs without the constants; None if they are unknown.
 
         ``inputs`` are run once if the plan must be written.
         """
@@ -147,7 +147,7 @@ class _SharedPlan:
         self._compiled: Callable[..., Any] | None = None
 
     def open(self, inputs: dict[str, Any] | None) -> tuple[Callable[..., Any], bool]:
-        """Return a program, and whether it is final: it starts from a plan, or its plan cannot be written."""
+        """Return a program, and whether the program is final: it starts from a plan, or its plan cannot be written."""
         check_files(self._content, with_main=False)
         folder = CacheFolder(self._cache_dir)
         path = self._content.path

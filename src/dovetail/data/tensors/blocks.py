@@ -190,7 +190,7 @@ def whole_tensor(source: Any, shape: tuple[int, ...]) -> list[Block]:
 
 
 def windows_of_node(node: Node) -> Windows:
-    """Return the windows of a node. Raises Unsuitable if it has no windows for its shapes."""
+    """Return the windows of a node. Raises Unsuitable if the node has no windows for its shapes."""
     if not has(node.op, "windows"):
         raise Unsuitable
     try:
@@ -270,7 +270,7 @@ def _extent(offset: int, sizes: Iterable[int], strides: Iterable[int]) -> tuple[
 
 
 def _intersect_block(window: Window, block: Block, shape: Sequence[int]) -> list[Block] | None:
-    """Return the elements of a block that a window reads, as blocks of the window's output; None if they are no boxes."""
+    """Return the elements of a block that a window reads, as blocks of the window's output; None if these are no boxes."""
     reads = AffineMap(window.sizes, window.source_offset, window.source_strides, window.target_offset, window.target_strides)
     writes = AffineMap(block.sizes, block.target_offset, block.target_strides, block.source_offset, block.source_strides)
     if 0 in window.sizes or 0 in block.sizes:

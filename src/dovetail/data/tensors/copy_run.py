@@ -155,7 +155,7 @@ class _Queue:
                 opened.finish()
 
     def done(self, opened: _OpenFile) -> None:
-        """Count a task of a file as executed, and finish the file after its last task."""
+        """Record that a task of a file was executed, and finish the file after its last task."""
         with self.lock:
             opened.pending -= 1
             is_complete = opened.is_exhausted and not opened.pending

@@ -26,7 +26,7 @@ MAX_RUN = 16 << 20
 MIN_TARGET_RUN = 32 << 10
 """Blocks that interleave with other blocks are assembled in bands if their target runs are shorter than this, in bytes."""
 MAX_GAPS = 8
-"""A single block with gaps is assembled in bands if its extent is less than about MAX_GAPS times its elements."""
+"""A single block with gaps is assembled in bands if its extent is less than about MAX_GAPS times the number of its elements."""
 CAST_BYTES = 8 << 20
 """The largest tile in bytes whose elements are cast, because numpy allocates temporary arrays of that size."""
 
@@ -41,7 +41,7 @@ class RunCopy(NamedTuple):
 
 
 class TileCopy(NamedTuple):
-    """TileCopy copies a block with arbitrary target strides; offsets and strides count elements of the target."""
+    """TileCopy copies a block with arbitrary target strides; offsets and strides are in elements of the target."""
 
     block: Block
 
@@ -68,7 +68,7 @@ Task = RunCopy | TileCopy | BandCopy | OrderedCopies
 
 
 class Budget(NamedTuple):
-    """Budget holds the bytes of the two buffers of a worker: one for source data, one for target data."""
+    """Budget holds the sizes in bytes of the two buffers of a worker: one for source data, one for target data."""
 
     source: int
     target: int
@@ -100,7 +100,7 @@ def _needs_bands(cluster: Sequence[Block], itemsize: int) -> bool:
 
 
 def normalize_block(block: Block) -> Block:
-    """Return an equivalent block with positive target strides in decreasing order, and adjacent axes merged."""
+    """Return an equivalent block that has positive target strides in decreasing order, and whose adjacent axes are merged."""
     axes = zip(block.sizes, block.target_strides, block.source_strides, strict=True)
     target, source, forward = reverse_axes(block.target_offset, block.source_offset, axes)
     merged = merge_axes(forward)
@@ -269,7 +269,7 @@ def source_itemsize(block: Block) -> int:
 
 
 def split_block(block: Block, tile: Sequence[int]) -> Iterator[Block]:
-    """Yield the tiles of a block, with tiles that share source runs adjacent."""
+    """Yield the tiles of a block in an order in which tiles that share source runs are adjacent."""
     axes = range(len(block.sizes))
     # The axis of the largest source stride varies slowest, so that a file is read from its start to its end.
     order = sorted(axes, key=lambda axis: -abs(block.source_strides[axis]))

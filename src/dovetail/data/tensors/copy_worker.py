@@ -57,7 +57,7 @@ class CopyWorker:
         self._target = allocate(budget.target)
 
     def execute(self, task: Task, descriptor: int, base: int, itemsize: int) -> int:
-        """Execute a task of a tensor that begins at byte ``base`` of the file. Returns the bytes written."""
+        """Execute a task of a tensor that begins at byte ``base`` of the file. Returns the number of bytes written."""
         match task:
             case RunCopy():
                 return self._copy_runs(task, descriptor, base)
@@ -156,7 +156,7 @@ class CopyWorker:
 
 
 def strided_view(buffer: Bytes, sizes: Sequence[int], offset: int, strides: Sequence[int], itemsize: int) -> NDArray[Any]:
-    """Return a view of a box of elements in a buffer as unsigned integers of the same bits; offset and strides count elements."""
+    """Return a view of a box of elements in a buffer as unsigned integers of the same bits; offset, strides are in elements."""
     return np.ndarray(sizes, _bits_of(itemsize), buffer.data, offset * itemsize, [stride * itemsize for stride in strides])
 
 

@@ -158,7 +158,7 @@ def _pieces_of_axis(
 
 
 def _ranges(weights: Sequence[int], first: int, last: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the range [first, last) as boxes of digits: the first number of the box, and the count of each digit."""
+    """Yield the range [first, last) as boxes of digits: the first number of a box, and the number of values of each digit."""
     if len(weights) == 1:
         if last > first:
             yield first, (last - first,)

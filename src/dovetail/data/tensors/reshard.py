@@ -47,7 +47,7 @@ _MIN_BUFFER = 64 << 10
 class ReshardReport:
     """ReshardReport is the result of a run. ``files`` are the names of all files; ``kept`` of these were already complete.
 
-    ``unused`` are the input tensors that are not in the output, ``written`` the bytes that this run wrote.
+    ``unused`` are the input tensors that are not in the output; ``written`` is the number of bytes that this run wrote.
     """
 
     files: tuple[str, ...]

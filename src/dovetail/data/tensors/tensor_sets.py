@@ -50,7 +50,7 @@ class TensorFile:
 
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
-    """StoredTensor is a tensor in a file, from byte ``offset`` on; ``stored_strides`` count elements."""
+    """StoredTensor is a tensor in a file, from byte ``offset`` on; ``stored_strides`` are in elements."""
 
     name: str
     dtype: DType

@@ -1,4 +1,4 @@
-"""Exact rules of operators that move elements: successive Reshape, Transpose, Expand and Concat merge; Pad gets one form."""
+"""Exact rules of operators that move elements: successive Reshape, Transpose, Expand or Concat are merged; Pad gets one form."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose, inverse
 
 
 def without_axes(shape: Shape, axes: Sequence[int]) -> Shape:
-    """Return a shape without the axes, which count from the front."""
+    """Return a shape without ``axes``, which are non-negative."""
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 

@@ -17,8 +17,8 @@ class FreedSize(NamedTuple):
     """FreedSize is a fixed size of inputs that the analysis replaces by a symbol.
 
     The lower bound of ``symbol`` is far above the constants of models, so that ``symbol`` neither equals a constant nor
-    broadcasts with one. ``old`` is the size in the model, ``new`` the requested size. ``is_batch`` marks axes of independent
-    samples.
+    broadcasts with one. ``old`` is the size in the model, and ``new`` is the requested size. ``is_batch`` marks axes of
+    independent samples.
     """
 
     symbol: symbolic.Dim

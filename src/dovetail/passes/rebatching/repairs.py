@@ -111,7 +111,7 @@ def repair_expand(state: RepairState, node: Node, freed: FreedSize) -> bool:
 
 
 def repair_gather(state: RepairState, node: Node, freed: FreedSize) -> bool:
-    """Repair a Gather along the batch axis, whose indices list all samples in order or select rows within each sample."""
+    """Repair a Gather along the batch axis if its indices list all samples in order or select rows within each sample."""
     assert isinstance(node.op, Gather)
     data, indices = node.input(0), node.input(1)
     axis = axis_in(node.op.axis, len(data.dims))

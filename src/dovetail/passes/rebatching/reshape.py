@@ -75,7 +75,10 @@ def placements(source: Shape, target: Shape, place: BatchAxis, batch: int) -> li
 
 
 def _index_among_ones(source: Shape, axis: int, count: int) -> int:
-    """Return which of ``count`` target axes of size 1 corresponds to source ``axis``, which is in a run of axes of size 1."""
+    """Return the index, among ``count`` target axes of size 1, of the axis that corresponds to source ``axis``.
+
+    Source ``axis`` is in a run of axes of size 1.
+    """
     first = axis
     while first and source[first - 1] == 1:
         first -= 1

@@ -195,7 +195,7 @@ def match_factors(factors: Sequence[Size], target: Sequence[int], old_size: Call
 
 
 def _write_target(state: RepairState, node: Node, sizes: Sequence[Size]) -> Value:
-    """Emit a new target: -1 for the last symbolic size, the other symbolic sizes computed from shapes."""
+    """Emit a new target with -1 for the last symbolic size; the other symbolic sizes are computed from shapes."""
     elements: list[Size] = list(sizes)
     symbolic_axes = [axis for axis, size in enumerate(elements) if not isinstance(size, int)]
     if symbolic_axes and 0 not in elements:

@@ -125,7 +125,7 @@ class RepairState:
         return f"[{', '.join(str(self.at_new_sizes(size)) for size in sizes)}]"
 
     def choose(self, node: Node, kind: str, count: int) -> int:
-        """Return which of ``count`` alternatives to take: the choice for the node, else the choice for its kind, else 0."""
+        """Return the index of one of ``count`` alternatives: the choice for the node, else the choice for ``kind``, else 0."""
         key = self.key_of(node)
         kind = f"{self.prefix}{kind}"
         self.alternatives[key] = (kind, count)

@@ -214,7 +214,7 @@ def run_both(
 ) -> Runs:
     """Run both graphs in the interpreter; both draw the same random numbers for a sample.
 
-    ``counterpart`` maps the id of each original value to the new value, ``layout`` maps the id of each new value to its batch
+    ``counterpart`` maps the id of each original value to the new value; ``layout`` maps the id of each new value to its batch
     axes. ``references`` are results of the original from an earlier run, if it draws no random numbers. In the new graph only the
     nodes before ``until`` run.
     """

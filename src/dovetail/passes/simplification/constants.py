@@ -27,7 +27,7 @@ def fold_constants(graph: Graph, target: Target) -> int:
     """Fold nodes whose inputs are constants, bit for bit. Returns the number of nodes that become constants or dead.
 
     A node stays if its result exceeds the constants that only this node needs by more than GROWTH bytes, or if the total growth
-    exceeds its limit. Random operators, and results beyond the limits of :func:`fold_op`, stay too.
+    exceeds its limit. Random operators, and operators with results beyond the limits of :func:`fold_op`, are not folded either.
     """
     results = _evaluate(graph)
     if not results:

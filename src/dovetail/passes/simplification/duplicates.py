@@ -25,7 +25,7 @@ MAX_TEXTS = 1024
 def merge_duplicates(graph: Graph, target: Target) -> int:
     """Merge nodes with equal operators and inputs, integer values with equal shape values, and equal constants.
 
-    Returns the number of removed nodes, constants excluded. Random operators and operators with subgraphs stay.
+    Returns the number of removed nodes, constants excluded. Random operators and operators with subgraphs are not merged.
     """
     merged_constants = 0
     values: dict[Hashable, Node] = {}

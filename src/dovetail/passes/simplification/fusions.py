@@ -42,7 +42,7 @@ class _Product(NamedTuple):
 
 
 def _scalar(value: Value) -> float | None:
-    """Return the number of a constant of one element and rank 0 or 1."""
+    """Return the element of a constant that has one element and rank 0 or 1; None for other values."""
     data = value.constant
     return float(data.reshape(-1)[0]) if data is not None and data.size == 1 and data.ndim <= 1 else None
 

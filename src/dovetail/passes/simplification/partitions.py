@@ -24,7 +24,7 @@ def _write(b: Builder, node: Node, partition: _Partition) -> list[Value]:
 
 
 def _partitions(graph: Graph) -> dict[int, tuple[_Partition, int]]:
-    """Return, by the id of a Slice, its partition and its position there."""
+    """Return a map from the id of each Slice in a partition to the partition, and to the position of the Slice in it."""
     found: dict[int, tuple[_Partition, int]] = {}
     for value in graph.values():
         if not isinstance(value.type, Tensor):

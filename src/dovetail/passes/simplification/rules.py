@@ -31,7 +31,7 @@ class Change:
 class Target:
     """Target describes the file of the simplified model, and holds the log of the running pass.
 
-    ``format`` is "onnx", "openvino" or "" (unknown), ``opset`` the ONNX opset (0: not ONNX); ``is_subgraph`` is true
+    ``format`` is "onnx", "openvino" or "" (unknown); ``opset`` is the ONNX opset, or 0 for other formats. ``is_subgraph`` is true
     while the pass changes a subgraph.
     """
 
