@@ -52,7 +52,7 @@ class ForeignOperatorSupport(NamedTuple):
 
 
 def dialect(format: str) -> Dialect:
-    """Return the dialect of a format."""
+    """Return the Dialect of a format: the format with the converters of its operators."""
     if format == "onnx":
         from dovetail.formats.onnx.converters import ONNX
 

@@ -118,7 +118,7 @@ class DaskPool:
         return events
 
     def _finish(self, key: str, late: list[str]) -> None:
-        """Turn a finished call into an event.
+        """Append an event with the result of a finished call.
 
         If the result does not arrive within RESULT_SECONDS, the key is appended to ``late``, because the worker may be lost.
         """

@@ -64,7 +64,7 @@ class WorkerPool(Protocol):
 
 @dataclass(slots=True)
 class MapProgress:
-    """MapProgress is the progress of a running job."""
+    """MapProgress holds the progress of a running job: numbers of rows, faults, parts and workers, and times."""
 
     total: int = 0
     """The number of rows of the parts that earlier calls did not write; 0 until it is known."""

@@ -141,9 +141,9 @@ def _rows(data: Mapping[str, Any], key: str) -> Sequence[Any]:
 
 
 def _fusion_of(row: object, keys: tuple[str, ...]) -> TensorFusion:
-    """Check and convert a row of fuse or unfuse.
+    """Convert an entry of the list ``fuse`` or ``unfuse`` to a TensorFusion, with checks.
 
-    ``keys`` are the keys of the whole, the parts, the axis, and for unfuse the sizes.
+    ``keys`` are the names of the entry's keys for the whole, the parts, the axis, and for ``unfuse`` the sizes.
     """
     title = f"{'un' * (len(keys) > 3)}fuse"
     if not isinstance(row, Mapping) or row.keys() != set(keys):

@@ -66,7 +66,7 @@ def drop_tile_of_ones(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 
 
 def drop_empty_pad(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
-    """Return the input of a Pad that adds nothing."""
+    """Return the input of a Pad whose pads are all 0."""
     pads = integers_of(xs[1])
     return xs[0] if pads is not None and not any(pads) else None
 

@@ -29,7 +29,7 @@ def is_one(size: object) -> bool:
 
 
 def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
-    """Return the i64 vector of sizes."""
+    """Return the term of the i64 vector whose elements are ``sizes``."""
     if all(isinstance(size, int) for size in sizes):
         return b.constant(np.array(sizes, np.int64), dtypes.i64)
     return b.integers(tuple(sizes), dtypes.i64, (len(sizes),))

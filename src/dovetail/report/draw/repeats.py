@@ -62,7 +62,7 @@ def _periods(tokens: Sequence[int]) -> list[int]:
 
 
 def _runs(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
-    """Yield the start and the length of each run of True."""
+    """Yield the start and the length of each run of successive True in a boolean array."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.view(np.int8), [0]])))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield start, end - start

@@ -87,7 +87,7 @@ def _legend(measure: Measure | None, width: float) -> Iterator[str]:
 
 
 def _content(placed: Placed, measure: Measure | None, depth: int) -> Iterator[str]:
-    """Yield the edges and boxes in an open frame."""
+    """Yield SVG elements for the edges and boxes in an open frame."""
     yield from _edges(placed.paths)
     for child in placed.children:
         yield f'<g transform="translate({_n(child.x)} {_n(child.y)})">'
@@ -126,7 +126,7 @@ def _halo(color: str) -> str:
 
 
 def _box(placed: Placed, measure: Measure | None) -> Iterator[str]:
-    """Yield a card or a folded frame."""
+    """Yield SVG elements for a card or a folded frame."""
     item = placed.item
     kind = "folded" if isinstance(item, Frame) else item.kind
     fill, stroke, color = STYLES[kind]
