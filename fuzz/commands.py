@@ -52,6 +52,8 @@ TEXTS = (
 )  # fmt: skip
 SKIPPED = frozenset({"engine", "address", "workers", "check", "help", "open_browser"})
 """Options that start clusters, processes or a browser, or run a command of the user."""
+REPEATED = frozenset({"rounds", "runs"})
+"""Options for the number of measured runs: as many as asked for, and by default more than SECONDS allows."""
 _KINDS = ("true", "false", "null", "1", "-1", '"x"', "[]", "{}", "1e400")
 
 
@@ -105,7 +107,7 @@ def make_command(folder: Path, random: Random) -> list[str]:
         return ["map", "model.onnx", "rows.npy", "-o", "job", "--batch", "4", "--workers", "1", *restart]
     if kind == 1:
         mutated(folder / "recipe.toml", random)
-        return ["map", "recipe.toml", "tensors", "-o", "new"]
+        return ["reshard", "recipe.toml", "tensors", "-o", "new"]
     if kind == 2:
         mutated(folder / "proof.json", random, signed_certificate)
         return ["diff", "model.onnx", "copy.onnx", "--check-certificate", "proof.json"]
@@ -115,13 +117,14 @@ def make_command(folder: Path, random: Random) -> list[str]:
     for parameter in command.params:
         if isinstance(parameter, click.Argument):
             words += [random.choice(("model.onnx", "model.onnx", "copy.onnx", random.choice(TEXTS)))]
-    options = [each for each in command.params if isinstance(each, click.Option) and each.name not in SKIPPED]
+    options = [each for each in command.params if isinstance(each, click.Option) and each.name not in SKIPPED | REPEATED]
     for option in random.sample(options, min(len(options), random.choice((1, 2, 3, 5)))):
         words.append(random.choice(option.opts))
         if not option.is_flag:
             words += [random.choice(_values_of(option, random)) for _ in range(max(option.nargs, 1))]
     if random.random() < 0.2:
         words.append("--json")
+    words += [word for option in command.params if option.name in REPEATED for word in (option.opts[0], "1")]
     return words
 
 
