@@ -180,6 +180,10 @@ def read_record(folder: str, *, for_removal: bool = False) -> dict[str, Any] | N
 def _is_record(record: object) -> bool:
     if not isinstance(record, dict) or record.get("version") != JOB_VERSION or not isinstance(record.get("options"), dict):
         return False
+    data = record.get("input")
+    files = data.get("files", []) if isinstance(data, dict) else None
+    if not isinstance(files, list) or not all(isinstance(row, list) and row and isinstance(row[0], str) for row in files):
+        return False
     sizes = [record.get(name) for name in ("rows", "part_rows", "block_rows")]
     minimums = (0, 1, 1)
     return isinstance(record["options"].get("format"), str) and all(
@@ -202,7 +206,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
         yield f"dovetail {old.get('release')}, now {new['release']}"
     if old.get("digest") != new["digest"]:
         yield from _changed_entries("model file", old.get("model_files"), new["model_files"]) or ["the model"]
-    if change := describe_change(old.get("input") or {}, new["input"]):
+    if change := describe_change(old["input"], new["input"]):
         yield change
     yield from _changed_entries("option", old.get("options"), new["options"])
 
