@@ -180,7 +180,8 @@ def test_a_job_resumes_only_as_it_was_started(folder: Path, finished: Path, tmp_
     (tmp_path / "_job.json").write_text(json.dumps(record))
     with pytest.raises(EngineError, match=r"model file model.onnx; .*1\.npy"):
         run_map(folder, tmp_path)
-    for files in ([[3, 4]], [[]], ["1.npy"], {"1.npy": 4}, 7):
+    wrong: list[Any] = [[[3, 4]], [[]], ["1.npy"], {"1.npy": 4}, 7]
+    for files in wrong:
         record["input"]["files"] = files
         record["record_digest"] = digest_of(record)
         (tmp_path / "_job.json").write_text(json.dumps(record))
