@@ -53,7 +53,7 @@ TEXTS = (
 SKIPPED = frozenset({"engine", "address", "workers", "check", "help", "open_browser"})
 """Options that start clusters, processes or a browser, or run a command of the user."""
 REPEATED = frozenset({"rounds", "runs"})
-"""Options for the number of measured runs: as many as asked for, and by default more than SECONDS allows."""
+"""Options for the number of measured runs, whose defaults take more than SECONDS."""
 _KINDS = ("true", "false", "null", "1", "-1", '"x"', "[]", "{}", "1e400")
 
 
