@@ -47,7 +47,7 @@ void run_jobs(ThreadPool& pool, double seconds) {
     for (std::int64_t count = 0; seconds_since(start) < seconds; count = (count * 7 + 1) % 61) run_job(pool, count);
 }
 
-// Pauses let the workers fall asleep, sometimes at the moment when the next job arrives.
+// Pauses let the workers fall asleep, sometimes just before the next job arrives.
 void run_jobs_with_pauses(ThreadPool& pool, double seconds) {
     const auto start = Clock::now();
     for (unsigned pause = 0; seconds_since(start) < seconds; pause = (pause + 7) % 83) {
