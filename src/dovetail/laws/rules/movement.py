@@ -94,7 +94,7 @@ def write_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
     return None if order is None or sorted(order) != list(range(len(x.shape))) else transpose(b, x, order)
 
 
-def without_leading_ones(b: Terms, x: Value, rank: int | None = None) -> Value:
+def without_leading_ones(b: Terms, x: Value) -> Value:
     """Return ``x`` without its leading axes of size 1."""
     shape = x.shape
     if shape is None:
