@@ -395,8 +395,8 @@ class OperatorMethods:
     ) -> Value:
         """DetectionOutput decodes prior boxes, applies non-maximum suppression per class, and lists the best boxes of each image.
 
-        The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2], sorted by image, class and falling score. The
-        row after the last box has -1 in its first column; all other elements of the remaining rows are 0.
+        The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2], sorted by image, class and descending score.
+        The row after the last box has -1 in its first column; all other elements of the remaining rows are 0.
 
         ``box_logits`` [images, numbers] holds four deltas per prior, or without ``share_location`` four deltas per prior and class.
         ``class_preds`` is [images, priors * classes]. ``proposals`` is [1 or images, 1 or 2, numbers]. Row 0 of ``proposals`` holds
@@ -453,9 +453,9 @@ class OperatorMethods:
         ``boxes`` [images, boxes, 4] are corners; without ``normalized`` corners are pixel indices, and a box includes the pixels of
         its last corner. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2].
         ``selected_indices`` [rows, 1] are the indices of these boxes, counted through all images (image * boxes + box).
-        ``selected_num`` is the number of rows of each image. Rows are sorted by image and falling score; with ``sort_result_type``
-        classid, by image, class and falling score. With ``sort_result_across_batch``, rows are sorted by score or class first, then
-        by image.
+        ``selected_num`` is the number of rows of each image. Rows are sorted by image and descending score; with ``sort_result_type``
+        classid, by image, class and descending score. With ``sort_result_across_batch``, rows are sorted by score or class first,
+        then by image.
 
         Two forms run only in OpenVINO: ``nms_eta`` below 1, which lowers the IoU threshold after each selected box, and
         ``roisnum``, with which each image has separate boxes.
@@ -471,7 +471,7 @@ class OperatorMethods:
         *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
         output_type: DTypeLike = 'i64', outputs: Literal[1] = 1, soft_and_hard: bool = False,
     ) -> Value:
-        """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
+        """NonMaxSuppression selects boxes by descending score and drops boxes that overlap a selected box too much.
 
         ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
         width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -483,8 +483,8 @@ class OperatorMethods:
         selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
         selected next, as long as this score is above ``score_threshold``.
 
-        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
-        ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and descending score; with
+        ``sort_result_descending``, by descending score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
         score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
         Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
@@ -496,7 +496,7 @@ class OperatorMethods:
         *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
         output_type: DTypeLike = 'i64', outputs: Literal[2, 3], soft_and_hard: bool = False,
     ) -> list[Value]:
-        """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
+        """NonMaxSuppression selects boxes by descending score and drops boxes that overlap a selected box too much.
 
         ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
         width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -508,8 +508,8 @@ class OperatorMethods:
         selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
         selected next, as long as this score is above ``score_threshold``.
 
-        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
-        ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and descending score; with
+        ``sort_result_descending``, by descending score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
         score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
         Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
@@ -521,7 +521,7 @@ class OperatorMethods:
         *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
         output_type: DTypeLike = 'i64', outputs: int, soft_and_hard: bool = False,
     ) -> Value | list[Value]:
-        """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
+        """NonMaxSuppression selects boxes by descending score and drops boxes that overlap a selected box too much.
 
         ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
         width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -533,8 +533,8 @@ class OperatorMethods:
         selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
         selected next, as long as this score is above ``score_threshold``.
 
-        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
-        ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+        ``selected_indices`` are rows [batch, class, box], sorted by batch, class and descending score; with
+        ``sort_result_descending``, by descending score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
         score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
         Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
@@ -552,7 +552,7 @@ class OperatorMethods:
         ``clockwise`` false, in the opposite direction. At most ``max_output_boxes_per_class`` boxes of each class with a score
         above ``score_threshold`` are selected. A box is dropped where its IoU with a selected box exceeds ``iou_threshold``.
         Outputs are rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are sorted by batch,
-        class and falling score; with ``sort_result_descending``, by falling score only. The computation runs in f32.
+        class and descending score; with ``sort_result_descending``, by descending score only. The computation runs in f32.
         Source: OpenVINO NMSRotated-13.
         """
 

@@ -38,8 +38,8 @@ class DetectionOutput(
 ):
     """DetectionOutput decodes prior boxes, applies non-maximum suppression per class, and lists the best boxes of each image.
 
-    The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2], sorted by image, class and falling score. The
-    row after the last box has -1 in its first column; all other elements of the remaining rows are 0.
+    The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2], sorted by image, class and descending score.
+    The row after the last box has -1 in its first column; all other elements of the remaining rows are 0.
 
     ``box_logits`` [images, numbers] holds four deltas per prior, or without ``share_location`` four deltas per prior and class.
     ``class_preds`` is [images, priors * classes]. ``proposals`` is [1 or images, 1 or 2, numbers]. Row 0 of ``proposals`` holds

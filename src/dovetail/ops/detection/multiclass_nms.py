@@ -145,9 +145,9 @@ class MulticlassNms(
     ``boxes`` [images, boxes, 4] are corners; without ``normalized`` corners are pixel indices, and a box includes the pixels of
     its last corner. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2].
     ``selected_indices`` [rows, 1] are the indices of these boxes, counted through all images (image * boxes + box).
-    ``selected_num`` is the number of rows of each image. Rows are sorted by image and falling score; with ``sort_result_type``
-    classid, by image, class and falling score. With ``sort_result_across_batch``, rows are sorted by score or class first, then
-    by image.
+    ``selected_num`` is the number of rows of each image. Rows are sorted by image and descending score; with ``sort_result_type``
+    classid, by image, class and descending score. With ``sort_result_across_batch``, rows are sorted by score or class first,
+    then by image.
 
     Two forms run only in OpenVINO: ``nms_eta`` below 1, which lowers the IoU threshold after each selected box, and
     ``roisnum``, with which each image has separate boxes.

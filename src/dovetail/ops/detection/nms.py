@@ -60,7 +60,7 @@ class NonMaxSuppression(
         f"{_ENCODING}, sort_result_descending, output_type | inclusive=true, soft_and_hard=false, outputs=3)"
     ),
 ):
-    """NonMaxSuppression selects boxes by falling score and drops boxes that overlap a selected box too much.
+    """NonMaxSuppression selects boxes by descending score and drops boxes that overlap a selected box too much.
 
     ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
     width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
@@ -72,8 +72,8 @@ class NonMaxSuppression(
     selected box, all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)). The box with the greatest remaining score is
     selected next, as long as this score is above ``score_threshold``.
 
-    ``selected_indices`` are rows [batch, class, box], sorted by batch, class and falling score; with
-    ``sort_result_descending``, by falling score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
+    ``selected_indices`` are rows [batch, class, box], sorted by batch, class and descending score; with
+    ``sort_result_descending``, by descending score only. With three ``outputs``, ``selected_scores`` are rows [batch, class,
     score] in f32, and ``valid_outputs`` is the number of rows. The computation runs in f32.
     Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
     """

@@ -35,7 +35,7 @@ class NMSRotated(
     ``clockwise`` false, in the opposite direction. At most ``max_output_boxes_per_class`` boxes of each class with a score
     above ``score_threshold`` are selected. A box is dropped where its IoU with a selected box exceeds ``iou_threshold``.
     Outputs are rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are sorted by batch,
-    class and falling score; with ``sort_result_descending``, by falling score only. The computation runs in f32.
+    class and descending score; with ``sort_result_descending``, by descending score only. The computation runs in f32.
     Source: OpenVINO NMSRotated-13.
     """
 
