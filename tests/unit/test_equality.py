@@ -235,6 +235,24 @@ def assert_same_bits(first: Any, second: Any) -> None:
         assert x.tobytes() == y.tobytes()
 
 
+def linear_attention(update_rule: str) -> dovetail.Model:
+    """Build a layer whose operand x is the decay (gated) or beta (delta): their decompositions differ in a Loop body only."""
+
+    def write(b: Any) -> None:
+        q, k, v = (b.input(name, "f32", (1, 5, 8)) for name in "qkv")
+        state, x = b.input("state", "f32", (1, 2, 4, 4)), b.input("x", "f32", (1, 5, 2))
+        operands = (q, k, v, state, x, None) if update_rule == "gated" else (q, k, v, state, None, x)
+        b.output("y", b.LinearAttention(*operands, q_num_heads=2, kv_num_heads=2, update_rule=update_rule)[0])
+
+    return model_of(write)
+
+
+def test_loops_of_decompositions_with_other_bodies_are_not_equal() -> None:
+    gated, delta = linear_attention("gated"), linear_attention("delta")
+    assert not dovetail.prove(gated, delta, real=True).is_proved
+    assert dovetail.prove(gated, linear_attention("gated"), real=True).is_proved
+
+
 def test_symbols_unify_by_input_and_axis() -> None:
     a = two_inputs(lambda b, x, y: x + y, (("n", 3), ("n", 3)))
     b = two_inputs(lambda b, x, y: y + x, (("batch", 3), ("other", 3)))

@@ -16,7 +16,7 @@ from dovetail.compare.diff.side import NONE, Ref
 from dovetail.compare.diff.weights import WeightChange, compare_constants
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Node
-from dovetail.ir.op import Op, host_inputs
+from dovetail.ir.op import Op, bodies, host_inputs
 from dovetail.ir.types import Unknown, is_static
 from dovetail.laws.terms.keys import freeze
 
@@ -314,7 +314,8 @@ def compare_attributes(first: Op, second: Op) -> tuple[FactChange, ...]:
         return (FactChange("operator", first.title, second.title),)
     if op_key(first) == op_key(second):
         return ()
-    names = list(dict.fromkeys([*first.__dict__, *second.__dict__]))
+    subgraphs = {name for name, _ in bodies(first)}
+    names = [name for name in dict.fromkeys([*first.__dict__, *second.__dict__]) if name not in subgraphs]
     found = [
         FactChange(name, _text(first.__dict__.get(name)), _text(second.__dict__.get(name)))
         for name in names

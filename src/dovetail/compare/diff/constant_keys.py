@@ -88,4 +88,4 @@ def op_key(op: Op) -> tuple[Hashable, ...]:
     """Return the key of an operator's attributes, without its subgraphs."""
     if isinstance(op, Foreign):
         return "Foreign", op.domain, op.kind, freeze(op.attributes), op.outputs
-    return (operator_key(op),)
+    return (operator_key(op, with_subgraphs=False),)

@@ -16,13 +16,16 @@ from dovetail.ir.op import Op
 Array = np.ndarray[Any, Any]
 
 
-def operator_key(op: Op) -> Any:
-    """Return a key of the class and the attributes of an operator, without its subgraphs."""
+def operator_key(op: Op, *, with_subgraphs: bool = True) -> Any:
+    """Return a key of the class and the attributes of an operator.
+
+    A subgraph is equal only to itself. Without ``with_subgraphs`` the key omits the subgraphs, which the caller compares.
+    """
     state = op.__dict__
     cls: Any = type(op)
     if not state:
         return cls
-    return (cls, *(freeze(value) for value in state.values() if not isinstance(value, Graph)))
+    return (cls, *(freeze(value) for value in state.values() if with_subgraphs or not isinstance(value, Graph)))
 
 
 def freeze(value: Any) -> Hashable:
@@ -35,7 +38,8 @@ def freeze(value: Any) -> Hashable:
     if kind is float:
         return kind, value.hex()
     if isinstance(value, Graph):
-        return "graph"
+        # The graph and not its identity, which another graph may have after this one is deleted.
+        return value
     if isinstance(value, Op):
         return (operator_key(value),)
     if isinstance(value, np.ndarray):
