@@ -209,11 +209,33 @@ def public_functions_without_example() -> Iterator[str]:
             yield name
 
 
+def array_differences() -> Iterator[str]:
+    """Functions of compare, data and passes that take the absolute value of a difference: places that compare arrays."""
+    for path, tree in trees().items():
+        if path.startswith(("compare/", "data/", "passes/")):
+            for function in (item for item in ast.walk(tree) if isinstance(item, ast.FunctionDef)):
+                calls = (item for item in ast.walk(function) if isinstance(item, ast.Call) and item.args)
+                if any(ast.unparse(item.func) in ("abs", "np.abs") and _is_difference(item.args[0]) for item in calls):
+                    yield f"{path}:{function.lineno} {function.name}"
+
+
+def _is_difference(item: ast.expr) -> bool:
+    return isinstance(item, ast.BinOp) and isinstance(item.op, ast.Sub)
+
+
+def law_tables() -> Iterator[str]:
+    """Module-level tables of laws: places that state laws."""
+    for path, tree in trees().items():
+        for item in tree.body:
+            if isinstance(item, ast.Assign) and "Law(" in ast.unparse(item.value):
+                yield f"{path}:{item.lineno}"
+
+
 MEASURES: dict[str, Callable[[], Iterator[str]]] = {
     each.__name__: each
     for each in (
         entries, modules, lines_of_code, operator_tables, error_codes, option_declarations, deferred_imports,
-        circles, untyped_parameters, typed_parameters, public_functions_without_example,
+        circles, untyped_parameters, typed_parameters, public_functions_without_example, array_differences, law_tables,
     )
 }  # fmt: skip
 
