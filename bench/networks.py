@@ -42,7 +42,7 @@ def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     return model
 
 
-def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
+def in_f16(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model in f16: weights, inputs and outputs."""
     graph = model.graph
     for tensor in graph.initializer:
@@ -82,7 +82,7 @@ def main() -> None:
             model = at_batch(light_models.with_random_weights(name), batch)
             feed = light_models.image(model)
             if options.halves:
-                model = in_halves(model)
+                model = in_f16(model)
                 feed = {each: x.astype(np.float16) for each, x in feed.items()}
             for threads in options.threads:
                 runners = engines(model, threads)

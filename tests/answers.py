@@ -28,7 +28,7 @@ def note_answers(answers: Answers) -> None:
                 answers[question] = (True, ask(*arguments))
             except oracles.Silent as reason:
                 answers[question] = (False, str(reason))
-        return _said(answers[question])
+        return value_of(answers[question])
 
     for name in ASKED:
         _put(name, partial(noting, getattr(oracles, name)))
@@ -41,7 +41,7 @@ def give_answers(answers: Answers) -> None:
         question = _question(name, arguments)
         if question not in answers:
             pytest.skip("a question that was not asked of the unharmed sources")
-        return _said(answers[question])
+        return value_of(answers[question])
 
     for name in ASKED:
         _put(name, partial(repeating, name))
@@ -52,7 +52,7 @@ def _put(name: str, answering: Callable[..., Any]) -> None:
     setattr(oracles, name, update_wrapper(answering, getattr(oracles, name)))
 
 
-def _said(answer: tuple[bool, Any]) -> Any:
+def value_of(answer: tuple[bool, Any]) -> Any:
     if not answer[0]:
         raise oracles.Silent(answer[1])
     return answer[1]

@@ -161,7 +161,9 @@ def _node_differences(
     node: Node, other: Node, ours: _Numbers, theirs: _Numbers, alike: Callable[[Op, Op], bool] | None
 ) -> list[str]:
     found = []
-    if not same_op(node, other) and not (alike and type(node.op) is type(other.op) and alike(_plainest(node), _plainest(other))):
+    if not same_op(node, other) and not (
+        alike and type(node.op) is type(other.op) and alike(_canonical(node), _canonical(other))
+    ):
         found.append(f"{node.op}, {other.op}")
     if _numbered(node, ours) != _numbered(other, theirs):
         found.append(f"{node.op}: inputs {node.inputs}, {other.inputs}")
@@ -198,8 +200,8 @@ def same_op(node: Node, other: Node) -> bool:
         return False
     if any(True for _ in bodies(node.op)):
         return all(not differences(x, y) for (_, x), (_, y) in zip(bodies(node.op), bodies(other.op), strict=True))
-    return node.op == other.op or _plainest(node) == _plainest(other)
+    return node.op == other.op or _canonical(node) == _canonical(other)
 
 
-def _plainest(node: Node) -> Op:
+def _canonical(node: Node) -> Op:
     return node.op.canonical(*node.inputs)

@@ -1,7 +1,8 @@
 """Words that the project does not use, and where they stand: ``python tests/vocabulary.py [PATH...]`` lists them.
 
 docs/glossary.md has the words to use. Identifiers, docstrings, comments and texts of src and native are searched, and the
-documents; code in documents is not. Of tests, bench and fuzz the names of modules, docstrings, comments and texts are searched.
+documents; code in documents is not. Of tests, bench and fuzz the names of modules and functions, docstrings, comments and texts
+are searched.
 """
 
 from __future__ import annotations
@@ -80,6 +81,21 @@ WORDS = {
 }
 """Words that identifiers do not hold (parts of snake_case and CamelCase), and what stands there instead."""
 
+TEST_WORDS = {
+    "what": "the noun",
+    "whatever": "the noun",
+    "say": "express, report",
+    "says": "express, report",
+    "tells": "report",
+    "stand": "the verb that happens",
+    "stands": "the verb that happens",
+    "held": "the verb that happens",
+    "beside": "next to, with",
+}
+"""Words that names of tests do not hold. A test's name does not open with "it" or "they" either."""
+PROSE_WORDS = frozenset({"least", "most"})
+"""Words that identifiers do not hold, and that names of functions of tests may: "at least" is prose."""
+
 PARTICIPLES = frozenset(
     "made said told given held kept laid borne found left written shown drawn taken gone seen known spelt built sent lost bound "
     "put met begun torn worn chosen hidden thrown".split()
@@ -155,6 +171,18 @@ def check_function_name(path: Path, line: int, name: str) -> Iterator[Violation]
         yield Violation(path, line, "function name", name, "a verb, or x_of")
 
 
+def check_script_function(path: Path, line: int, name: str) -> Iterator[Violation]:
+    """The name of a function of tests, bench or fuzz is prose without banned words; that of a test has its subject."""
+    for violation in check_prose(path, line, name.replace("_", " ")):
+        yield violation._replace(rule="script function", word=name)
+    words, is_test = words_of(name), name.startswith("test_")
+    if is_test and words[1:2] in (["it"], ["they"]):
+        yield Violation(path, line, "script function", name, "the subject")
+    for word in words:
+        if instead := (TEST_WORDS.get(word) if is_test else None) or (WORDS.get(word) if word not in PROSE_WORDS else None):
+            yield Violation(path, line, "script function", name, instead)
+
+
 def check_module_name(path: Path) -> Iterator[Violation]:
     """A module is a noun of the field: no participle, adjective or preposition."""
     words = words_of(path.stem)
@@ -199,6 +227,7 @@ def check_python(path: Path, source: str) -> Iterator[Violation]:
         if isinstance(node, ast.FunctionDef):
             yield from check_identifier(path, node.lineno, node.name)
             yield from check_function_name(path, node.lineno, node.name)
+            yield from check_script_function(path, node.lineno, node.name)
         elif isinstance(node, ast.ClassDef):
             yield from check_identifier(path, node.lineno, node.name)
         elif isinstance(node, ast.arg):
@@ -240,7 +269,8 @@ CHECKS = {".py": check_python, ".pyi": check_python, ".cpp": check_cpp, ".h": ch
 NOT_SEARCHED = ("operators.md", "corpus.md", "zoo.md", "conformance.md", "glossary.md", "vocabulary.py", "test_vocabulary.py")
 """Documents that a program writes, and the files that list the words."""
 SCRIPTS = ("tests", "bench", "fuzz")
-"""Folders whose functions and variables have names of any words."""
+"""Folders whose variables have names of any words, and whose functions have names of check_script_function."""
+RULES_OF_SOURCES, RULES_OF_SCRIPTS = ("identifier", "function name"), ("script function",)
 
 
 def files(paths: Iterable[Path] = ()) -> list[Path]:
@@ -256,7 +286,7 @@ def files(paths: Iterable[Path] = ()) -> list[Path]:
 def all_violations(paths: Iterable[Path] = ()) -> list[Violation]:
     """Every violation, exceptions included."""
     found = (item for path in files(paths) for item in CHECKS[path.suffix](path, path.read_text(encoding="utf-8")))
-    return [item for item in found if not (item.rule in ("identifier", "function name") and _is_script(item.path))]
+    return [item for item in found if item.rule not in (RULES_OF_SOURCES if _is_script(item.path) else RULES_OF_SCRIPTS)]
 
 
 def _is_script(path: Path) -> bool:

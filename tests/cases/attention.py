@@ -176,7 +176,7 @@ ONNX: list[Case] = [
 ]
 
 
-def turned(rank: int, size: int, name: str = "f32", positions: bool = True) -> tuple[np.ndarray[Any, Any], ...]:
+def rotary_inputs(rank: int, size: int, name: str = "f32", positions: bool = True) -> tuple[np.ndarray[Any, Any], ...]:
     x = floats(2, 3, 4, 8, name=name) if rank == 4 else floats(2, 4, 24, name=name)
     shape = (10, size // 2) if positions else (2, 4, size // 2)
     angles = np.random.default_rng(4).uniform(0, 6, shape)
@@ -187,14 +187,14 @@ def turned(rank: int, size: int, name: str = "f32", positions: bool = True) -> t
 ROTARY: list[Case] = [
     case(
         RotaryEmbedding(None if rank == 4 else 3, size, interleaved),
-        turned(rank, size or 8, positions=positions),
+        rotary_inputs(rank, size or 8, positions=positions),
         f"RotaryEmbedding of rank {rank}, {size} columns, {interleaved} {positions}",
     )
     for rank in (4, 3)
     for size in (0, 4)
     for interleaved in (False, True)
     for positions in (True, False)
-] + [case(RotaryEmbedding(), turned(4, 8, name), f"RotaryEmbedding of {name}") for name in ("f16", "bf16")]
+] + [case(RotaryEmbedding(), rotary_inputs(4, 8, name), f"RotaryEmbedding of {name}") for name in ("f16", "bf16")]
 
 _EQUATIONS: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
     ("ij,jk->ik", ((2, 3), (3, 4))),

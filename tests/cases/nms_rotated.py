@@ -30,21 +30,24 @@ def several(seed: int = 0) -> tuple[Any, Any]:
     return boxes.astype(np.float32), chance.uniform(0, 1, (2, 3, 9)).astype(np.float32)
 
 
-def turned(op: NMSRotated, name: str, boxes: tuple[Any, Any], most: int, overlap: float, least: float, **skip: str) -> Case:
+def nms_case(op: NMSRotated, name: str, boxes: tuple[Any, Any], most: int, overlap: float, least: float, **skip: str) -> Case:
     limits = (np.int64([most]), np.float32([overlap]), np.float32([least]))
     return Case(op, (*boxes, *limits), f"NMSRotated {name}", (2, 3, 4), _COUNT | skip, 1e-6)
 
 
 CASES: list[Case] = [
     *(
-        turned(NMSRotated(descending, clockwise=way), f"{way} {descending} by {overlap}", several(), 9, overlap, 0.1)
+        nms_case(NMSRotated(descending, clockwise=way), f"{way} {descending} by {overlap}", several(), 9, overlap, 0.1)
         for way in (True, False)
         for descending in (True, False)
         for overlap in (0.3, 0.05)
     ),
-    *(turned(NMSRotated(), f"of several kinds by {overlap}", (_BOXES, _SCORES), 9, overlap, 0.1) for overlap in (0.2, 0.6, 0.99)),
-    turned(NMSRotated(), "of what does not touch", (_BOXES[:, [0, 3, 7]], _SCORES[..., [0, 3, 7]]), 9, 0.0, 0.1),
-    turned(NMSRotated(output_type=dtypes.i32), "of two at most, of 32 bits", several(1), 2, 0.3, 0.1),
-    turned(NMSRotated(), "of nothing", several(1), 2, 0.3, 2.0),
-    turned(NMSRotated(), "of one", (_BOXES[:, :1], _SCORES[..., :1]), 2, 0.3, 0.0),
+    *(
+        nms_case(NMSRotated(), f"of several kinds by {overlap}", (_BOXES, _SCORES), 9, overlap, 0.1)
+        for overlap in (0.2, 0.6, 0.99)
+    ),
+    nms_case(NMSRotated(), "of what does not touch", (_BOXES[:, [0, 3, 7]], _SCORES[..., [0, 3, 7]]), 9, 0.0, 0.1),
+    nms_case(NMSRotated(output_type=dtypes.i32), "of two at most, of 32 bits", several(1), 2, 0.3, 0.1),
+    nms_case(NMSRotated(), "of nothing", several(1), 2, 0.3, 2.0),
+    nms_case(NMSRotated(), "of one", (_BOXES[:, :1], _SCORES[..., :1]), 2, 0.3, 0.0),
 ]

@@ -157,7 +157,7 @@ def accepted(seed: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_run_is_what_onnxruntime_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_branches_give_the_results_of_onnxruntime(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_VERIFY", "1")
     proto, theirs = accepted(seed)
     onnx.save(proto, tmp_path / "a.onnx")

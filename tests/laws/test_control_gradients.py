@@ -346,7 +346,7 @@ def test_parts_of_two_rows(is_reversed: bool, trips: int | None, file: str, runt
         ),
     ],
 )
-def test_what_has_no_gradient_is_refused_by_name(text: str, code: str) -> None:
+def test_control_flow_without_a_gradient_is_refused_by_name(text: str, code: str) -> None:
     with pytest.raises(DovetailError) as caught:
         dovetail.grad(loss(text), of="loss")
     assert caught.value.code == code and caught.value.node

@@ -76,7 +76,7 @@ def ours(path: Path) -> list[Any]:
 
 
 @every_case
-def test_the_runtimes_do_as_the_table_says(item: Deviation, tmp_path: Path) -> None:
+def test_the_table_of_deviations_matches_the_runtimes(item: Deviation, tmp_path: Path) -> None:
     path = place(item, tmp_path)
     readers = ("openvino",) if path.suffix == ".xml" else tuple(RUNTIMES)
     found = {}
@@ -113,7 +113,7 @@ def test_check_and_strict_refuse_it_and_load_warns(item: Deviation, tmp_path: Pa
 
 
 @pytest.mark.parametrize("item", [item for item in CASES if item.taken], ids=[item.name for item in CASES if item.taken])
-def test_what_is_saved_departs_no_more(item: Deviation, tmp_path: Path) -> None:
+def test_a_saved_model_has_no_deviation(item: Deviation, tmp_path: Path) -> None:
     path = place(item, tmp_path)
     loaded = dovetail.load(path)
     again = path.with_stem("again")
@@ -153,7 +153,7 @@ def test_a_kind_is_logged_once_with_its_count(tmp_path: Path, caplog: pytest.Log
     assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("dovetail").handlers)
 
 
-def test_the_command_line_tells_a_kind_once_and_check_each_place(tmp_path: Path) -> None:
+def test_info_reports_a_kind_of_deviation_once_and_check_reports_each(tmp_path: Path) -> None:
     path = str(many(tmp_path))
     shown = CliRunner().invoke(command, ["info", path, "--json"], standalone_mode=False)
     assert json.loads(shown.stdout) and shown.stderr.count("value.repeated") == 1 and "966 times" in shown.stderr

@@ -14,7 +14,7 @@ from dovetail.errors import UnsupportedError
 
 @over(at_most(3))
 @pytest.mark.parametrize("suffix", [".onnx", ".xml"])
-def test_a_second_file_says_the_same(case: Case, suffix: str, tmp_path: Path) -> None:
+def test_a_second_save_has_no_difference(case: Case, suffix: str, tmp_path: Path) -> None:
     """The first file decides how the format says it; from then on nothing changes, also not through a text."""
     first, second, text, third = (tmp_path / f"{name}" for name in (f"a{suffix}", f"b{suffix}", "c.dt", f"d{suffix}"))
     try:

@@ -109,7 +109,7 @@ def test_pools_of_nothing() -> None:
         assert found["average"].shape == (2, 3, 0, 5) and found["convolved"].shape == (2, 4, 0, 10)
 
 
-def test_a_scale_does_not_stretch_what_is_normalised() -> None:
+def test_a_scale_does_not_broadcast_the_normalized_input() -> None:
     for kind in ("LayerNormalization", "RMSNormalization"):
         with dovetail.Builder() as b:
             with pytest.raises(DovetailError, match=r"shape\.broadcast"):

@@ -116,7 +116,7 @@ def written(name: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_ir_runs_what_has_two_ranks_inside(name: str, tmp_path: Path) -> None:
+def test_ir_runs_an_inner_value_of_two_ranks(name: str, tmp_path: Path) -> None:
     openvino = pytest.importorskip("openvino")
     proto = written(name, tmp_path)
     model = dovetail.load(tmp_path / "a.onnx")
@@ -234,7 +234,7 @@ def test_the_gradient_goes_through_either_rank(name: str, shape: tuple[int, int]
     assert answers or fails(lambda: dovetail.run(model, feeds(proto, shape)[0]))
 
 
-def test_a_gradient_beside_a_result_of_two_ranks(tmp_path: Path) -> None:
+def test_the_gradient_of_one_output_where_another_has_two_ranks(tmp_path: Path) -> None:
     """The gradient is of an output of one rank where another has two, with regard to a weight and to an inner value."""
     onnx.save(onnx.parser.parse_model(HEAD + WEIGHTED), tmp_path / "a.onnx")
     model = dovetail.load(tmp_path / "a.onnx")

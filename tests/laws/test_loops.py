@@ -132,7 +132,7 @@ def assert_all_near(found: list[Any], expected: list[Any]) -> None:
 
 @pytest.mark.parametrize("engine", ["interpreter", "auto"])
 @pytest.mark.parametrize(("text", "run"), RUNS)
-def test_a_loop_of_onnx_gives_what_onnxruntime_gives(text: str, run: list[Any], engine: str, tmp_path: Path) -> None:
+def test_a_loop_of_onnx_gives_the_results_of_onnxruntime(text: str, run: list[Any], engine: str, tmp_path: Path) -> None:
     proto = parsed(text)
     onnx.save(proto, tmp_path / "a.onnx")
     given = feeds(proto, run)
@@ -147,7 +147,7 @@ def test_a_loop_of_onnx_gives_what_onnxruntime_gives(text: str, run: list[Any], 
 
 
 @pytest.mark.parametrize(("text", "run"), RUNS)
-def test_a_loop_of_onnx_is_said_in_ir(text: str, run: list[Any], tmp_path: Path) -> None:
+def test_a_loop_of_onnx_is_written_as_ir(text: str, run: list[Any], tmp_path: Path) -> None:
     proto = parsed(text)
     onnx.save(proto, tmp_path / "a.onnx")
     given = feeds(proto, run)
@@ -194,7 +194,7 @@ def iterated(stride: int, part: int, is_loop: bool) -> Any:
 
 @pytest.mark.parametrize("is_loop", [False, True])
 @pytest.mark.parametrize(("stride", "part"), [(1, 1), (-1, 1), (2, 2), (-3, 3)])
-def test_a_loop_of_openvino_gives_what_openvino_gives(stride: int, part: int, is_loop: bool, tmp_path: Path) -> None:
+def test_a_loop_of_openvino_gives_the_results_of_openvino(stride: int, part: int, is_loop: bool, tmp_path: Path) -> None:
     openvino = pytest.importorskip("openvino")
     openvino.save_model(iterated(stride, part, is_loop), str(tmp_path / "a.xml"), compress_to_fp16=False)
     rng = np.random.default_rng(0)
@@ -235,14 +235,14 @@ def test_each_item_of_a_batch_is_scanned_up_to_its_length(tmp_path: Path) -> Non
         assert_all_near(by_openvino(tmp_path / "a.xml", given), expected)
 
 
-def test_a_length_is_not_said_of_what_is_scanned_backwards(tmp_path: Path) -> None:
+def test_a_batched_scan_with_lengths_and_a_backward_direction_is_refused(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(OF_BATCH.replace("= 1,", "= 1, directions = [1],")), tmp_path / "a.onnx")
     with pytest.raises(dovetail.UnsupportedError) as caught:
         dovetail.compile(tmp_path / "a.onnx")
     assert caught.value.code == "op.unsupported"
 
 
-def test_what_goes_on_for_ever_is_ended() -> None:
+def test_an_endless_loop_stops_at_the_trip_limit() -> None:
     text = """main (bool go, float[1] x) => (float[1] y) {
         y = Loop (, go, x) <body: graph = b (int64 i, bool c, float[1] s) => (bool c2, float[1] t) {
             c2 = Identity (c)
@@ -294,7 +294,7 @@ def test_a_loop_that_is_wrong_is_refused(code: str) -> None:
     assert caught.value.code == code
 
 
-def test_what_a_branch_does_not_know_is_another_size_outside() -> None:
+def test_a_size_that_branches_leave_open_is_a_new_symbol_outside() -> None:
     """A size that both branches leave open has the name of a value in them, and values outside may have that name too."""
     branches = []
     for _ in range(2):

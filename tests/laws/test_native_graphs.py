@@ -39,7 +39,7 @@ def assert_gives(model: Model, moved: Moved, elide: str, inputs: dict[str, Any])
 
 @GRAPHS
 @given(movements(), ELIDE)
-def test_moves_of_what_comes_in(moved: Moved, elide: str) -> None:
+def test_moves_of_inputs(moved: Moved, elide: str) -> None:
     assert_gives(moved.model, moved, elide, moved.inputs)
 
 

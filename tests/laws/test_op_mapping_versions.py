@@ -102,7 +102,7 @@ def test_every_version_of_an_operator_that_is_read_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
-def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Version, ops: list[type[Op]]) -> None:
+def test_the_attributes_are_those_of_the_schema(version: Version, ops: list[type[Op]]) -> None:
     if version in ONNX.importers:
         return
     known = frozenset[str]().union(*(mapping.foreign_attributes for mapping in lines(ops, version))) - {"consumed_inputs"}
@@ -112,7 +112,7 @@ def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Ve
 
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
-def test_inputs_may_be_left_out_or_repeated_where_the_schema_says_so(version: Version, ops: list[type[Op]]) -> None:
+def test_inputs_are_optional_or_variadic_as_in_the_schema(version: Version, ops: list[type[Op]]) -> None:
     if version in ONNX.importers:
         return
     for mapping in lines(ops, version):
@@ -127,7 +127,7 @@ UNTOLD = {"MeanVarianceNormalization"}
 
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
-def test_an_axis_or_a_pad_is_negative_only_where_the_schema_speaks_of_it(version: Version, ops: list[type[Op]]) -> None:
+def test_an_axis_or_a_pad_is_negative_only_where_the_schema_allows_it(version: Version, ops: list[type[Op]]) -> None:
     if version in ONNX.importers or version[1] in UNTOLD or version[0]:
         return
     for mapping in lines(ops, version):
@@ -358,7 +358,7 @@ def test_an_attribute_of_ir_left_out_means_the_default_of_the_specification(op: 
                 assert param.is_optional == (key in OPTIONAL), key
 
 
-def told_by_openvino() -> Iterator[Any]:
+def operators_with_openvino_defaults() -> Iterator[Any]:
     for op in REGISTRY.values():
         kinds = {op_mapping.parse(op, line).kind for line in op.openvino}
         names = {key for key in DEFAULTS if key[0] in kinds}
@@ -366,7 +366,7 @@ def told_by_openvino() -> Iterator[Any]:
             yield pytest.param(op, names, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")
 
 
-@pytest.mark.parametrize(("op", "names"), list(told_by_openvino()))
+@pytest.mark.parametrize(("op", "names"), list(operators_with_openvino_defaults()))
 def test_openvino_reads_a_layer_without_an_attribute_as_with_its_default(
     op: type[Op], names: set[tuple[str, str]], tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ def run_openvino(path: Path, arrays: tuple[Any, ...]) -> Any:
 
 @every_spelling
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known sizes", "open sizes"])
-def test_what_openvino_writes_means_what_it_computes(name: str, dynamic: bool, tmp_path: Path) -> None:
+def test_an_ir_of_openvino_gives_the_results_of_openvino(name: str, dynamic: bool, tmp_path: Path) -> None:
     write, arrays = SPELLINGS[name]
     path = saved(tmp_path, write, *arrays, dynamic=dynamic and not name.startswith("computed") and "Pad by" not in name)
     inputs = {f"x{index}": array for index, array in enumerate(arrays)}
@@ -150,7 +150,7 @@ def test_what_openvino_writes_means_what_it_computes(name: str, dynamic: bool, t
 
 
 @every_spelling
-def test_what_openvino_writes_goes_to_onnx(name: str, tmp_path: Path) -> None:
+def test_an_ir_of_openvino_converts_to_onnx(name: str, tmp_path: Path) -> None:
     write, arrays = SPELLINGS[name]
     if name == "Gather outside":
         pytest.skip("ONNX refuses an index outside at run time")
@@ -163,7 +163,7 @@ def test_what_openvino_writes_goes_to_onnx(name: str, tmp_path: Path) -> None:
 
 
 @every_spelling
-def test_what_openvino_writes_is_written_back(name: str, tmp_path: Path) -> None:
+def test_an_ir_of_openvino_is_saved_as_an_equivalent_ir(name: str, tmp_path: Path) -> None:
     write, arrays = SPELLINGS[name]
     path = saved(tmp_path, write, *arrays)
     (tmp_path / "again").mkdir()

@@ -127,7 +127,7 @@ def operators(kind: type[Op]) -> list[Op]:
 
 
 @pytest.mark.parametrize("kind", BINARY, ids=lambda kind: kind.__name__)
-def test_operators_beside_constants(kind: type[Op]) -> None:
+def test_operators_next_to_constants(kind: type[Op]) -> None:
     count = 0
     has_laws = issubclass(kind, BroadcastingOp) and bool(kind.neutral)
     for op, dtype in itertools.product(operators(kind), TYPES if has_laws else TYPES[::3]):

@@ -89,7 +89,7 @@ def test_a_model_with_a_node_without_a_meaning_is_read_shown_and_saved(case: Cas
 
 @over(at_most(1))
 @pytest.mark.parametrize("suffix", [".onnx", ".xml"])
-def test_it_is_refused_by_name_where_it_is_run_or_converted(case: Case, suffix: str, tmp_path: Path) -> None:
+def test_a_preserved_node_is_refused_by_name_where_it_is_run_or_converted(case: Case, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"model{suffix}"
     label = broken(case, path)
     model = dovetail.load(path)

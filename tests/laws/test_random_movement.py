@@ -36,7 +36,7 @@ def assert_gives(model: Model, moved: Moved, what: str) -> None:
 
 
 @given(movements())
-def test_a_graph_of_moves_gives_what_numpy_gives(moved: Moved) -> None:
+def test_a_graph_of_moves_gives_the_results_of_numpy(moved: Moved) -> None:
     assert_gives(moved.model, moved, "evaluated")
     for value, array in zip(moved.model.outputs, moved.outputs.values(), strict=True):
         assert value.shape == array.shape
@@ -56,7 +56,7 @@ def test_folding_a_graph_keeps_the_answer(moved: Moved) -> None:
 
 @GRAPHS
 @given(movements(), st.sampled_from((13, 18, 21, oracles.RUNTIME_OPSET)))
-def test_its_onnx_file_says_the_same(moved: Moved, opset: int) -> None:
+def test_the_onnx_file_of_a_graph_of_moves_is_equivalent(moved: Moved, opset: int) -> None:
     # Reshape could not say a size of 0 before 14.
     assume(opset >= 14 or all(node.op != Reshape(special_zero=False) for node in moved.model.graph.nodes))
     data = onnx_write.save(moved.model, None, opset=opset)
@@ -76,7 +76,7 @@ def test_its_onnx_file_says_the_same(moved: Moved, opset: int) -> None:
 
 @GRAPHS
 @given(movements())
-def test_its_ir_says_the_same(moved: Moved) -> None:
+def test_the_ir_of_a_graph_of_moves_is_equivalent(moved: Moved) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path, other = os.path.join(folder, "model.xml"), os.path.join(folder, "again.xml")
         openvino_write.save(moved.model, path)

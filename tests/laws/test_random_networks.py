@@ -123,7 +123,7 @@ def _convolves(step: Step | None, x: str | None) -> bool:
     return step is not None and type(step.op).__name__ == "Conv" and step.reads[0] == x
 
 
-def test_what_is_wrong_is_noticed() -> None:
+def test_one_wrong_element_is_a_difference() -> None:
     """One element that is wrong by a thousandth of the largest is a difference, and what f32 rounds is none."""
     network = next(found for found in map(generate, range(100)) if _ends_in_floats(found))
     row = [answers(network, network.shots[0])[name] for name in network.outputs]

@@ -17,7 +17,7 @@ from strategies import Moved, movements
 
 
 @given(movements(), st.sampled_from((16, 24, 40, 100, 1000, 1 << 16)), st.integers(1, 3))
-def test_a_graph_of_moves_over_files_gives_what_numpy_gives(moved: Moved, size: int, threads: int) -> None:
+def test_a_graph_of_moves_over_files_gives_the_results_of_numpy(moved: Moved, size: int, threads: int) -> None:
     assume(all(type(node.op).__name__ != "Gather" for node in moved.model.graph.nodes))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in").mkdir()

@@ -148,7 +148,7 @@ def _voters(b: Builder, x: Any, **changes: Any) -> Any:
     return b.SVMClassifier(x, **{**attributes, "classlabels_ints": (3, 4), **changes})
 
 
-def _turned(b: Any, x: Any, boxes: Any = (1, 3, 5), scores: Any = (1, 2, 3), limit: Any = (), **more: Any) -> Any:
+def _nms_rotated(b: Any, x: Any, boxes: Any = (1, 3, 5), scores: Any = (1, 2, 3), limit: Any = (), **more: Any) -> Any:
     return b.NMSRotated(x("f32", *boxes), x("f32", *scores), x("i64"), x("f32", *limit), x("f32"), **more)
 
 
@@ -728,13 +728,13 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.GroupedMatMul(x("f32", 3, 3, 4), x("f32", 2, 5, 4))),
     ],
     "NMSRotated": [
-        ("attribute.value", lambda b, x: _turned(b, x, output_type=dtypes.i8)),
-        ("shape.rank", lambda b, x: _turned(b, x, boxes=(3, 5))),
-        ("shape.rank", lambda b, x: _turned(b, x, scores=(1, 3))),
-        ("shape.disagree", lambda b, x: _turned(b, x, boxes=(1, 3, 4))),
-        ("shape.single", lambda b, x: _turned(b, x, limit=(2,))),
-        ("shape.disagree", lambda b, x: _turned(b, x, boxes=(1, 4, 5))),
-        ("shape.disagree", lambda b, x: _turned(b, x, boxes=(2, 3, 5))),
+        ("attribute.value", lambda b, x: _nms_rotated(b, x, output_type=dtypes.i8)),
+        ("shape.rank", lambda b, x: _nms_rotated(b, x, boxes=(3, 5))),
+        ("shape.rank", lambda b, x: _nms_rotated(b, x, scores=(1, 3))),
+        ("shape.disagree", lambda b, x: _nms_rotated(b, x, boxes=(1, 3, 4))),
+        ("shape.single", lambda b, x: _nms_rotated(b, x, limit=(2,))),
+        ("shape.disagree", lambda b, x: _nms_rotated(b, x, boxes=(1, 4, 5))),
+        ("shape.disagree", lambda b, x: _nms_rotated(b, x, boxes=(2, 3, 5))),
     ],
     "MulticlassNms": [
         ("attribute.value", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort_result_type="class")),
@@ -1327,5 +1327,5 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ("code", "write"),
     [pytest.param(*row, id=f"{name}: {row[0]} {place}") for name, rows in REFUSALS.items() for place, row in enumerate(rows)],
 )
-def test_what_cannot_be_is_refused(code: str, write: Write) -> None:
+def test_invalid_nodes_are_refused(code: str, write: Write) -> None:
     assert refused(write) == code

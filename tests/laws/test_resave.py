@@ -100,7 +100,7 @@ nested (float[2, 3] x_2, bool flag) => (float[2, 3] y) <float x_2_2 = {3}> {
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_the_names_of_what_bodies_read_stay_through_many_cycles(kind: Kind, tmp_path: Path) -> None:
+def test_names_of_captures_are_stable_over_many_saves(kind: Kind, tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(NESTED), tmp_path / "nested.onnx")
     model = dovetail.load(tmp_path / "nested.onnx")
     (tmp_path / "nested.onnx").unlink()
@@ -126,7 +126,7 @@ def test_a_file_that_came_through_the_other_format_is_saved_again_as_it_was(tmp_
     assert found[2] == found[4] and found[3] == found[5]
 
 
-def test_what_an_ir_remembers_of_an_onnx_file_stays(tmp_path: Path) -> None:
+def test_metadata_of_an_onnx_file_is_preserved_in_ir(tmp_path: Path) -> None:
     proto = backend_data.samples("node")[0].read_model()
     proto.producer_name, proto.doc_string, proto.graph.doc_string = "maker", "a model", "a graph"
     onnx.save(proto, tmp_path / "m.onnx")

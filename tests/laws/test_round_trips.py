@@ -325,7 +325,7 @@ test_case = hold(
 )
 
 
-def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
+def test_each_op_mapping_belongs_to_an_operator_of_onnx() -> None:
     import onnx
 
     real = {(item.domain, item.name, item.since_version) for item in onnx.defs.get_all_schemas_with_history()}

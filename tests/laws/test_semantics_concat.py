@@ -66,7 +66,7 @@ def joined(axis: int, *xs: Any) -> Any:
     ("axis", "shapes"),
     [(0, [(2,), (3,)]), (1, [(2, 3), (2, 1), (2, 2)]), (0, [(1, 2, 2), (3, 2, 2)]), (2, [(1, 2, 1, 2, 1), (1, 2, 4, 2, 1)])],
 )
-def test_pieces_lie_end_to_end_along_the_axis(format: str, version: int, axis: int, shapes: Any) -> None:
+def test_inputs_are_concatenated_along_the_axis(format: str, version: int, axis: int, shapes: Any) -> None:
     """SEMANTICS: same dims off the axis; order of inputs = list order (ONNX)."""
     xs = [f32(*shape, start=index) for index, shape in enumerate(shapes)]
     holds(concat(format, version, *xs, axis=axis), joined(axis, *xs))
@@ -267,7 +267,7 @@ def test_the_largest_axis_sum_is_not_an_error(tmp_path: Path) -> None:
     assert dovetail.load(path).values["y0"].type.shape == (2**63 - 1,)
 
 
-def test_what_inference_says_of_open_sizes(tmp_path: Path) -> None:
+def test_inference_of_open_sizes(tmp_path: Path) -> None:
     """SEMANTICS: same dims off the axis: they have the first one's name, and a known one wins; the axis is the sum."""
     for format, version in FORMS:
         model = dovetail.load(write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), OPEN, tmp_path))

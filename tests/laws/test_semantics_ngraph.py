@@ -102,7 +102,7 @@ def concat(axis: int) -> Make:
 @pytest.mark.parametrize(
     ("axis", "shapes"), [(0, [(2,), (3,)]), (1, [(2, 1), (2, 3)]), (-1, [(2, 1), (2, 3)]), (-2, [(1, 2), (2, 2)]), (0, [(2, 3)])]
 )
-def test_concat_lays_its_arguments_end_to_end(axis: int, shapes: Any) -> None:
+def test_concat_joins_its_arguments_along_the_axis(axis: int, shapes: Any) -> None:
     """SEMANTICS: nGraph Concat: axis required, accept [-R, R-1]; one input is a copy."""
     xs = [f32(*shape, start=index) for index, shape in enumerate(shapes)]
     holds(concat(axis), xs, moved(lambda *xs: np.concatenate(xs, axis), *xs))
@@ -353,7 +353,7 @@ def test_reshape_1_is_openvinos_with_one_difference(shape: Any, pattern: Any, sp
         ((2, 3), (0, 6), False, "reshape.volume"),
     ],
 )
-def test_reshape_1_refuses_what_openvinos_refuses(shape: Any, pattern: Any, special_zero: bool, code: str) -> None:
+def test_reshape_1_has_the_refusals_of_openvino(shape: Any, pattern: Any, special_zero: bool, code: str) -> None:
     """SEMANTICS: Reshape v1: as OpenVINO's."""
     with pytest.raises(RuleError) as caught:
         v1.Reshape(Parameter("f32", shape), i64(*pattern), special_zero)

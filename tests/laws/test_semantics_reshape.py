@@ -157,7 +157,7 @@ def test_a_literal_0_needs_an_opset_with_allowzero(opset: int) -> None:
     ("shape", "target", "result"),
     [((2, 3), (1, -1), (1, 6)), ((2, 3), (-1, 2), (3, 2)), ((0, 3), (-1, 5), (0, 5)), ((0, 3), (1, 1, -1), (1, 1, 0))],
 )
-def test_minus_1_stands_beside_sizes_where_no_0_copies(format: str, version: int, shape: Any, target: Any, result: Any) -> None:
+def test_minus_1_with_other_sizes_where_no_0_copies(format: str, version: int, shape: Any, target: Any, result: Any) -> None:
     """SEMANTICS: (3) -1 = volume / product of the rest."""
     x = f32(*shape)
     holds(reshape(format, version, x, target, "literal"), x.reshape(result))
@@ -182,14 +182,14 @@ def test_a_literal_0_together_with_minus_1_is_forbidden(format: str, version: in
 
 @copying
 @pytest.mark.parametrize("target", [(-1, -1), (2, -1, -1), (-2, 3), (-2,), (-1, -3), (2, -(2**63)), (-1, 0, -1)])
-def test_at_most_one_minus_1_and_nothing_below(format: str, version: int, target: Any) -> None:
+def test_at_most_one_minus_1_and_no_size_below(format: str, version: int, target: Any) -> None:
     """SEMANTICS: (1) at most one -1, nothing below -1."""
     refused(reshape(format, version, f32(2, 3), target), "reshape.target", silent=True)
 
 
 @literal
 @pytest.mark.parametrize("target", [(-1, -1), (-2, -3)])
-def test_at_most_one_minus_1_and_nothing_below_beside_literal_zeros(format: str, version: int, target: Any) -> None:
+def test_at_most_one_minus_1_and_no_size_below_with_literal_zeros(format: str, version: int, target: Any) -> None:
     """SEMANTICS: (1) at most one -1, nothing below -1."""
     refused(reshape(format, version, f32(2, 3), target, "literal"), "reshape.target", silent=True)
 
@@ -217,7 +217,7 @@ def test_volumes_are_equal(format: str, version: int, shape: Any, target: Any) -
     refused(reshape(format, version, f32(*shape), target), "reshape.volume", silent=True)
 
 
-def test_what_is_refused_says_how_many_elements_there_are() -> None:
+def test_a_volume_error_has_the_numbers_of_elements() -> None:
     """SEMANTICS: (3) must divide; (4) volumes must be equal."""
     equal, multiple = r"as many elements as the input \(6\), got 10", r"number of elements \(6\) must be a multiple .* \(10\)"
     for target, words in [((5, 2), equal), ((2, 5, -1), multiple)]:
@@ -242,7 +242,7 @@ def inferred(target: Any, shape: Any = None, **attributes: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", [None, ("n",)])
-def test_a_target_is_counted_in_arithmetic_that_cannot_wrap_whatever_is_reshaped(shape: Any) -> None:
+def test_a_target_is_counted_in_arithmetic_that_cannot_wrap_for_any_input(shape: Any) -> None:
     """SEMANTICS: (4) in arithmetic that cannot wrap, in shape inference, too."""
     for target in ([2**62, 4], [1, 2**62, 4], [-1, 2**62, 4], [2**32, -1, 2**31], [2**63 - 1, 2]):
         for attributes in ({}, {"special_zero": False}, {"empty": "cancel"}):
@@ -253,7 +253,7 @@ def test_a_target_is_counted_in_arithmetic_that_cannot_wrap_whatever_is_reshaped
     assert inferred([2**62, 0, 4], (0,), special_zero=False) == inferred([2**62, 0, 4], special_zero=False) == (2**62, 0, 4)
 
 
-def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
+def test_the_length_of_an_open_target_is_the_rank() -> None:
     """SEMANTICS: the target is 1-D: its length is the rank. No array has more than 64 axes."""
     for dtype in (dtypes.i64, None):
         for length in (0, 1, 3, 64):
@@ -296,7 +296,7 @@ def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
         (("n",), (-1, 2), "n//2, 2"),
     ],
 )
-def test_a_size_that_is_not_told_follows_from_the_volume(shape: Any, target: Any, result: str) -> None:
+def test_an_unknown_size_follows_from_the_volume(shape: Any, target: Any, result: str) -> None:
     """SEMANTICS: (4) volumes must be equal, in shape inference, too."""
 
     def mixed(b: Any) -> Any:
@@ -344,7 +344,7 @@ def shape_run(model: Any, *arrays: Any) -> Any:
 
 
 @pytest.mark.parametrize("op", RESHAPES, ids=str)
-def test_the_plain_form_of_a_reshape_means_the_same(op: Op) -> None:
+def test_the_canonical_form_of_a_reshape_is_equivalent(op: Op) -> None:
     """SEMANTICS: Reshape, for every small shape and target."""
     for shape, target in product(SHAPES, TARGETS):
         if (said := shape_by(op, shape, target)) != "refused":
@@ -356,7 +356,7 @@ def test_the_plain_form_of_a_reshape_means_the_same(op: Op) -> None:
 
 
 @pytest.mark.parametrize("op", [each for each in RESHAPES if each.empty != "refuse"], ids=str)
-def test_a_reshape_written_out_makes_the_same_shapes_and_refuses_the_same(op: Op) -> None:
+def test_a_decomposed_reshape_has_the_same_shapes_and_refusals(op: Op) -> None:
     """SEMANTICS: Reshape, written where a format has no word for its ruling on -1 beside 0, for a known target and a late one."""
     late = dovetail.Builder()
     late.output("y", op.decompose(late, late.input("x", "f32"), late.input("target", "i64")))
@@ -374,7 +374,7 @@ def test_a_reshape_written_out_makes_the_same_shapes_and_refuses_the_same(op: Op
                 assert shape_run(b.model, x) == said, f"{op}: {sizes} by {target}"
 
 
-def test_a_reshape_is_written_out_no_further_than_its_inputs_ask_for() -> None:
+def test_a_reshape_is_decomposed_only_as_far_as_its_inputs_require() -> None:
     """SEMANTICS: Reshape: -1 beside a copied 0 is a number where inference knows it; a late size is still checked."""
     b = dovetail.Builder()
     assert Reshape().decompose(b, b.input("x", "f32", (2, 3)), b.constant([0, -1])) is None
@@ -417,13 +417,15 @@ def test_a_reshape_is_written_out_no_further_than_its_inputs_ask_for() -> None:
         (Reshape(False), None, (2, -1), Reshape()),
     ],
 )
-def test_the_plain_form_of_a_reshape_has_as_few_attributes_as_its_inputs_need(op: Op, shape: Any, target: Any, plain: Op) -> None:
+def test_the_canonical_form_of_a_reshape_has_only_the_attributes_that_its_inputs_need(
+    op: Op, shape: Any, target: Any, plain: Op
+) -> None:
     """SEMANTICS: Reshape: where the rulings on 0 and -1 do not differ, every version and format has the operator."""
     b = dovetail.Builder()
     assert op.canonical(b.input("x", "f32", shape), b.constant(np.array(target, dtype=np.int64))) == plain
 
 
-def test_the_plain_form_of_a_reshape_whose_target_is_open() -> None:
+def test_the_canonical_form_of_a_reshape_with_an_open_target() -> None:
     """SEMANTICS: Reshape: what a target that arrives at run time may hold keeps the ruling on it."""
     b = dovetail.Builder()
     x, n = b.input("x", "f32", (2, 3)), b.Shape(b.input("z", "f32", ("n",)))
@@ -614,7 +616,7 @@ def test_minus_1_over_an_empty_tensor_is_fine_while_the_rest_is_not_zero(
 @pytest.mark.parametrize(
     ("shape", "target"), [((0, 3), (0, -1)), ((0, 3), (-1, 3)[::-1]), ((2, 0, 3), (-1, 0)), ((0, 0), (0, -1))]
 )
-def test_minus_1_beside_a_rest_of_zero_is_refused_by_onnx(version: int, shape: Any, target: Any) -> None:
+def test_minus_1_with_a_rest_of_zero_is_refused_by_onnx(version: int, shape: Any, target: Any) -> None:
     """SEMANTICS: when the rest is 0: ONNX refuses."""
     if 0 not in target:
         return
@@ -643,7 +645,7 @@ def test_openvino_cancels_copied_dims_first(shape: Any, target: Any, result: Any
 
 
 @pytest.mark.parametrize(("shape", "target"), [((0, 3), (0, -1, 2)), ((0, 5), (0, 3, -1)), ((0, 3), (0, 0, -1))])
-def test_what_is_left_after_cancelling_divides(shape: Any, target: Any) -> None:
+def test_the_volume_left_after_cancelling_must_divide(shape: Any, target: Any) -> None:
     """SEMANTICS: (3) must divide, after OpenVINO cancels copied dims; (2) needs index < rank."""
     if target == (0, 0, -1):
         holds(reshape("openvino", 1, f32(*shape), target), f32(0, 3, 1), through=(KNOWN,))
@@ -651,7 +653,7 @@ def test_what_is_left_after_cancelling_divides(shape: Any, target: Any) -> None:
     refused(reshape("openvino", 1, f32(*shape), target), "reshape.volume", silent=True, other=False)
 
 
-def test_what_inference_says_of_a_copied_size_is_its_symbol(tmp_path: Path) -> None:
+def test_inference_of_a_copied_size_is_its_symbol(tmp_path: Path) -> None:
     """SEMANTICS: (2) and (3) hold in shape inference, with symbols."""
     for format, version in COPYING:
         path = write(reshape(format, version, f32(2, 3, 4), (0, -1)), OPEN, tmp_path)
@@ -692,7 +694,7 @@ def test_oracles_of_onnx_give_the_same(version: int, shape: Any, target: Any, ze
     ("shape", "target", "zeros"),
     [((2, 3), (4, -1), "copy"), ((2, 3), (0, 4), "copy"), ((6,), (6, 0), "copy"), ((2, 3), (-1, -1), "copy")],
 )
-def test_onnxruntime_refuses_what_we_refuse(shape: Any, target: Any, zeros: str, tmp_path: Path) -> None:
+def test_onnxruntime_has_the_same_refusals(shape: Any, target: Any, zeros: str, tmp_path: Path) -> None:
     """SEMANTICS: Reshape, ONNX: refusals by onnxruntime."""
     operator = reshape("onnx", 14, f32(*shape), target, zeros)
     with pytest.raises(DovetailError):

@@ -118,7 +118,7 @@ def test_openvino_reads_the_examples_alike(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Concat along axis 1", "Concat along axis -3"])
-def test_48_is_56(name: str, tmp_path: Path) -> None:
+def test_a_wrong_declared_sum_is_recomputed(name: str, tmp_path: Path) -> None:
     """SEMANTICS: ruling 1: "8 + 16 + 32 = 48": it is 56. A file whose declared output is wrong is recomputed, with a warning."""
     path, xs = example(name, tmp_path, [(1, 48, 50, 50)])
     assert dovetail.check(path) == []
@@ -135,7 +135,7 @@ def test_48_is_56(name: str, tmp_path: Path) -> None:
         assert loaded.outputs[0].type.shape == (1, 56, 50, 50)
 
 
-def test_what_an_onnx_file_declares_wrongly_is_recomputed_too(tmp_path: Path) -> None:
+def test_a_wrong_declaration_of_an_onnx_file_is_recomputed(tmp_path: Path) -> None:
     """SEMANTICS: ruling 1: a file whose declared output is wrong is recomputed, with a warning."""
     import onnx
 
@@ -149,7 +149,7 @@ def test_what_an_onnx_file_declares_wrongly_is_recomputed_too(tmp_path: Path) ->
         assert [item.code for item in dovetail.check(tmp_path / "model.onnx")] == ["type.declared"]
 
 
-def test_what_a_file_declares_fills_in_what_inference_leaves_open(tmp_path: Path) -> None:
+def test_a_consistent_declaration_gives_no_warning(tmp_path: Path) -> None:
     """SEMANTICS: ruling 1, the other way: a declaration that does not contradict is no fault."""
     import onnx
 
@@ -204,14 +204,14 @@ RULING_5: dict[str, tuple[Operator, str]] = {
 
 
 @pytest.mark.parametrize("name", RULING_5)
-def test_what_openvino_lets_through_is_refused_with_the_name_of_the_node(name: str) -> None:
+def test_faults_that_openvino_accepts_are_refused_with_the_name_of_the_node(name: str) -> None:
     """SEMANTICS: ruling 5: we refuse each with an error that names the node."""
     operator, code = RULING_5[name]
     refused(operator, code, silent=True)
 
 
 @pytest.mark.parametrize("name", ["a volume after a copied 0", "lengths [-1, 7] on 6"])
-def test_openvino_does_let_it_through(name: str, tmp_path: Path) -> None:
+def test_openvino_accepts_these_faults(name: str, tmp_path: Path) -> None:
     """SEMANTICS: ruling 5, the other side: OpenVINO's reader takes the file."""
     openvino = pytest.importorskip("openvino")
     operator, _ = RULING_5[name]

@@ -191,7 +191,7 @@ def kinds(path: Path) -> list[str]:
     return [type(node.op).__name__ for node in dovetail.load(path).graph if type(node.op).__name__ != "Constant"]
 
 
-def test_what_is_refused_says_which_lengths_and_of_what() -> None:
+def test_a_split_error_has_the_lengths_and_the_dimension() -> None:
     """SEMANTICS: the sum must equal the dim."""
     for lengths, words in [
         ((4, 3), "must add up to the dimension (6), got [4, 3]"),
@@ -285,7 +285,7 @@ def test_the_remainder_is_never_negative(lengths: Any) -> None:
 
 
 @pytest.mark.parametrize("lengths", [(-1, -1), (-1, -1, 6), (-2, 8), (-1, -3), (3, 5, -2), (-(2**63), 6)])
-def test_at_most_one_minus_1_and_nothing_below(lengths: Any) -> None:
+def test_at_most_one_minus_1_and_no_length_below(lengths: Any) -> None:
     """SEMANTICS: lengths each >= -1, at most one -1."""
     refused(explicit("openvino", 1, f32(6), lengths), "split.sizes", silent=True)
 
@@ -447,7 +447,7 @@ def test_equal_pieces_of_an_open_size_are_equal_in_inference(tmp_path: Path) -> 
     assert [value.type.shape[0] for value in rest.outputs] == [1, n - 3, 2]
 
 
-def test_what_is_left_out_of_a_split() -> None:
+def test_the_default_attributes_of_a_split() -> None:
     """SEMANTICS: ONNX Split: axis default 0."""
     assert Split() == Split(axis=0, outputs=1, ragged=False, wildcard=False)
 
@@ -527,7 +527,7 @@ def test_openvino_moves_any_type_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize(("opset", "version"), [(1, 1), (2, 2), (11, 11), (13, 13), (18, 18), (21, 18)])
-def test_each_version_says_what_ir_says(opset: int, version: int) -> None:
+def test_each_version_of_onnx_can_express_ir(opset: int, version: int) -> None:
     """SEMANTICS: lengths and axis as each version of ONNX has them."""
     x = f32(4, 6)
     late = "" if version >= 13 else "op.unsayable"
@@ -566,7 +566,7 @@ def test_oracles_of_onnx_give_the_same(version: int, tmp_path: Path) -> None:
             assert heard or version < 11
 
 
-def test_onnxruntime_refuses_what_we_refuse(tmp_path: Path) -> None:
+def test_onnxruntime_has_the_same_refusals(tmp_path: Path) -> None:
     """SEMANTICS: Split, ONNX: refusals by onnxruntime."""
     for operator in (explicit("onnx", 13, f32(6), (4, 3)), explicit("onnx", 13, f32(6), (7, -1)), equal("onnx", 13, f32(5), 2)):
         data = write(operator, OPEN, tmp_path).read_bytes()

@@ -91,7 +91,7 @@ def assert_holds(claim: Type, item: Any, what: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("sample", "run"), RUNS)
-def test_lists_are_what_onnxruntime_makes_of_them(sample: Sample, run: list[Any], engine: str, tmp_path: Path) -> None:
+def test_sequences_give_the_results_of_onnxruntime(sample: Sample, run: list[Any], engine: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     model = loaded(sample, tmp_path)
     given = feeds(model, run)
@@ -129,7 +129,7 @@ def has_lists(graph: Graph) -> bool:
 
 
 @EACH
-def test_what_is_known_of_lists_is_said_without_them(sample: Sample, tmp_path: Path) -> None:
+def test_sequences_of_known_length_are_written_without_sequences(sample: Sample, tmp_path: Path) -> None:
     model = loaded(sample, tmp_path)
     if not sample.is_plain:
         with pytest.raises(dovetail.UnsupportedError) as caught:
@@ -142,7 +142,7 @@ def test_what_is_known_of_lists_is_said_without_them(sample: Sample, tmp_path: P
     again = dovetail.load(tmp_path / "a.xml")
     assert not has_lists(again.graph)
     if not any(kind in sample.text for kind in ("Loop", "If", "Map")):
-        assert_said_before_lists(model, tmp_path / "old.onnx")
+        assert_written_without_sequences(model, tmp_path / "old.onnx")
     for run in sample.runs:
         given = feeds(model, run)
         expected = list(dovetail.run(model, given, "interpreter").values())
@@ -152,7 +152,7 @@ def test_what_is_known_of_lists_is_said_without_them(sample: Sample, tmp_path: P
             assert_close(ours, theirs, None)
 
 
-def assert_said_before_lists(model: dovetail.Model, path: Path) -> None:
+def assert_written_without_sequences(model: dovetail.Model, path: Path) -> None:
     """In an opset that has no lists."""
     try:
         onnx_write.save(model, path, opset=9)
@@ -252,7 +252,7 @@ def test_the_bytes_of_texts_are_refused_by_name(kind: str, tmp_path: Path) -> No
     assert (caught.value.code, caught.value.node) == ("op.unknown", "texts")
 
 
-def test_nothing_is_laid_end_to_end_in_no_engine(tmp_path: Path) -> None:
+def test_an_empty_sequence_is_not_concatenated_in_any_engine(tmp_path: Path) -> None:
     text = "main (float[n,3] x) => (float[m,3] y) { xs = SplitToSequence (x) y = ConcatFromSequence <axis = 0> (xs) }"
     model = loaded(Sample(text, []), tmp_path)
     for engine in ENGINES:
@@ -263,7 +263,7 @@ def test_nothing_is_laid_end_to_end_in_no_engine(tmp_path: Path) -> None:
         assert (caught.value.code, caught.value.node) == ("sequence.empty", "y")
 
 
-def test_the_type_of_what_is_not_there_is_written_as_it_was(tmp_path: Path) -> None:
+def test_the_type_of_an_empty_optional_is_preserved(tmp_path: Path) -> None:
     sample = SAMPLES["nothing of a kind"]
     dovetail.save(loaded(sample, tmp_path), tmp_path / "b.onnx")
     check_onnx((tmp_path / "b.onnx").read_bytes())

@@ -261,7 +261,7 @@ def test_calls_of_several_threads_with_changing_sizes(threads: int) -> None:
         assert all(each[name].tobytes() == wanted[name].tobytes() for each in found for name in wanted)
 
 
-def test_sizes_that_are_planned_beforehand() -> None:
+def test_prepare_plans_for_sizes() -> None:
     sizes = [{"batch": 1, "t": 1, "past": past} for past in (4, 90)]
     program = dovetail.compile(decoder(), "native", threads=1)
     program.prepare(sizes)

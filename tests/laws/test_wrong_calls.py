@@ -107,7 +107,7 @@ def test_an_attribute_of_a_wrong_type_or_name_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FIRST)
-def test_lists_stand_for_tuples(kind: str, tmp_path: Path) -> None:
+def test_lists_are_accepted_as_tuples(kind: str, tmp_path: Path) -> None:
     op = FIRST[kind].op
     attributes = {name: _as_lists(value) for name, value in op.__dict__.items()}
     assert type(op)(**attributes) == op

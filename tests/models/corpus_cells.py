@@ -26,7 +26,7 @@ from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Tensor
 from dovetail.report.model_summary import all_nodes
-from models.worker import Answer, Unfilled, answer, ask, asked_for, short
+from models.worker import Answer, Unfilled, answer, ask, parse_arguments, short
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -229,7 +229,7 @@ def fill(record: Record, cell: str) -> Answer:
 
 
 def main() -> None:
-    folder, name, seconds, cells = asked_for(sys.argv[1:], CELLS)
+    folder, name, seconds, cells = parse_arguments(sys.argv[1:], CELLS)
     record = next(each for each in records(Path(folder)) if each.id == name)
     ask(cells, lambda cell: fill(record, cell), seconds)
 

@@ -79,7 +79,7 @@ def test_an_openvino_node_of_open_sizes_gives_the_same(row: Row, tmp_path: Path)
     ] == []
 
 
-def test_a_spectrum_of_open_length_that_is_longer_than_asked_for_is_cut_in_onnx(tmp_path: Path) -> None:
+def test_a_spectrum_of_open_length_is_cut_to_the_signal_size_in_onnx(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(2, 6, 2)).astype(np.float32)
     with dovetail.Builder() as b:
         b.output("y", b.IRDFT(b.input("x", "f32", (2, None, 2)), [1], [7]))
@@ -112,7 +112,7 @@ def test_every_operator_that_the_openvino_package_can_build_is_among_them() -> N
     assert sorted(unknown) == []
 
 
-def test_where_openvino_is_not_the_measure_a_row_says_why() -> None:
+def test_a_row_without_results_of_openvino_has_a_reason() -> None:
     assert [str(row) for _, row in ROWS if bool(row.answers) != bool(row.why)] == []
 
 

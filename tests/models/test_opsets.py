@@ -74,7 +74,7 @@ TESTS = [BackendTest(sample) for kind in KINDS for sample in samples(kind)]
 @pytest.mark.parametrize(
     "test", [pytest.param(test, id=f"{test.sample.kind}: {test.name.removeprefix('test_')}") for test in TESTS]
 )
-def test_a_model_means_the_same_in_the_opsets_beside_its_own(test: BackendTest, record_property: Any) -> None:
+def test_a_model_is_equivalent_in_the_next_older_and_newer_opset(test: BackendTest, record_property: Any) -> None:
     try:
         model = import_foreign(codec.read(test.proto))
         refuse_foreign(model.graph)

@@ -129,7 +129,7 @@ def saved(row: Row, folder: Path) -> bytes | None:
 
 
 @over
-def test_each_axis_gives_what_openvino_gives(row: Row, folder: Path) -> None:
+def test_each_axis_gives_the_results_of_openvino(row: Row, folder: Path) -> None:
     source, model = written(row, folder)
     assert model.warnings == []
     names = [value.name for value in model.outputs]
@@ -155,7 +155,7 @@ def test_each_axis_gives_what_openvino_gives(row: Row, folder: Path) -> None:
 
 
 @over
-def test_what_is_written_as_ir_is_what_was_read(row: Row, folder: Path) -> None:
+def test_a_saved_ir_has_the_nodes_of_the_loaded_ir(row: Row, folder: Path) -> None:
     """Gather-7 is written as Gather-8, which answers for what it refuses."""
     model = written(row, folder)[1]
     dovetail.save(model, folder / "same.xml")

@@ -87,7 +87,7 @@ def test_the_f64_run_computes_in_f64(record: Record) -> None:
 
 
 @pytest.mark.parametrize(("last", "is_known"), [("ReduceSum <keepdims = 0>", True), ("Identity", False)])
-def test_ranks_behind_an_if_of_two_are_asked_for_in_each_branch(last: str, is_known: bool, tmp_path: Path) -> None:
+def test_ranks_after_an_if_of_two_ranks_are_known_for_each_branch(last: str, is_known: bool, tmp_path: Path) -> None:
     """A result that leaves the graph with two ranks has no known rank."""
     pytest.importorskip("onnxruntime")
     text = f"""<ir_version: 10, opset_import: ["" : 17]> main (bool c, float[a, b] x) => (float[] y) {{
@@ -104,7 +104,7 @@ def test_ranks_behind_an_if_of_two_are_asked_for_in_each_branch(last: str, is_kn
     assert is_known or "op.unsayable" in str(found.reason)
 
 
-def test_an_answer_says_whose_the_fault_is() -> None:
+def test_an_answer_names_the_implementation_at_fault() -> None:
     def ends(error: Exception) -> Any:
         def question(_: Any) -> None:
             raise error

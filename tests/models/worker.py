@@ -68,7 +68,7 @@ def ask(cells: Iterable[str], fill: Callable[[str], Answer], seconds: float = 0)
         print(json.dumps({"cell": cell, **asdict(found)}), flush=True)
 
 
-def asked_for(arguments: list[str], cells: Mapping[str, Any]) -> tuple[str, str, float, list[str]]:
+def parse_arguments(arguments: list[str], cells: Mapping[str, Any]) -> tuple[str, str, float, list[str]]:
     """Folder, model, seconds a cell and cells, of the command line ``FOLDER ID [--seconds=S] [CELL ...]``."""
     seconds = [float(text.removeprefix("--seconds=")) for text in arguments if text.startswith("--seconds=")]
     folder, name, *chosen = [text for text in arguments if not text.startswith("--seconds=")]

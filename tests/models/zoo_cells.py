@@ -32,7 +32,7 @@ from dovetail.measure.benchmark import measure
 from dovetail.report.model_summary import all_nodes
 from dovetail.runtime.peers import Names, runner
 from models.corpus_cells import check_sizes, sizes_of
-from models.worker import Answer, PeersFault, Unfilled, answer, ask, asked_for
+from models.worker import Answer, PeersFault, Unfilled, answer, ask, parse_arguments
 
 Arrays = dict[str, Any]
 SIZES = ("", "2")
@@ -452,7 +452,7 @@ def fill(record: Record, cell: str) -> Answer:
 
 
 def main() -> None:
-    folder, name, seconds, cells = asked_for(sys.argv[1:], CELLS)
+    folder, name, seconds, cells = parse_arguments(sys.argv[1:], CELLS)
     record = next(each for each in records(Path(folder)) if each.id == name)
     ask(cells, lambda cell: fill(record, cell), seconds)
 

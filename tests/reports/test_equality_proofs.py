@@ -66,7 +66,7 @@ def test_integers_that_a_cast_to_float_saturates_are_not_merged() -> None:
     assert dovetail.run(dovetail.simplify(b.model), {"x": x})["y"].tolist() == [127, -128, 5]
 
 
-def test_the_verdict_over_the_real_numbers_says_what_it_means(tmp_path: Path) -> None:
+def test_the_verdict_over_the_real_numbers_is_explained(tmp_path: Path) -> None:
     """(x + 1e30) - 1e30 equals x over the real numbers, and is computed as 0."""
     with Builder() as b:
         x = b.input("x", "f32", ("n",))

@@ -33,7 +33,7 @@ def source(trips: bool) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("trips", [False, True], ids=["condition", "condition and trip count"])
 @pytest.mark.parametrize("way", ["saved", "simplified", "through IR", "opset 11", "opset 21"])
-def test_what_is_written_runs_in_onnxruntime(way: str, trips: bool, tmp_path: Path) -> None:
+def test_a_saved_loop_runs_in_onnxruntime(way: str, trips: bool, tmp_path: Path) -> None:
     feeds = {**FEEDS, **({"n": np.array([2])} if trips else {})}
     onnx.save(source(trips), tmp_path / "m.onnx")
     want = run_onnxruntime((tmp_path / "m.onnx").read_bytes(), feeds)

@@ -48,7 +48,7 @@ NODES: dict[str, tuple[str, int, dict[str, Any], dict[str, Any], str, dict[str, 
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_it_means_the_same_in_every_file(name: str, tmp_path: Path) -> None:
+def test_a_node_is_equivalent_in_every_format(name: str, tmp_path: Path) -> None:
     kind, opset, feeds, constants, outputs, attributes = NODES[name]
     node = helper.make_node(kind, [*feeds, *constants], list(outputs), **attributes)
     inputs = [(key, KINDS[str(x.dtype)], list(x.shape)) for key, x in feeds.items()]

@@ -126,7 +126,7 @@ def test_blocks_of_another_processor(block: int, channels: int, outputs: int) ->
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="without the core the block of the processor is not known")
-def test_a_block_that_does_not_follow_from_the_file_is_said() -> None:
+def test_an_unknown_nchwc_block_size_is_a_warning() -> None:
     model, _, _ = blocked_pair(16, 32, 16)
     assert [item.code for item in dovetail.load(model).warnings] == ["nchwc.block"]
 

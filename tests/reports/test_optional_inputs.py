@@ -91,7 +91,7 @@ WAYS: dict[str, Callable[[Model, Path], Model]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", FILES)
-def test_an_override_counts_in_both_engines_and_in_what_is_written(name: str, way: str, tmp_path: Path) -> None:
+def test_an_override_counts_in_both_engines_and_in_the_saved_file(name: str, way: str, tmp_path: Path) -> None:
     make, rows = FILES[name]
     path = make(tmp_path / "model.onnx")
     model = WAYS[way](dovetail.load(path), tmp_path)
@@ -129,7 +129,7 @@ def test_before_ir_version_4_every_initializer_is_a_constant(tmp_path: Path) -> 
         dovetail.run(model, {"x": X, "w": np.ones((3, 4), np.float32)})
 
 
-def test_ir_takes_the_defaults_and_says_so(tmp_path: Path) -> None:
+def test_ir_gets_the_defaults_with_a_warning(tmp_path: Path) -> None:
     openvino = pytest.importorskip("openvino")
     path, target = layer(tmp_path / "model.onnx"), tmp_path / "model.xml"
     found = CliRunner().invoke(command, ["convert", str(path), str(target)], standalone_mode=False)

@@ -51,7 +51,7 @@ def feeds(model: dovetail.Model) -> dict[str, np.ndarray]:
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-def test_it_runs_natively(direction: str) -> None:
+def test_an_lstm_with_peepholes_runs_natively(direction: str) -> None:
     """An LSTM with peepholes was a step in Python, 38 times slower than in onnxruntime."""
     data = lstm(direction, states=True)
     model = dovetail.load(data)
@@ -66,7 +66,7 @@ def test_it_runs_natively(direction: str) -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("states", [False, True])
-def test_it_is_an_lstm_again_after_ir(direction: str, states: bool, tmp_path: Path) -> None:
+def test_an_lstm_with_peepholes_is_restored_from_ir(direction: str, states: bool, tmp_path: Path) -> None:
     """The round trip came back as a Scan, and was not proved."""
     data = lstm(direction, states=states)
     paths = [tmp_path / name for name in ("a.onnx", "b.xml", "c.onnx")]

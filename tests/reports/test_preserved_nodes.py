@@ -58,7 +58,7 @@ def test_commands_that_need_no_meaning_work(arguments: Any, tmp_path: Path, monk
     assert "[reshape.volume]" in found.stderr
 
 
-def test_what_does_not_need_the_node_runs_and_has_a_gradient(tmp_path: Path) -> None:
+def test_outputs_that_do_not_depend_on_the_node_run_and_have_a_gradient(tmp_path: Path) -> None:
     model = dovetail.load(broken(tmp_path / "model.onnx"))
     x = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
     part = dovetail.extract(model, outputs=["z"])
@@ -126,7 +126,7 @@ def test_an_unknown_operator_keeps_its_subgraphs(tmp_path: Path) -> None:
         assert dovetail.diff(model, dovetail.load(tmp_path / name)).is_same
 
 
-def test_what_a_subgraph_reads_is_renamed_and_kept_with_its_node(tmp_path: Path) -> None:
+def test_captures_of_a_preserved_node_are_renamed_and_extracted(tmp_path: Path) -> None:
     model = dovetail.load(beams(tmp_path / "model.onnx"))
     dovetail.save(model.rename_values({"x": "picture", "r": "b"}), tmp_path / "renamed.onnx")
     found = subgraphs(tmp_path / "renamed.onnx")

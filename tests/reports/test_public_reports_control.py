@@ -241,7 +241,7 @@ def test_27_branches_of_different_rank(tmp_path: Path, size: int) -> None:
     ],
     ids=lambda item: item.op_type,
 )
-def test_28_operators_without_effect_beside_outputs(tmp_path: Path, idle: onnx.NodeProto, outputs: str) -> None:
+def test_28_operators_without_effect_next_to_outputs(tmp_path: Path, idle: onnx.NodeProto, outputs: str) -> None:
     names = {"before": ["a", "y"], "behind": ["b"], "both": ["b", "a"]}[outputs]
     constants = {
         "shape": np.array([0, 2]),

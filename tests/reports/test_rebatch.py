@@ -172,7 +172,7 @@ def test_fixed_sizes_that_differ_are_still_no_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_an_axis_of_a_picture_says_what_a_shape_would_do(pooled: bool, tmp_path: Path) -> None:
+def test_a_refused_axis_of_an_image_has_a_hint(pooled: bool, tmp_path: Path) -> None:
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),

@@ -123,7 +123,7 @@ def test_a_linear_resize_of_bytes_in_onnx_runs_and_is_written_as_it_was(tmp_path
 @pytest.mark.parametrize("mode, coefficient", [("bilinear_pillow", -0.75), ("bicubic_pillow", -0.75), ("bicubic_pillow", -0.3)])
 @pytest.mark.parametrize("how, target", [("sizes", [7, 13]), ("scales", [0.3, 1.2])])
 @pytest.mark.parametrize("shape", [[1, 4, 12, 9], [-1, 4, -1, -1]], ids=["static", "open"])
-def test_the_modes_of_pillow_mean_what_openvino_computes(
+def test_the_modes_of_pillow_give_the_results_of_openvino(
     shape: Any, how: str, target: Any, mode: str, coefficient: float, tmp_path: Path
 ) -> None:
     x = RNG.standard_normal((1, 4, 12, 9)).astype("f4")
@@ -145,7 +145,7 @@ def test_antialiased_bicubic_of_torch_is_that_of_torch(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("mode", ["nearest", "linear", "linear_onnx", "cubic"])
 @pytest.mark.parametrize("scale", [0.3, 1.5])
-def test_scales_over_open_sizes_mean_what_openvino_computes(scale: float, mode: str, coordinates: str, tmp_path: Path) -> None:
+def test_scales_over_open_sizes_give_the_results_of_openvino(scale: float, mode: str, coordinates: str, tmp_path: Path) -> None:
     # Multiples of 10 and 4: a scaled length that the margin may move, and one that is kept.
     for shape in ((1, 2, 10, 4), (1, 2, 7, 5)):
         x = RNG.standard_normal(shape).astype("f4")

@@ -68,7 +68,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name, suffix", [*((name, "onnx") for name in WRONG), *((name, "xml") for name in ("NaN", "extremes"))])
-def test_what_differs_at_special_values_is_not_verified(name: str, suffix: str, tmp_path: Path) -> None:
+def test_a_difference_at_special_values_is_not_verified(name: str, suffix: str, tmp_path: Path) -> None:
     right, wrong, kind = WRONG[name]
     assert verify(model(right, kind, (40, 3)), model(right, kind, (40, 3)), tmp_path, suffix).agrees
     assert not verify(model(right, kind, (40, 3)), model(wrong, kind, (40, 3)), tmp_path, suffix).agrees
@@ -92,7 +92,7 @@ def test_boxes_that_runtimes_select_by_nan_do_not_hide_another_difference(tmp_pa
     assert {row.output for row in found.comparisons[0].rows if not row.agrees} == {"beside"}
 
 
-def test_what_differs_without_elements_only_is_not_verified(tmp_path: Path) -> None:
+def test_a_difference_for_empty_inputs_alone_is_not_verified(tmp_path: Path) -> None:
     """The wrong form adds 1 to sums of nothing."""
     right = model(lambda b, x: b.ReduceSum(x, [0], keepdims=True), shape=("n", 3))
     wrong = model(
@@ -199,7 +199,7 @@ def test_compare_of_two_files_sees_special_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_proof_of_an_exact_transformation_refutes_what_differs_at_special_values(name: str) -> None:
+def test_an_exact_transformation_with_a_difference_at_special_values_is_refuted(name: str) -> None:
     right, wrong, kind = WRONG[name]
     one, other = model(right, kind, (40, 3)), model(wrong, kind, (40, 3))
     assert RewriteVerification(one).refute(one.graph, one.graph, is_exact=True) == ""

@@ -114,9 +114,7 @@ def test_every_verb_is_listed() -> None:
 
 
 @pytest.mark.parametrize("command", VERBS)
-def test_a_verb_changes_only_the_files_that_it_was_told_to_write(
-    folder: Path, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_changes_only_its_output_files(folder: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(folder)
     with pytest.raises(SystemExit) as end:
         cli.main([word.replace("{sh}", "sh -c false {}") for word in command.split()])

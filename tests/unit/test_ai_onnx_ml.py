@@ -47,7 +47,7 @@ EACH = pytest.mark.parametrize(("kind", "version", "inputs", "attributes"), ASKE
 
 
 @EACH
-def test_it_gives_what_onnxruntime_gives(
+def test_operators_of_ai_onnx_ml_give_the_results_of_onnxruntime(
     kind: str, version: int, inputs: tuple[Any, ...], attributes: dict[str, Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")

@@ -97,7 +97,7 @@ def test_a_window_of_all_of_a_tensor_puts_it_where_it_goes(name: str) -> None:
 WHOLE = Window(0, 0, (12,), 0, (1,), 0, (1,))
 
 
-def test_what_lies_in_memory_of_its_own_is_neither_view_nor_put() -> None:
+def test_an_external_tensor_is_no_alias_and_not_written_into_another() -> None:
     source, target, aliases = tensor("source", 12), tensor("target", 12), AliasMap()
     aliases.external = {source, target}
     aliases.alias_source(target, source, WHOLE)
@@ -122,7 +122,7 @@ def test_nothing_is_put_into_itself() -> None:
     assert (aliases.of(root).root, aliases.of(turned).root) == (root, root)
 
 
-def test_what_lies_in_a_root_goes_with_it() -> None:
+def test_aliases_follow_their_root() -> None:
     inner, view, middle, outer, aliases = (
         tensor("inner", 4),
         tensor("view", 2),
@@ -170,13 +170,13 @@ def test_windows_that_overlap_are_copied_in_their_order() -> None:
     assert all(aliases.is_root(each) for each in (first, second, target))
 
 
-def test_only_what_moves_is_placed() -> None:
+def test_only_movement_steps_give_aliases() -> None:
     source, target, aliases = tensor("source", 12), tensor("target", 12), AliasMap()
     assign_aliases([KernelCall("softmax", (), [source], [target])], aliases)
     assert aliases.is_root(source) and aliases.is_root(target)
 
 
-def test_what_is_known_or_empty_is_not_copied() -> None:
+def test_constants_and_empty_tensors_are_not_copied() -> None:
     source, known, nothing = tensor("source", 4), tensor("known", 2), tensor("nothing", 0)
     known.data = np.zeros(2, np.float32)
     aliases = AliasMap()
@@ -225,7 +225,7 @@ def graphs(draw: Any) -> tuple[list[RunTensor], list[KernelCall]]:
 
 
 @given(graphs())
-def test_placing_and_copying_gives_what_the_windows_say(graph: tuple[list[RunTensor], list[KernelCall]]) -> None:
+def test_aliases_and_copies_give_the_elements_of_the_windows(graph: tuple[list[RunTensor], list[KernelCall]]) -> None:
     given_tiles, calls = graph
     wanted: dict[RunTensor, np.ndarray[Any, Any]] = {}
     aliases = AliasMap()

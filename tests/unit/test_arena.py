@@ -26,7 +26,7 @@ def at_once(found: list[Lifetime]) -> int:
 
 
 @given(st.lists(spans, max_size=9))
-def test_what_lives_at_one_time_does_not_overlap(found: list[Lifetime]) -> None:
+def test_buffers_of_overlapping_lifetimes_do_not_overlap(found: list[Lifetime]) -> None:
     offsets, total = assign_offsets(found)
     assert len(offsets) == len(found)
     assert all(offset >= 0 and offset % 64 == 0 for offset in offsets)

@@ -110,7 +110,7 @@ def test_empty_inputs_agree_off_the_axis(it: ModuleType) -> None:
         it.concat([none, x], 1)
 
 
-def test_pieces_are_views_unless_copies_are_asked_for(it: ModuleType) -> None:
+def test_pieces_are_views_without_copy(it: ModuleType) -> None:
     x = pattern((6, 4), "f4").copy()
     assert all(piece.base is x and np.shares_memory(piece, x) for piece in it.split(x, [2, 4], 0))
     assert not any(np.shares_memory(piece, x) for piece in it.split(x, [2, 4], 0, copy=True))
@@ -164,7 +164,7 @@ F4 = np.ones((2, 3), "f4")
         ([np.broadcast_to(np.int8(0), (2**62,))] * 2, 0, "shape.range"),
     ],
 )
-def test_what_cannot_be_joined_is_refused(it: ModuleType, arrays: Any, axis: int, code: str) -> None:
+def test_arrays_that_cannot_be_concatenated_are_refused(it: ModuleType, arrays: Any, axis: int, code: str) -> None:
     with pytest.raises((RuleError, EngineError)) as caught:
         it.concat(arrays, axis)
     assert caught.value.code == code
@@ -253,7 +253,7 @@ def test_other_libraries_give_their_memory(it: ModuleType) -> None:
         it.copy(x.requires_grad_())
 
 
-def test_the_functions_say_what_they_are() -> None:
+def test_the_functions_have_signatures_and_docstrings() -> None:
     assert list(inspect.signature(dovetail.concat).parameters) == ["arrays", "axis", "out"]
     assert list(inspect.signature(dovetail.split).parameters) == ["array", "lengths", "axis", "out", "copy"]
     assert list(inspect.signature(dovetail.copy).parameters) == ["view", "out"]
@@ -306,7 +306,7 @@ SMALL_VIEWS = {
 
 @pytest.mark.parametrize("view", SMALL_VIEWS.values(), ids=SMALL_VIEWS.keys())
 @pytest.mark.parametrize("dtype", ["f4", "i1", "c16", "S70"])
-def test_small_views_are_copied_whole_and_nothing_beside_them(it: ModuleType, view: Any, dtype: str) -> None:
+def test_small_views_are_copied_without_writes_outside_the_output(it: ModuleType, view: Any, dtype: str) -> None:
     array = np.arange(12 * 64).astype(dtype).reshape(12, 64)
     x = view(array)
     np.testing.assert_array_equal(it.copy(x), x)

@@ -192,7 +192,7 @@ def test_padding_nothing_with_itself_is_refused(xp: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_slices_mean_what_python_means(name: str) -> None:
+def test_slices_are_those_of_python(name: str) -> None:
     def law(xp: Any, data: st.DataObject) -> None:
         shape = data.draw(st.lists(st.integers(0, 5), min_size=0, max_size=3))
         bound = st.none() | st.integers(-7, 7)
@@ -206,7 +206,7 @@ def test_slices_mean_what_python_means(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_windows_hold_what_stands_under_them(name: str) -> None:
+def test_sliding_windows_have_the_elements_that_they_cover(name: str) -> None:
     def law(xp: Any, data: st.DataObject) -> None:
         lead = data.draw(st.lists(st.integers(0, 2), max_size=2))
         dims = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=2))
@@ -284,7 +284,7 @@ def test_gather_elements_is_torchs(xp: Any, torch: Any, axis: int) -> None:
 
 
 @by_library(["0 1", "0 2", "0 3", "1 1", "1 2", "2 1", "0 0"])
-def test_gather_nd_is_what_indexing_by_tuples_gives(xp: Any, case: str) -> None:
+def test_gather_nd_is_indexing_by_tuples(xp: Any, case: str) -> None:
     batch, depth = map(int, case.split())
     x = random(2, 3, 4)
     indices = integers(*x.shape[:batch], 5, depth, low=-2, high=1)
@@ -565,7 +565,7 @@ def test_erf_of_small_floats_is_rounded_once(dtype: Any) -> None:
 ROUNDED = [-2.5, -1.5, -0.5, -0.3, -0.0, 0.5, 0.49999997, 1.5, 2.5, 8388609.0, math.inf, -math.inf, math.nan]
 
 
-def test_halves_go_to_even_or_away(xp: Any) -> None:
+def test_ties_round_to_even_or_away_from_zero(xp: Any) -> None:
     x = np.array(ROUNDED, np.float32)
     same(
         through(xp, arrays.round_half_even, x),

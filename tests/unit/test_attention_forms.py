@@ -70,13 +70,13 @@ def test_attention_goes_there_and_back_and_does_not_grow(op: Any, inputs: Any, c
         (Attention(qk_matmul_output_mode="weights", outputs=4), heads(), ()),
     ],
 )
-def test_what_openvino_would_compute_otherwise_is_taken_apart(op: Any, inputs: Any, constants: Any, tmp_path: Any) -> None:
+def test_attention_that_openvino_computes_differently_is_decomposed(op: Any, inputs: Any, constants: Any, tmp_path: Any) -> None:
     dovetail.save(model_of(Case(op, inputs, constants=constants)), tmp_path / "model.xml")
     assert not kinds(dovetail.load(tmp_path / "model.xml"))["ScaledDotProductAttention"]
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_sink_is_written_to_ir_with_all_that_stands_before_it(causal: bool, tmp_path: Any) -> None:
+def test_a_sink_is_written_to_ir_with_all_inputs_before_it(causal: bool, tmp_path: Any) -> None:
     case = Case(ScaledDotProductAttention(causal), (*heads(), None, None, _SINK))
     model = model_of(case)
     dovetail.save(model, tmp_path / "model.xml")
@@ -93,7 +93,7 @@ g (float[2,4,4,8] q, float[2,2,5,8] k, float[2,2,5,6] v, float[4,5] bias) => (fl
 }}"""
 
 
-def test_a_graph_in_flexible_attention_reads_what_is_around_it() -> None:
+def test_a_graph_in_flexible_attention_reads_captures() -> None:
     q, k, v = heads(kv=2)
     bias = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
     source = FLEXIBLE.format("scale: float = 0.5,", "float[B,H,L,S] x", "Add (x, far)")

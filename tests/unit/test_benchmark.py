@@ -41,7 +41,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+def run_bench(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
     def call(*arguments: str) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as caught:
             cli.main(["bench", *arguments, "--rounds", "2", "--threads", "1"])
@@ -63,8 +63,8 @@ def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Runner], Runner]) -
 
 @needs_peers
 @pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
-def test_all_engines_run_and_agree_in_either_format(file: str, model: str, said: Any) -> None:
-    code, out, err = said(file, "--json", "--dim", "n=5")
+def test_all_engines_run_and_agree_in_either_format(file: str, model: str, run_bench: Any) -> None:
+    code, out, err = run_bench(file, "--json", "--dim", "n=5")
     found = json.loads(out)
     ours, *others = found["engines"]
     assert code == 0 and found["agrees"] is True and found["shapes"] == {"x": [5, 4], "z": [5, 2]}
@@ -76,47 +76,47 @@ def test_all_engines_run_and_agree_in_either_format(file: str, model: str, said:
     assert ("conversion to ONNX" in err) == (file == "small.xml")
 
 
-def test_a_table_says_the_same_to_people(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_has_the_times_and_the_agreement(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spoilt(monkeypatch, lambda made: made)
-    code, out, err = said(model, "--against", "openvino", "--no-memory", "--shape", "x=2,4", "--shape", "z=2,2")
+    code, out, err = run_bench(model, "--against", "openvino", "--no-memory", "--shape", "x=2,4", "--shape", "z=2,2")
     lines = out.splitlines()
     assert code == 0 and lines[0].split()[:3] == ["engine", "time", "ratio"]
     assert [line.split()[0] for line in lines[1:]] == ["dovetail", "openvino"] and "agree, 0" in lines[2]
     assert "medians of 2 interleaved runs, 1 thread" in err and "random inputs (seed 0): x, z" in err
 
 
-def test_results_that_differ_end_in_1(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_differ_end_in_1(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(made: Runner) -> Runner:
         return replace(made, run=lambda inputs: {name: array + 1 for name, array in made.run(inputs).items()})
 
     spoilt(monkeypatch, wrong)
-    code, out, _ = said(model, "--against", "onnxruntime", "--no-memory")
+    code, out, _ = run_bench(model, "--against", "onnxruntime", "--no-memory")
     assert code == 1 and "differ" in out
 
 
-def test_an_engine_that_refuses_is_listed_with_its_reason(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_refuses_is_listed_with_its_reason(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(made: Runner) -> Runner:
         raise EngineError("runtime.load", "it does not like it")
 
     spoilt(monkeypatch, refusing)
-    code, out, err = said(model, "--against", "onnxruntime", "--no-memory")
+    code, out, err = run_bench(model, "--against", "onnxruntime", "--no-memory")
     assert code == 0 and "does not run" in out and "onnxruntime: it does not like it" in err
 
 
 @pytest.mark.parametrize("name", ["nonsense", "onnxruntime"])
-def test_an_engine_that_is_not_there_is_an_error(name: str, model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_not_there_is_an_error(name: str, model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "is_installed", lambda name: False)
-    code, _, err = said(model, "--against", name)
+    code, _, err = run_bench(model, "--against", name)
     assert code == 4 and "[runtime.missing]" in err and name in err
 
 
-def test_without_peers_only_dovetail_is_measured(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_peers_only_dovetail_is_measured(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "is_installed", lambda name: False)
-    code, out, _ = said(model, "--json", "--no-memory")
+    code, out, _ = run_bench(model, "--json", "--no-memory")
     assert code == 0 and [item["engine"] for item in json.loads(out)["engines"]] == ["dovetail"]
 
 
-def test_runs_are_taken_in_turns_and_only_the_last_of_a_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_interleaved_and_the_last_of_each_repetition_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "AWAKE", 0)
     calls: list[str] = []
     found = benchmark.median_times({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
@@ -130,7 +130,7 @@ def test_a_process_that_holds_a_peer_holds_nothing_of_ours() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_a_process_that_fails_says_why() -> None:
+def test_a_process_that_fails_gives_a_reason() -> None:
     with pytest.raises(EngineError, match=r"nowhere\.onnx") as caught:
         runtimes.cost("dovetail", "nowhere.onnx", 1, Names([], []), {})
     assert caught.value.code == "runtime.run"
@@ -150,9 +150,9 @@ def test_memory_is_measured_for_types_that_only_ml_dtypes_has(tmp_path: Path) ->
 
 @needs_peers
 @pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
-def test_throughput_counts_items_in_every_engine(file: str, model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throughput_counts_items_in_every_engine(file: str, model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "ROUND_SECONDS", 0.01)
-    code, out, err = said(file, "--throughput", "--json", "--dim", "n=5")
+    code, out, err = run_bench(file, "--throughput", "--json", "--dim", "n=5")
     ours, *others = json.loads(out)["engines"]
     assert code == 0 and ours["engine"] == "dovetail" and ours["ratio"] is None
     assert [item["engine"] for item in others] == list(benchmark.PEERS)
@@ -162,18 +162,18 @@ def test_throughput_counts_items_in_every_engine(file: str, model: str, said: An
 
 
 @needs_peers
-def test_a_peer_that_refuses_has_no_throughput_but_a_note(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_refuses_has_no_throughput_but_a_note(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise RuntimeError("not today")
 
     monkeypatch.setattr(throughput, "ROUND_SECONDS", 0.01)
     monkeypatch.setitem(throughput.PEER_WAYS, "openvino", refuse)
-    code, out, err = said(model, "--throughput", "--against", "openvino", "--streams", "2")
+    code, out, err = run_bench(model, "--throughput", "--against", "openvino", "--streams", "2")
     assert code == 0 and "does not run" in out and "not today" in err and "streams=2" in out
 
 
-def test_streams_belong_to_throughput(model: str, said: Any) -> None:
-    code, _, err = said(model, "--streams", "2")
+def test_streams_belong_to_throughput(model: str, run_bench: Any) -> None:
+    code, _, err = run_bench(model, "--streams", "2")
     assert code == 2 and "--throughput" in err
 
 
@@ -182,8 +182,8 @@ def test_streams_belong_to_throughput(model: str, said: Any) -> None:
 
 @needs_peers
 @pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
-def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, said: Any) -> None:
-    code, out, err = said(file, "--sizes", "n=2..40", "--steps", "12", "--json")
+def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, run_bench: Any) -> None:
+    code, out, err = run_bench(file, "--sizes", "n=2..40", "--steps", "12", "--json")
     found = json.loads(out)
     sizes = [row["n"] for row in found["sizes"]]
     assert code == 0 and found["agrees"] and len(sizes) == 12 and set(sizes) <= set(range(2, 41))
@@ -225,18 +225,18 @@ def test_a_ratio_is_the_median_over_the_calls_that_made_no_plan(monkeypatch: pyt
     assert second.seen_ratio == pytest.approx(np.median([2 * size / (1 + size) for size in (7, *sizes)]))
 
 
-def test_a_size_that_grows_is_one_more_at_each_call(model: str, said: Any) -> None:
-    code, out, _ = said(model, "--grow", "n", "--dim", "n=3", "--steps", "4", "--against", "onnxruntime", "--json")
+def test_a_size_that_grows_is_one_more_at_each_call(model: str, run_bench: Any) -> None:
+    code, out, _ = run_bench(model, "--grow", "n", "--dim", "n=3", "--steps", "4", "--against", "onnxruntime", "--json")
     assert code == 0 and json.loads(out)["sizes"] == [{"n": 3}, {"n": 4}, {"n": 5}, {"n": 6}]
 
 
-def test_results_that_differ_at_a_size_end_in_1(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_differ_at_a_size_end_in_1(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def spoilt(engine: str, path: str, threads: int, names: Names) -> Runner:
         made = runtimes.runner("dovetail", path, threads, names)
         return replace(made, run=lambda inputs: {name: array + (len(array) == 4) for name, array in made.run(inputs).items()})
 
     monkeypatch.setattr(size_benchmark, "runner", spoilt)
-    code, out, _ = said(model, "--grow", "n", "--steps", "6", "--against", "onnxruntime")
+    code, out, _ = run_bench(model, "--grow", "n", "--steps", "6", "--against", "onnxruntime")
     assert code == 1 and "differ" in out
 
 
@@ -249,12 +249,12 @@ def test_results_that_differ_at_a_size_end_in_1(model: str, said: Any, monkeypat
         (["--grow", "n", "--throughput"], "exclude --input and --throughput"),
     ],
 )
-def test_sizes_that_say_nothing_are_errors_of_usage(arguments: list[str], message: str, model: str, said: Any) -> None:
-    code, _, err = said(model, *arguments)
+def test_invalid_size_options_are_errors_of_usage(arguments: list[str], message: str, model: str, run_bench: Any) -> None:
+    code, _, err = run_bench(model, *arguments)
     assert code == 2 and message in err
 
 
-def test_one_size_of_an_open_model_is_said_to_be_one(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_size_of_an_open_model_is_reported(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spoilt(monkeypatch, lambda made: made)
-    _, _, err = said(model, "--against", "openvino", "--no-memory")
+    _, _, err = run_bench(model, "--against", "openvino", "--no-memory")
     assert "one size of n" in err

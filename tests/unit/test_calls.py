@@ -57,7 +57,7 @@ def test_onnx_is_loaded_from_any_source(tmp_path: Path) -> None:
         assert str(dovetail.load(file)) == expected
 
 
-def test_external_data_is_found_beside_a_file_object_and_missing_for_bytes(tmp_path: Path) -> None:
+def test_external_data_is_read_for_a_file_object_and_missing_for_bytes(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.input("x", "f32", (64,)) + np.arange(64, dtype="f4"))
     path = tmp_path / "m.onnx"
@@ -144,7 +144,7 @@ def test_a_list_for_the_only_scalar_input_holds_it() -> None:
         assert dovetail.run(b.model, inputs)["y"] == 6
 
 
-def test_out_goes_by_name_and_by_position(program: dovetail.Program) -> None:
+def test_out_is_passed_by_name_or_by_position(program: dovetail.Program) -> None:
     target = np.empty((2, 3), "f4")
     assert program(X, Z, out={"w": target})["w"] is target
     target[:] = 0

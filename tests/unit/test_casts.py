@@ -93,7 +93,7 @@ def test_integers_wrap_as_before() -> None:
             np.testing.assert_array_equal(y, x.astype(named(target).numpy))
 
 
-def test_whatever_is_not_0_is_true() -> None:
+def test_every_element_but_0_casts_to_true() -> None:
     x = np.array([0.0, -0.0, 0.3, -1e30, np.nan, np.inf], np.float32)
     for engine in ("interpreter", "native"):
         y = dovetail.run(cast("f32", "boolean"), {"x": x}, engine)["y"]

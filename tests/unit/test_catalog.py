@@ -16,14 +16,14 @@ from dovetail.report import catalog
 
 
 @pytest.mark.parametrize("name", sorted(catalog.tested_facts()))
-def test_nothing_is_claimed_that_no_case_shows(name: str) -> None:
+def test_each_fact_of_the_catalog_has_a_case(name: str) -> None:
     claimed = dict(catalog.tested_facts()[name])
     if not native_core.is_compiled:
         claimed.pop("native", None)
     assert write_support_table.unshown(name, claimed) == []
 
 
-def test_all_that_is_spoken_of_is_there() -> None:
+def test_the_catalog_has_every_operator() -> None:
     assert set(catalog.tested_facts()) <= set(REGISTRY)
     assert {each.name for each in catalog.catalog()} | {"Foreign", "Constant", "DefaultInput", "RuntimeAttributes"} == set(
         REGISTRY
@@ -40,7 +40,7 @@ def test_a_version_is_read_by_a_line_or_by_a_function(format: str) -> None:
     assert rows == {(each.name, version) for each in catalog.foreign_catalog(format) for version in each.versions}
 
 
-def told(capsys: Any, *arguments: str) -> str:
+def run_ops(capsys: Any, *arguments: str) -> str:
     with pytest.raises(SystemExit) as left:
         main(["ops", *arguments])
     assert left.value.code == 0
@@ -48,23 +48,23 @@ def told(capsys: Any, *arguments: str) -> str:
 
 
 def test_the_command_prints_the_table(capsys: Any) -> None:
-    rows = told(capsys).splitlines()
+    rows = run_ops(capsys).splitlines()
     assert rows[0].split() == ["operator", "types", "gradient", "native", "ONNX", "OpenVINO"]
     assert len(rows) == 1 + len(catalog.catalog())
     conv = next(row for row in rows if row.startswith("Conv "))
     assert "slope" in conv and "Conv 1, 11, 22" in conv and "Convolution 1" in conv
 
 
-def test_the_command_says_it_in_json(capsys: Any) -> None:
-    ours = json.loads(told(capsys, "--json"))
+def test_the_command_prints_json(capsys: Any) -> None:
+    ours = json.loads(run_ops(capsys, "--json"))
     relu = next(item for item in ours["operators"] if item["name"] == "Relu")
     assert relu["gradient"] == "slope" and "f32" in relu["native"] and relu["openvino"] == ["ReLU 1"]
-    theirs = json.loads(told(capsys, "--format", "onnx", "--json"))
+    theirs = json.loads(run_ops(capsys, "--format", "onnx", "--json"))
     upsample = next(item for item in theirs["operators"] if item["name"] == "Upsample")
     assert theirs["format"] == "onnx" and upsample["versions"] == [1, 7, 9] and upsample["unread"] == []
 
 
 def test_the_operators_of_a_format_are_listed(capsys: Any) -> None:
-    rows = told(capsys, "--format", "openvino").splitlines()
+    rows = run_ops(capsys, "--format", "openvino").splitlines()
     assert rows[0].split() == ["operator", "read", "not", "read", "as"]
     assert any(row.startswith("SoftMax ") and row.endswith("Softmax") for row in rows)

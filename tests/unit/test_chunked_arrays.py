@@ -19,7 +19,7 @@ da = pytest.importorskip("dask.array")
 
 @settings(max_examples=max(25, settings().max_examples // 4))
 @given(movements(), st.integers(1, 4))
-def test_a_graph_of_moves_over_dask_arrays_gives_what_numpy_gives(moved: Moved, size: int) -> None:
+def test_a_graph_of_moves_over_dask_arrays_gives_the_results_of_numpy(moved: Moved, size: int) -> None:
     # The array API standard has no f16.
     assume(all(array.dtype != np.float16 for array in moved.inputs.values()))
     inputs = {name: da.from_array(array, chunks=size) for name, array in moved.inputs.items()}

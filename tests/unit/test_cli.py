@@ -120,7 +120,7 @@ def test_plan_is_for_the_inputs_of_files(model: str, ran: Any) -> None:
     assert "[input.shape]" in ran("plan", model, "-i", "x.npy").err
 
 
-def test_run_in_json_says_what_the_table_says(model: str, ran: Any) -> None:
+def test_run_in_json_has_the_facts_of_the_table(model: str, ran: Any) -> None:
     found = ran("run", model, "--json").json
     assert (found["dovetail"], found["version"], found["engine"], found["random"]) == ("run", 1, ENGINE, ["x"])
     assert [(item["name"], item["type"]) for item in found["outputs"]] == [("y", "f32[3, 2]"), ("z", "f32[3, 6]")]
@@ -265,7 +265,7 @@ def test_a_difference_ends_in_1(model: str, ran: Any, monkeypatch: pytest.Monkey
     assert ran("convert", model, "model.xml", "--verify", "--tolerance", "1e9").code == 0
 
 
-def test_dovetail_is_verified_beside_both_runtimes(model: str, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dovetail_is_verified_together_with_both_runtimes(model: str, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
     ours = verify._ours
@@ -279,7 +279,7 @@ def test_dovetail_is_verified_beside_both_runtimes(model: str, ran: Any, monkeyp
     assert [row["agrees"] for row in found.json["outputs"]] == [True, True, False, False]
 
 
-def test_what_cannot_be_compared_is_said_in_its_cell_and_in_the_exit_code(
+def test_outputs_that_cannot_be_compared_are_reported_in_cell_and_exit_code(
     tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openvino")
@@ -391,7 +391,7 @@ def test_check_of_a_sound_model_ends_in_0(model: str, ran: Any) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "check", "show", "info"])
-def test_what_cannot_be_read_at_all_is_an_error(command: str, tmp_path: Path, ran: Any) -> None:
+def test_an_unreadable_file_is_an_error(command: str, tmp_path: Path, ran: Any) -> None:
     missing = ran(command, str(tmp_path / "missing.onnx"))
     assert missing.code == 3 and missing.err.startswith("MissingFileError [file.missing]: the file")
     (tmp_path / "model.txt").touch()
@@ -465,7 +465,7 @@ GOLDEN: list[tuple[DovetailError, str]] = [
 
 
 @pytest.mark.parametrize(("error", "text"), GOLDEN)
-def test_errors_are_told_in_one_form(error: DovetailError, text: str) -> None:
+def test_errors_are_printed_in_one_form(error: DovetailError, text: str) -> None:
     assert output.error_text(error) == text
 
 

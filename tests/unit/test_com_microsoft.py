@@ -116,7 +116,7 @@ def model_of(kind: str, inputs: tuple[Any, ...], attributes: dict[str, Any], out
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{place}: {row[0]}") for place, row in enumerate(NODES)])
-def test_an_operator_of_onnxruntime_is_what_onnxruntime_makes_of_it(row: Any, tmp_path: Any) -> None:
+def test_an_operator_of_onnxruntime_gives_the_results_of_onnxruntime(row: Any, tmp_path: Any) -> None:
     kind, inputs, attributes, outputs = row
     data = model_of(kind, inputs, attributes, outputs)
     given = fed(inputs)
@@ -165,7 +165,7 @@ def fed(inputs: tuple[Any, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("length", [2, 4, 8, 3, 7])
-def test_a_vector_of_lengths_is_told_from_its_own_length_when_it_runs(length: int, tmp_path: Any) -> None:
+def test_the_mask_form_follows_from_its_length_at_run_time(length: int, tmp_path: Any) -> None:
     """Every size open: as many numbers as the batch, twice as many, three times and two; others are refused."""
     mask = np.array([3, 5, 1, 0, 3, 0, 3, 5], np.int32)[:length]
     inputs = (*_QKV, mask)

@@ -169,7 +169,7 @@ def test_values_that_are_not_numbers_and_integers_are_exact() -> None:
 
 
 @pytest.mark.skipif(not is_installed("openvino"), reason="needs openvino")
-def test_what_an_engine_refuses_is_a_row_with_the_reason_and_the_rest_goes_on() -> None:
+def test_an_operator_that_an_engine_refuses_is_a_row_with_a_reason() -> None:
     """OpenVINO has no operator for StringNormalizer; values before and beside it are still compared."""
     nodes = [
         helper.make_node("StringNormalizer", ["s"], ["upper"], case_change_action="UPPER", name="normalize"),
@@ -226,7 +226,7 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_command_says_where_a_difference_begins(chain: Path, tmp_path: Path) -> None:
+def test_the_command_reports_the_first_difference(chain: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.onnx"
     other.write_bytes(chain_proto(0.3).SerializeToString())
     page, colors = tmp_path / "page.html", tmp_path / "errors.json"
@@ -256,7 +256,7 @@ def test_wrong_requests_have_codes(chain: Path) -> None:
         assert caught.value.code == code
 
 
-def test_values_of_other_names_are_matched_by_what_computes_them() -> None:
+def test_values_of_other_names_are_matched_by_their_producers() -> None:
     """Nothing but the input and the output has its name, and one operator differs."""
     found = dovetail.compare_layers(
         dovetail.load(chain_proto()), other=dovetail.load(chain_proto(0.3, "renamed_")), inputs={"x": X}

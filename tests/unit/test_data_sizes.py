@@ -119,7 +119,7 @@ def test_one_plan_serves_the_lengths_of_a_speech_model(caplog: pytest.LogCapture
     assert program.statistics.ranges >= 2 and program.statistics.plans == before
 
 
-def test_what_a_result_of_a_partition_shares() -> None:
+def test_results_of_a_partition_do_not_share_memory() -> None:
     """An input that is handed through, and a result that is two outputs, are arrays of their own."""
     weights = np.eye(CHANNELS, dtype=np.float32)
     with dovetail.Builder("shared") as b:

@@ -85,7 +85,7 @@ def common(box: Any, other: Any) -> float:
     return abs(sum(cross(polygon[place - 1], polygon[place]) for place in range(len(polygon)))) / 2
 
 
-def test_what_turned_boxes_have_in_common_is_the_area_of_the_polygon_between_them() -> None:
+def test_the_intersection_of_rotated_boxes_is_the_area_of_their_common_polygon() -> None:
     chance = np.random.default_rng(0)
     boxes = chance.uniform([50, 50, 0.1, 0.1, -7], [54, 54, 4, 3, 7], (1, 40, 5)).astype(np.float32)
     boxes[0, 20:] = np.maximum(np.round(boxes[0, 20:]), 1)

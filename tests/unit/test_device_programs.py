@@ -117,7 +117,7 @@ def test_sizes_are_known_while_a_program_is_traced(engine: str) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_torch_runs_what_depends_on_elements() -> None:
+def test_torch_runs_operators_whose_sizes_depend_on_data() -> None:
     pytest.importorskip("torch")
     with dovetail.Builder() as b:
         x = b.input("x", "f32", (4,))

@@ -242,7 +242,7 @@ def test_weights_stored_in_fewer_bits() -> None:
     assert not found.changes[0].weights[0].changed if found.changes else found.is_same
 
 
-def test_an_edit_beside_a_conversion(tmp_path: Path) -> None:
+def test_an_edit_after_a_conversion(tmp_path: Path) -> None:
     """The comparison of an ONNX model and an edited IR copy reports only the edit, though IR writes LeakyRelu in another way."""
     path = tmp_path / "m.xml"
     edited_model = network()

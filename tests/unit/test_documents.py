@@ -81,7 +81,7 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_table_of_operators_is_what_the_operators_say() -> None:
+def test_the_table_of_operators_is_up_to_date() -> None:
     made = subprocess.run([sys.executable, ROOT / "docs" / "make_operators.py", "--check"], check=False)
     assert made.returncode == 0, "python docs/make_operators.py renews it"
 

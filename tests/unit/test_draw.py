@@ -415,7 +415,7 @@ def command(*arguments: object) -> int:
     return int(str(ended.value.code or 0))
 
 
-def test_what_differs_from_another_model_has_a_colour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_from_another_model_are_coloured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dovetail.save(branches(), tmp_path / "a.onnx")
     dovetail.save(branches("Abs"), tmp_path / "b.onnx")
     target = tmp_path / "b.svg"
@@ -466,7 +466,7 @@ def test_every_frame_of_a_page_can_be_opened() -> None:
             assert first < len(item["r"][row]) and second < len(item["r"][row + 1])
 
 
-def test_an_open_frame_holds_what_is_in_it() -> None:
+def test_an_open_frame_contains_its_items() -> None:
     scene = draw_model(chain(20)).scene
     scene.root.is_open = True
     assert len(place_item(scene.root).children) == len(scene.root.children)

@@ -105,7 +105,7 @@ g (float[4] x, bool way) => (float[4] y)
         ("convert_inputs", lambda name: {name: "f16"}),
     ],
 )
-def test_a_value_of_a_subgraph_is_refused_with_what_is_possible(name: str, verb: str, make: Any) -> None:
+def test_a_value_of_a_subgraph_is_refused_with_a_hint(name: str, verb: str, make: Any) -> None:
     model = dovetail.load(onnx.parser.parse_model(SUBGRAPH))
     with pytest.raises(DovetailError, match="of If 'y' has a value of that name: only extract accepts") as caught:
         getattr(model, verb)(make(name))

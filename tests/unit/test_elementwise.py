@@ -164,7 +164,7 @@ def test_openvinos_maximum_takes_two_inputs(tmp_path: Path) -> None:
         ir_model(tmp_path, "Maximum", [(2,), (2,), (2,)], auto_broadcast="numpy")
 
 
-def test_a_mod_of_floats_had_to_say_fmod() -> None:
+def test_a_mod_of_floats_needs_fmod() -> None:
     with pytest.raises(FormatError, match=r"attribute\.value"):
         onnx_model(13, "Mod", {"a": (2,), "b": (2,)})
     model = onnx_model(13, "Mod", {"a": (2,), "b": (2,)}, fmod=1)
@@ -197,7 +197,7 @@ def test_until_version_24_infinity_became_nan_in_types_without_it(opset: int, in
     assert np.isnan(found[0]) == infinite and found[1] == 240
 
 
-def test_shapes_that_should_be_equal_are_held_at_run_time() -> None:
+def test_shapes_that_must_be_equal_are_checked_at_run_time() -> None:
     b = Builder()
     b.output("y", b.Add(b.input("x0", "f32", ("n",)), b.input("x1", "f32", ("m",)), broadcast=False))
     with pytest.raises(EngineError, match=r"shape.disagree"):

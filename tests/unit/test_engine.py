@@ -54,13 +54,13 @@ def assert_agrees(found: dict[str, Any], want: dict[str, Any]) -> None:
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5)
 
 
-def test_it_is_the_default() -> None:
+def test_the_native_engine_is_the_default() -> None:
     assert dovetail.compile(small_net()).engine == ("native" if native_core.is_compiled else "interpreter")
 
 
 @pytest.mark.parametrize("elide", ["auto", "all", "none"])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_it_gives_what_the_interpreter_gives(elide: str, threads: int) -> None:
+def test_the_native_engine_gives_the_results_of_the_interpreter(elide: str, threads: int) -> None:
     model = small_net()
     program = dovetail.compile(model, "native", threads=threads, elide=elide)
     reference = dovetail.compile(model, "interpreter")
@@ -129,7 +129,7 @@ def test_results_are_written_into_the_arrays_that_out_names() -> None:
 
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
-def test_out_is_written_where_only_the_run_tells_the_shape(engine: str) -> None:
+def test_out_of_a_shape_known_at_run_time_is_written(engine: str) -> None:
     b = Builder()
     b.output("y", b.NonZero(b.input("x", "f32", (4,))))
     program = dovetail.compile(b.model, engine)
@@ -230,7 +230,7 @@ def test_options_that_mean_nothing_are_refused() -> None:
     assert caught.value.code == "argument.value"
 
 
-def test_the_environment_says_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_THREADS", "3")
     assert Engine(small_net()).threads == 3
     assert Engine(small_net(), threads=2).threads == 2
@@ -419,7 +419,7 @@ def test_plans_of_one_model_work_in_the_same_memory() -> None:
     assert first.execution.arena != second.execution.arena
 
 
-def test_what_is_known_only_at_run_time_stays_with_python() -> None:
+def test_a_step_of_sizes_known_at_run_time_runs_in_python() -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n",))
         places = b.NonZero(x, output_type=dovetail.ir.dtypes.i64)
@@ -436,7 +436,7 @@ def test_movement_between_native_steps_costs_nothing() -> None:
     assert plan.arena_bytes <= plan.activation_bytes
 
 
-def test_an_output_that_is_known_beforehand_is_not_written() -> None:
+def test_a_constant_output_is_not_written() -> None:
     with Builder() as b:
         x = b.input("x", "i64", (1,))
         first, known = b.Split(b.Pad(x, [0, 1]), [1, 1], outputs=2)

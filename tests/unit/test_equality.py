@@ -435,7 +435,7 @@ def test_diff_proves_and_checks(pair: tuple[Path, Path], tmp_path: Path, capsys:
     assert run_command(capsys, "diff", a, b, "--check-certificate", str(tmp_path / "none.json"))[0] == 3
 
 
-def test_diff_says_what_is_not_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_reports_regions_without_a_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(tmp_path / name) for name in ("a.onnx", "b.onnx")]
     for file, number in zip(files, (1.0, 2.0), strict=True):
         dovetail.save(two_inputs(lambda b, x, y, number=number: b.Exp(b.Sin(x + number) * y)), file)
@@ -532,7 +532,7 @@ def test_open_subgraphs_are_compared_by_their_captures() -> None:
     assert dovetail.prove(conditional(3.0), conditional(4.0)).verdict in ("open", "different")
 
 
-def test_a_constant_whose_sum_cancels_stands_for_no_near_one() -> None:
+def test_a_constant_whose_sum_cancels_equals_no_near_one() -> None:
     tables = [RealTerms(real_rules(None)) for _ in range(2)]
     one = [table.constant(np.float32(1)) for table in tables]
     tables[1].add(Add(), one[1], -BELOW_ONE)

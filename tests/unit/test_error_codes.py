@@ -42,7 +42,7 @@ def test_every_page_entry_has_a_code() -> None:
     assert sorted(set(described()) - set(raised())) == []
 
 
-def test_every_entry_says_what_it_means_and_how_to_mend_it_once() -> None:
+def test_every_code_has_one_entry_with_a_meaning_and_a_remedy() -> None:
     codes = [code for code, _, _ in ENTRY.findall(PAGE.read_text()) if CODE.fullmatch(code)]
     assert len(codes) == len(set(codes))
     for code, (meaning, mend) in described().items():

@@ -119,7 +119,7 @@ REFUSED: list[tuple[str, str | Callable[[Path], str]]] = [
 
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(("fault", "location"), REFUSED)
-def test_a_model_cannot_read_what_is_not_its_own(model: Path, fault: str, location: str | Callable[[Path], str]) -> None:
+def test_a_model_cannot_read_files_outside_its_folder(model: Path, fault: str, location: str | Callable[[Path], str]) -> None:
     name = location if isinstance(location, str) else location(model.parent)
     with refused(fault):
         files.open_beside(model, name)
@@ -223,7 +223,7 @@ def test_an_error_while_writing_leaves_everything_as_it_was(model: Path, error: 
     assert listing(model.parent) == before
 
 
-def test_relative_paths_are_written_where_they_say(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_are_relative_to_the_working_directory(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(model.parent)
     with atomic_write.replace_files(["m.onnx", "m.onnx.data"]) as streams:
         for stream in streams:
@@ -255,7 +255,9 @@ def test_the_models_own_link_is_written_through(model: Path, tmp_path: Path) -> 
         ("argument.conflict", "./m.onnx"),
     ],
 )
-def test_side_files_are_written_only_beside_the_model(model: Path, code: str, location: str | Callable[[Path], str]) -> None:
+def test_side_files_are_written_only_in_the_folder_of_the_model(
+    model: Path, code: str, location: str | Callable[[Path], str]
+) -> None:
     name = location if isinstance(location, str) else location(model.parent)
     before = {name: data for name, data in listing(model.parent.parent).items() if "to" not in name}
     with refused(code), atomic_write.replace_files([model, f"{model.parent}/{name}"]) as streams:
@@ -285,7 +287,7 @@ def test_the_folder_to_write_in_must_exist(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_mapped_survives_being_replaced(model: Path) -> None:
+def test_a_memory_map_survives_a_replaced_file(model: Path) -> None:
     view = files.map_file(model.parent / "w.bin")
     with atomic_write.replace_file(model.parent / "w.bin") as stream:
         stream.write(view[::-1].tobytes())

@@ -98,14 +98,14 @@ PRODUCTS: dict[str, Callable[[Builder], Any]] = {"conv": lambda b: conv(b, image
 
 @pytest.mark.parametrize("kernel", PRODUCTS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_an_activation_goes_into_what_it_follows(name: str, kernel: str) -> None:
+def test_an_activation_is_fused_into_its_producer(name: str, kernel: str) -> None:
     (step,) = steps(model_of(lambda b: ACTIVATIONS[name](b, PRODUCTS[kernel](b))))
     assert step.startswith(f"{kernel}: ") and step.endswith(f" {name.split()[0]}")
 
 
 @pytest.mark.parametrize("kernel", PRODUCTS)
 @pytest.mark.parametrize("name", APART)
-def test_what_kernels_do_not_know_is_a_step_of_its_own(name: str, kernel: str) -> None:
+def test_an_activation_that_a_kernel_lacks_is_a_separate_step(name: str, kernel: str) -> None:
     found = steps(model_of(lambda b: APART[name](b, PRODUCTS[kernel](b))))
     assert [step.partition(":")[0] for step in found] == [kernel, "elementwise"]
 
@@ -203,7 +203,7 @@ AFTER_PRODUCTS: dict[str, tuple[Write, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", AFTER_PRODUCTS)
-def test_what_follows_a_product_of_matrices(name: str) -> None:
+def test_the_epilogue_of_a_matrix_product(name: str) -> None:
     write, expected = AFTER_PRODUCTS[name]
     assert steps(model_of(write)) == expected
 
@@ -264,7 +264,7 @@ AFTER_CONVOLUTIONS: dict[str, tuple[Write, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", AFTER_CONVOLUTIONS)
-def test_what_follows_a_convolution(name: str) -> None:
+def test_the_epilogue_of_a_convolution(name: str) -> None:
     write, expected = AFTER_CONVOLUTIONS[name]
     assert steps(model_of(write)) == expected
 
@@ -335,7 +335,7 @@ def test_chains(name: str) -> None:
     assert steps(model_of(write)) == expected
 
 
-def test_a_chain_writes_what_others_read_and_no_more() -> None:
+def test_a_fused_kernel_writes_only_values_that_other_steps_read() -> None:
     """Nothing is kept of the first result, which three operators of the chain read; the second is a result of the model."""
 
     def write(b: Builder) -> Any:
@@ -393,7 +393,7 @@ BEFORE: dict[str, tuple[Callable[[Builder, Any], Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BEFORE)
-def test_what_comes_before_a_convolution(name: str) -> None:
+def test_the_prologue_of_a_convolution(name: str) -> None:
     write, expected = BEFORE[name]
     assert steps(model_of(lambda b: conv(b, write(b, image(b))))) == expected
 
@@ -427,7 +427,7 @@ def test_one_channel_that_becomes_many() -> None:
 
 
 @pytest.mark.parametrize("other", [lambda b, t: t, lambda b, t: b.Softmax(t, axis=1), lambda b, t: conv(b, t, 3)])
-def test_what_more_than_one_convolution_needs_is_made(other: Any) -> None:
+def test_a_prologue_of_several_convolutions_is_a_separate_step(other: Any) -> None:
     def write(b: Builder) -> Any:
         made = b.Multiply(image(b), CHANNELS[0])
         return [conv(b, made), other(b, made)]
@@ -435,7 +435,7 @@ def test_what_more_than_one_convolution_needs_is_made(other: Any) -> None:
     assert steps(model_of(write))[0] == "elementwise: Multiply"
 
 
-def test_a_convolution_between_all_that_goes_with_it() -> None:
+def test_a_convolution_with_prologue_and_epilogue() -> None:
     def write(b: Builder) -> Any:
         x = image(b)
         y = conv(b, b.Relu(b.Add(b.Multiply(x, CHANNELS[0]), CHANNELS[1])))

@@ -91,7 +91,7 @@ def test_layer_normalization_is_fused(form: str) -> None:
         (NORM["quotient"].replace("ReduceMean(q", "ReduceSum(q"), AXES + ONES),
     ],
 )
-def test_what_only_resembles_them_stays(body: str, constants: str) -> None:
+def test_similar_subgraphs_are_not_fused(body: str, constants: str) -> None:
     kinds, _ = fused(proto(body, constants))
     assert not {"Gelu", "LayerNormalization"} & set(kinds)
 
@@ -105,7 +105,7 @@ def test_an_inner_value_that_is_an_output_stays(body: str, constants: str, name:
     assert not {"Gelu", "LayerNormalization"} & set(kinds)
 
 
-def test_nothing_is_fused_without_being_asked() -> None:
+def test_fusions_are_off_by_default() -> None:
     new = dovetail.simplify(dovetail.load(proto(GELU["erf"], NUMBERS)))
     assert "Gelu" not in {type(node.op).__name__ for node in new.graph.nodes}
 

@@ -171,7 +171,9 @@ def test_a_seed_that_ir_has_no_number_for_is_written(seed: float, tmp_path: Path
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
 @pytest.mark.parametrize("kernel", [(1 << 29,), (3, 1 << 29), (1 << 29, 3), (1 << 29, 1 << 29)], ids=str)
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool", "LpPool"])
-def test_a_window_costs_what_its_input_does(kind: str, kernel: tuple[int, ...], engine: str) -> None:
+def test_a_pooling_kernel_larger_than_its_input_costs_no_more_than_the_input(
+    kind: str, kernel: tuple[int, ...], engine: str
+) -> None:
     """Places of a window that are padding in every window are neither allocated nor visited."""
     x = np.arange(1, 3 * 5 ** len(kernel) + 1, dtype=np.float32).reshape(1, 3, *(5,) * len(kernel))
 
@@ -248,7 +250,7 @@ def test_a_layer_whose_weights_have_no_known_rank_is_planned(tmp_path: Path) -> 
     np.testing.assert_allclose(answers[0], answers[1], rtol=1e-5, atol=1e-6)
 
 
-def test_a_shape_of_2_to_the_40_sizes_says_nothing_of_a_rank(tmp_path: Path) -> None:
+def test_a_shape_of_2_to_the_40_sizes_gives_no_rank(tmp_path: Path) -> None:
     made = node("Expand", ["x", "shape"], ["y"])
     inputs = [declared("x", [1]), declared("shape", [2**40], onnx.TensorProto.INT64)]
     (tmp_path / "model.onnx").write_bytes(model_of([made], inputs, [declared("y")]).SerializeToString())
@@ -285,7 +287,7 @@ def test_a_number_of_trips_without_elements_is_refused(tmp_path: Path) -> None:
         dovetail.load(tmp_path / "model.xml", strict=True)
 
 
-def test_what_was_known_of_an_input_of_another_shape_is_forgotten(tmp_path: Path) -> None:
+def test_exact_values_of_a_center_crop_pad_of_another_shape_are_dropped(tmp_path: Path) -> None:
     made = node("CenterCropPad", ["x", "shape"], ["y"])
     inputs = [declared("x", [3], onnx.TensorProto.INT64), declared("shape", [None], onnx.TensorProto.INT64)]
     model = model_of([made], inputs, [declared("y", None, onnx.TensorProto.INT64)])

@@ -71,7 +71,7 @@ def test_every_value_between_operators_is_rounded(kind: Any) -> None:
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
-def test_what_rounds_the_same_goes_into_the_convolution() -> None:
+def test_steps_of_a_convolution_in_f16() -> None:
     with Builder() as b:
         x = b.input("x", "f16", (1, 8, 6, 6))
         b.output("y", b.Relu(b.Conv(x, numbers(8, 8, 3, 3).astype(np.float16))))

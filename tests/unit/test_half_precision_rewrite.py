@@ -121,13 +121,13 @@ RULES: dict[str, tuple[Write, list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_computed_in_f32(kind: str) -> None:
+def test_steps_that_are_computed_in_f32(kind: str) -> None:
     found = {name: steps(write, kind) for name, (write, _) in RULES.items()}
     assert found == {name: expected for name, (_, expected) in RULES.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_rounds_the_same_gives_the_same_at_the_ends(kind: str) -> None:
+def test_overflow_to_infinity_in_16_bits(kind: str) -> None:
     """A value that becomes an infinity in 16 bits is clipped to the last finite value, and rectified to infinity."""
     most = np.float32(ml_dtypes.finfo(KINDS[kind]).max)
     xs = np.array([np.inf, -np.inf, np.nan, 1.001, -1.001, most, -most, most * np.float32(1.0001)], np.float32)

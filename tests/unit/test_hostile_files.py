@@ -169,7 +169,7 @@ def given(model: dovetail.Model) -> dict[str, Any]:
         ("names-of-axes-beyond-arrays", "type.dims"),
     ],
 )
-def test_what_has_no_meaning_is_refused_before_it_runs(name: str, code: str, tmp_path: Path) -> None:
+def test_an_invalid_model_is_refused_before_it_runs(name: str, code: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(FILES[name]())
     assert code in {item.code for item in dovetail.check(path)}
@@ -188,7 +188,7 @@ def test_what_has_no_meaning_is_refused_before_it_runs(name: str, code: str, tmp
         ("sizes-of-no-machine", "run.memory"),
     ],
 )
-def test_what_no_array_holds_is_refused_before_it_is_asked_for(name: str, code: str, tmp_path: Path) -> None:
+def test_too_large_arrays_are_refused_before_allocation(name: str, code: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(FILES[name]())
     model = dovetail.load(path, limits=Limits(memory=MEMORY))

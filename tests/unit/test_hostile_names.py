@@ -137,7 +137,7 @@ def strings(item: Any) -> Iterator[str]:
         yield item
 
 
-def test_what_python_prints_of_a_model_shows_names_as_text(hostile: tuple[Path, str]) -> None:
+def test_repr_and_str_of_a_model_show_names_as_text(hostile: tuple[Path, str]) -> None:
     model = dovetail.load(hostile[0])
     graph = model.graph
     shown = [model, graph, *graph.nodes, *graph.values(), *(node.op for node in graph.nodes), *graph.inputs[0].dims]

@@ -77,7 +77,7 @@ def net(build: Callable[[Builder, Any], Any]) -> Model:
 
 @pytest.mark.parametrize("elide", ["auto", "all", "none"])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_what_is_still_read_is_not_overwritten(name: str, elide: str) -> None:
+def test_live_buffers_are_not_overwritten(name: str, elide: str) -> None:
     model = net(GRAPHS[name])
     x = RNG.standard_normal((2, 8, 6, 6)).astype(np.float32)
     before = x.copy()
@@ -91,7 +91,7 @@ def test_what_is_still_read_is_not_overwritten(name: str, elide: str) -> None:
 @pytest.mark.parametrize(
     "name", ["conv", "matmul", "quantized_conv", "a row added to all", "a tensor and its reverse", "the data is a view"]
 )
-def test_the_checker_refuses_a_plan_that_overwrites_what_it_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_refuses_a_plan_that_overwrites_live_buffers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planner assumes that every kernel may overwrite anything."""
     monkeypatch.setattr(
         in_place,

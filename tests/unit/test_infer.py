@@ -82,7 +82,7 @@ def test_equal_dimensions_become_one_symbol_everywhere() -> None:
     assert model.inputs[1].type.shape[0] != model.inputs[0].type.shape[0], "the given model is as it was"
 
 
-def test_an_equation_of_a_node_that_no_output_needs_says_nothing() -> None:
+def test_an_equation_of_a_dead_node_is_ignored() -> None:
     nodes = [helper.make_node("Concat", ["a", "b"], ["c"], axis=1), helper.make_node("Relu", ["b"], ["r"])]
     model = dovetail.load(model_of(nodes, {"a": (FLOAT, ["n", 4]), "b": (FLOAT, ["m", "k"])}, ["r"]))
     assert shape_text(dovetail.infer_report(model).model, "r") == ["m", "k"]

@@ -122,7 +122,7 @@ def test_a_range_of_nothing_is_an_error() -> None:
     check(model, CHANCE.standard_normal((4, 3)).astype(np.float32))
 
 
-def test_places_that_nobody_needs_are_not_sought() -> None:
+def test_max_pool_with_unused_indices() -> None:
     model = made("f32", (1, 4, 9, 9), lambda b, x: b.MaxPool(x, kernel_shape=(3, 3), outputs=2)[0])
     check(model, CHANCE.standard_normal((1, 4, 9, 9)).astype(np.float32))
 

@@ -101,12 +101,12 @@ def test_a_first_save_that_is_killed_leaves_no_model_or_a_whole_one(kind: Kind, 
         assert left_behind(folder) == []
 
 
-def test_saves_killed_at_random_moments(kind: Kind) -> None:
+def test_saves_killed_at_random_times(kind: Kind) -> None:
     found = interruptions.kill_saves(kind, 5, 0.1, random.Random(5), interruptions.SIDE)
     assert set(found) <= {"whole", "drafts after the kill"} and found["whole"] == 5, found
 
 
-def test_reads_beside_saves(kind: Kind) -> None:
+def test_reads_concurrent_with_saves(kind: Kind) -> None:
     assert interruptions.read_beside_saves(kind, 30, interruptions.SIDE) == {"whole": 30}
 
 
@@ -187,7 +187,7 @@ def test_a_draft_that_is_cut_off_is_not_taken(kind: Kind, tmp_path: Path) -> Non
 
 
 @pair
-def test_a_side_file_of_ours_beside_a_foreign_model_file_is_refused(kind: Kind, tmp_path: Path) -> None:
+def test_a_side_file_of_ours_with_a_foreign_model_file_is_refused(kind: Kind, tmp_path: Path) -> None:
     kind.save(version(1), tmp_path)
     path = tmp_path / kind.file
     if path.suffix == ".xml":
@@ -240,7 +240,7 @@ def test_onnxruntime_and_onnx_read_the_pairs_that_we_write(tmp_path: Path) -> No
     onnx.checker.check_model(tmp_path / kind.file, full_check=True)
 
 
-def test_openvino_reads_the_pairs_that_we_write_and_we_read_what_it_makes_of_them(tmp_path: Path) -> None:
+def test_openvino_reads_our_pairs_and_we_read_its_pairs(tmp_path: Path) -> None:
     KINDS["openvino"].save(version(3), tmp_path)
     x = np.ones((interruptions.SIDE,) * 2, np.float32)
     core = openvino.Core()

@@ -38,7 +38,7 @@ def value(name: str, kind: int, *shape: Any) -> Any:
     ],
     ids=lambda node: node.op_type,
 )
-def test_what_is_written_in_place_of_an_operator_holds_no_constant_as_long_as_its_data(node: Any, tmp_path: Path) -> None:
+def test_decompositions_have_no_constant_as_long_as_their_data(node: Any, tmp_path: Path) -> None:
     y = helper.make_empty_tensor_value_info("y")
     path = saved(tmp_path / "model.onnx", [node], [value("x", TensorProto.FLOAT, _HUGE, 4)], [y])
     dovetail.save(dovetail.load(path), tmp_path / "model.xml")
@@ -55,7 +55,7 @@ def test_an_affine_grid_of_an_open_rank_is_written(tmp_path: Path) -> None:
     np.testing.assert_allclose(dovetail.run(tmp_path / "model.xml", feeds)["y"], dovetail.run(model, feeds)["y"], atol=1e-5)
 
 
-def test_too_many_inputs_are_too_many_whatever_the_operator(tmp_path: Path) -> None:
+def test_too_many_inputs_of_an_optional_are_refused(tmp_path: Path) -> None:
     node = helper.make_node("Optional", ["x", "x"], ["y"])
     y = helper.make_value_info("y", helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2])))
     path = saved(tmp_path / "model.onnx", [node], [value("x", TensorProto.FLOAT, 2)], [y])

@@ -32,7 +32,7 @@ def elements(shape: tuple[int, ...], kind: str) -> Any:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_is_the_interpreters(shape: tuple[int, ...], kind: str, layout: str) -> None:
+def test_results_are_those_of_the_interpreter(shape: tuple[int, ...], kind: str, layout: str) -> None:
     x = elements(shape, kind)
     for axis, is_last, keeps, op in itertools.product(range(4), (False, True), (False, True), (ArgMax, ArgMin)):
         if shape[axis] == 0:
@@ -52,6 +52,6 @@ def test_many_lines_on_any_number_of_threads(threads: int) -> None:
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((3, 0), "float32"), ((3, 4), "uint8")])
-def test_what_it_does_not_serve_makes_no_step(shape: tuple[int, ...], kind: str) -> None:
+def test_unsupported_operands_are_refused(shape: tuple[int, ...], kind: str) -> None:
     with pytest.raises(ValueError, match="argminmax"):
         run("argminmax", [np.zeros(shape, kind)], [np.zeros(3, np.int64)], {"axis": 1, "greatest": 1})

@@ -124,7 +124,7 @@ def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, lay
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", ["relu", "none", *ACTIVATIONS])
 @pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[24], (1, 16, 37, 1, (24, 23), *CASES[6][5:])], ids=str)
-def test_the_activation_is_rescaled_before_what_follows(case: Any, name: str, last: bool, layout: str) -> None:
+def test_the_activation_is_rescaled_before_the_residual(case: Any, name: str, last: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1) * np.float32(0.1)
     sums = convolved(x, w, *numbers, groups=groups)
@@ -141,7 +141,7 @@ def test_the_activation_is_rescaled_before_what_follows(case: Any, name: str, la
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[5], CASES[6], CASES[10], CASES[14], CASES[16], CASES[21]], ids=str)
-def test_a_prologue_changes_what_is_read_but_not_the_padding(case: Any, relu: bool, layout: str) -> None:
+def test_a_prologue_changes_the_input_but_not_the_padding(case: Any, relu: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1)
     scale, shift = random((channels,), seed=4), random((channels,), seed=5)
@@ -168,7 +168,7 @@ def test_the_number_of_threads_does_not_show(case: Any) -> None:
     assert results[0] == results[1] == results[2]
 
 
-def test_nothing_is_written_beside_the_result() -> None:
+def test_only_the_result_is_written() -> None:
     x, w = random((1, 8, 6, 6)), random((21, 8, 3, 3), seed=1)
     room = np.full((1, 4, 4, 29), 7, np.float32)
     run("conv", [LAYOUTS["channels_last"](x), w], [np.moveaxis(room[..., 3:24], -1, 1)], {}, constants=[1])

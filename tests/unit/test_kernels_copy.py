@@ -35,7 +35,7 @@ def empty(shape: Sequence[int], width: int) -> Array:
     return np.zeros((*shape, width), np.uint8).view(np.dtype((np.void, width))).reshape(tuple(shape))
 
 
-def laid(array: Array, choice: np.random.Generator) -> Array:
+def random_layout_of(array: Array, choice: np.random.Generator) -> Array:
     """Return an array of this shape somewhere in a larger one: axes in any order, backwards, with gaps."""
     order = choice.permutation(array.ndim)
     steps = choice.choice([1, 1, 1, 2, -1], array.ndim)
@@ -67,9 +67,9 @@ def check_copies(count: int, seed: int) -> None:
         width = int(choice.choice(WIDTHS))
         shape = choice.integers(1, (70, 40, 6, 4)[: int(choice.integers(0, 5))])
         x = pattern(shape, width, int(choice.integers(1000)))
-        source = laid(x, choice)
+        source = random_layout_of(x, choice)
         source[...] = x
-        y = laid(x, choice)
+        y = random_layout_of(x, choice)
         run("copy", [source], [y], {})
         assert same(y, x), (shape, width, source.strides, y.strides)
 
@@ -86,13 +86,13 @@ def check_joins(count: int, seed: int) -> None:
         parts = [pattern(each, width, i) for i, each in enumerate(shapes)]
         whole = np.concatenate(parts, axis)
         plain = bool(choice.integers(2))
-        froms = parts if plain else [laid(part, choice) for part in parts]
+        froms = parts if plain else [random_layout_of(part, choice) for part in parts]
         for source, part in zip(froms, parts, strict=True):
             source[...] = part
-        y = empty(whole.shape, width) if plain else laid(whole, choice)
+        y = empty(whole.shape, width) if plain else random_layout_of(whole, choice)
         concat(froms, y, axis)
         assert same(y, whole), (shapes, axis, width)
-        ys = [empty(part.shape, width) if plain else laid(part, choice) for part in parts]
+        ys = [empty(part.shape, width) if plain else random_layout_of(part, choice) for part in parts]
         split(whole, ys, axis)
         for mine, part in zip(ys, parts, strict=True):
             assert same(mine, part), (shapes, axis, width)
@@ -102,7 +102,7 @@ def test_a_copy_is_the_same_elements_between_any_two_layouts() -> None:
     check_copies(300, 1)
 
 
-def test_concat_and_split_lay_parts_end_to_end_and_take_them_apart() -> None:
+def test_concat_and_split_move_parts_of_any_layout() -> None:
     check_joins(200, 2)
 
 
@@ -111,7 +111,7 @@ def test_concat_and_split_lay_parts_end_to_end_and_take_them_apart() -> None:
 def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)
     code = "import test_kernels_copy as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
-    code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000); it.check_turns(40, 6)"
+    code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000); it.check_transposes(40, 6)"
     path = os.pathsep.join([str(Path(native_core.__file__).parents[3]), *sys.path])
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": path}, cwd=here, check=True
@@ -142,7 +142,7 @@ def test_jobs_beyond_the_caches_are_the_same() -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("count", [2, 3, 4, 8, 9])
-def test_narrow_columns_are_put_in_turn_and_taken_apart(width: int, count: int) -> None:
+def test_narrow_columns_are_interleaved_and_split(width: int, count: int) -> None:
     for rows in (3, 64, 1001, PAST_THE_CACHE // width // count):
         parts = [pattern((rows, 1), width, i) for i in range(count)]
         y = empty((rows, count), width)
@@ -188,7 +188,7 @@ def test_large_transposes(order: tuple[int, ...], width: int) -> None:
 
 @pytest.mark.parametrize("inner", [(32, 32), (17, 33), (5, 64), (3, 2)])
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
-def test_many_small_matrices_are_turned_past_the_cache(inner: tuple[int, int], width: int) -> None:
+def test_many_small_matrices_are_transposed_with_non_temporal_stores(inner: tuple[int, int], width: int) -> None:
     count = PAST_THE_CACHE // width // (inner[0] * inner[1]) + 1
     x = pattern((3, count // 3 + 1, *inner), width)
     for order, offset in itertools.product([(0, 1, 3, 2), (1, 0, 3, 2)], (0, 1)):
@@ -197,7 +197,7 @@ def test_many_small_matrices_are_turned_past_the_cache(inner: tuple[int, int], w
         assert same(y, np.ascontiguousarray(x.transpose(order)))
 
 
-def check_turns(count: int, seed: int) -> set[str]:
+def check_transposes(count: int, seed: int) -> set[str]:
     """Transposes beyond the caches that begin anywhere; around them nothing is written. How they were done."""
     choice = np.random.default_rng(seed)
     bits = choice.integers(0, 256, 2 * PAST_THE_CACHE, np.uint8)
@@ -222,8 +222,8 @@ def check_turns(count: int, seed: int) -> set[str]:
     return ways
 
 
-def test_transposes_go_past_the_cache_in_whole_lines() -> None:
-    assert {"copy streaming transpose", "copy batched transpose", "copy tiled transpose"} <= check_turns(100, 5)
+def test_large_transposes_have_each_copy_strategy() -> None:
+    assert {"copy streaming transpose", "copy batched transpose", "copy tiled transpose"} <= check_transposes(100, 5)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
@@ -239,7 +239,7 @@ def test_transposes_of_even_sizes_need_no_other_way(width: int, order: tuple[int
 def test_fill_repeats_one_element() -> None:
     for shape, width in itertools.product([(), (0, 3), (5,), (7, 9)], (1, 2, 3, 4, 8, 16)):
         element = pattern((1,), width)
-        y = laid(empty(shape, width), np.random.default_rng(0))
+        y = random_layout_of(empty(shape, width), np.random.default_rng(0))
         run("fill", [], [y], {"bytes": list(element.tobytes())})
         assert y.tobytes() == element.tobytes() * y.size
 
@@ -249,11 +249,11 @@ def test_fill_repeats_one_element() -> None:
 def test_gather_chooses_slices(kind: Any, axis: int) -> None:
     choice = np.random.default_rng(axis)
     for shape, width in itertools.product([(5,), (2, 3), (), (0,), (40, 50)], (1, 4, 12)):
-        x = laid(empty((6, 7, 8), width), choice)
+        x = random_layout_of(empty((6, 7, 8), width), choice)
         x[...] = pattern((6, 7, 8), width)
         indices = choice.integers(-x.shape[axis], x.shape[axis], shape).astype(kind)
         expected = np.take(x, indices, axis)
-        y = laid(expected, choice)
+        y = random_layout_of(expected, choice)
         run("gather", [x, indices], [y], {"axis": axis, "wrap": 1})
         assert same(y, expected)
 

@@ -53,7 +53,7 @@ def test_ranges(start: int, count: int, step: int, kind: Any) -> None:
     np.testing.assert_array_equal(y, start + step * np.arange(count))
 
 
-def test_what_they_do_not_serve_makes_no_step() -> None:
+def test_unsupported_operands_are_refused() -> None:
     x = np.zeros((2, 3), np.uint8)
     with pytest.raises(ValueError, match="cumsum"):
         run("cumsum", [x], [x.copy()], {"axis": 0})

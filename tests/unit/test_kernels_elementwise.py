@@ -56,7 +56,7 @@ def same(op: Op, y: Any, expected: Any) -> None:
 ROWS = [(family, case) for family, case in CASES if type(case.op) in INSTRUCTIONS and all(x is not None for x in case.inputs)]
 
 
-def is_said(case: Case) -> bool:
+def has_instruction(case: Case) -> bool:
     try:
         assemble([(case.op, range(len(case.inputs)))], [0], [Input(arrays.element(x), x) for x in case.inputs])
     except NoInstruction:
@@ -64,7 +64,7 @@ def is_said(case: Case) -> bool:
     return True
 
 
-@law([row for row in ROWS if native_core.is_compiled and is_said(row[1])])
+@law([row for row in ROWS if native_core.is_compiled and has_instruction(row[1])])
 def check_elementwise_kernel(case: Case) -> None:
     expected = np.asarray(case.op.evaluate(np, *case.inputs))
     y = np.zeros_like(expected)
@@ -76,7 +76,7 @@ test_case = hold(check_elementwise_kernel)
 
 
 def test_every_operator_with_a_rule_has_instructions_for_some_type() -> None:
-    assert {type(case.op) for _, case in ROWS if is_said(case)} == set(INSTRUCTIONS)
+    assert {type(case.op) for _, case in ROWS if has_instruction(case)} == set(INSTRUCTIONS)
 
 
 OPS: dict[str, tuple[Op, tuple[str, ...]]] = {
@@ -281,7 +281,7 @@ def test_threads_make_no_difference() -> None:
         {"code": [0, 1, 0, 0, 0], "constants": [], "results": []},
     ],
 )
-def test_what_is_no_chain_is_refused(attributes: dict[str, Any]) -> None:
+def test_invalid_bytecode_is_refused(attributes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="elementwise"):
         run("elementwise", [random((4,))], [np.zeros(4, np.float32)], attributes)
 
@@ -307,7 +307,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
-def test_floats_of_16_bits_go_to_f32_and_back_as_numpy_says(kind: Any) -> None:
+def test_casts_between_half_precision_and_f32_are_those_of_numpy(kind: Any) -> None:
     """Every one of them; and of f32 every 9973rd, with what lies halfway between two of 16 bits."""
     short = np.arange(2**16, dtype=np.uint16).view(kind)
     wide = np.zeros(short.shape, np.float32)

@@ -116,7 +116,7 @@ def test_the_number_of_threads_does_not_show(case: Case) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_not_finite_reaches_its_own_windows_only(case: Case, value: float) -> None:
+def test_non_finite_inputs_reach_only_their_windows(case: Case, value: float) -> None:
     x, w, _, attributes = operands(case)
     places = np.random.default_rng(7)
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_a_weight_that_is_not_finite_reaches_the_outputs_of_its_channel(value: f
     assert not np.isfinite(y[:, 1]).any()
 
 
-def test_one_channel_among_others_is_folded_and_nothing_beside_it_is_written() -> None:
+def test_one_channel_of_a_concat_is_folded_and_no_other_is_written() -> None:
     """The result of a branch that a Concat joins with others."""
     x, w, expected, attributes = operands(CASES[1])
     memory = np.full((*expected.shape[:1], *expected.shape[2:], 33), 77, np.float32)

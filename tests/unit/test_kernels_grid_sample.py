@@ -70,7 +70,7 @@ def test_against_torch(mode: str, padding: str, aligned: bool) -> None:
 
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("mode", MODES)
-def test_positions_that_are_no_numbers_read_nothing_beside_x(mode: str, padding: str) -> None:
+def test_non_finite_positions_read_no_memory_outside_x(mode: str, padding: str) -> None:
     x = random((1, 2, 5, 4))
     grid = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9, 0, 1], np.float32)
     grid = np.stack(np.meshgrid(grid, grid), -1)[None]
@@ -87,7 +87,7 @@ def test_threads_make_no_difference() -> None:
         assert len({sampled(x, grid, GridSample(False, mode), threads=threads).tobytes() for threads in (1, 2, 3)}) == 1
 
 
-def test_nothing() -> None:
+def test_empty_tensors() -> None:
     assert sampled(np.zeros((0, 2, 3, 3), np.float32), np.zeros((0, 4, 4, 2), np.float32), GridSample()).shape == (0, 2, 4, 4)
     assert sampled(np.zeros((1, 2, 3, 3), np.float32), np.zeros((1, 0, 4, 2), np.float32), GridSample()).shape == (1, 2, 0, 4)
 

@@ -28,7 +28,7 @@ SIZES = [
 ]
 
 
-def turned(values: Any, how: str) -> Any:
+def with_layout(values: Any, how: str) -> Any:
     """Return the same matrices, row by row, column by column, or as part of wider rows."""
     if how == "rows":
         return np.ascontiguousarray(values)
@@ -48,8 +48,8 @@ def test_a_product_is_the_sum_over_its_depth(sizes: tuple[int, int, int], consta
     expected = a.astype(np.float64) @ b
     ways = ["rows", "columns", "slice", "spread"]
     for left, right, out in itertools.product(ways, ways, ["rows", "slice", "columns"]):
-        y = turned(np.zeros((rows, columns), np.float32), out)
-        run("matmul", [turned(a, left), turned(b, right)], [y], {}, constants=[1] if constant else [])
+        y = with_layout(np.zeros((rows, columns), np.float32), out)
+        run("matmul", [with_layout(a, left), with_layout(b, right)], [y], {}, constants=[1] if constant else [])
         check(y, expected)
 
 
@@ -64,7 +64,7 @@ def test_batches_are_repeated_where_they_are_missing(first: Any, second: Any, ro
     expected = a.astype(np.float64) @ b
     for left, right in itertools.product(["rows", "columns", "slice"], repeat=2):
         y = np.zeros(expected.shape, np.float32)
-        run("matmul", [turned(a, left), turned(b, right)], [y], {}, threads=2, constants=[1] if constant else [])
+        run("matmul", [with_layout(a, left), with_layout(b, right)], [y], {}, threads=2, constants=[1] if constant else [])
         check(y, expected)
 
 
@@ -77,7 +77,7 @@ def test_scale_bias_residual_and_bounds_follow_in_their_order(sizes: Any, bias_s
     bias, residual = random([rows if n < 0 else n for n in bias_sizes], seed=2), random((3, rows, columns), seed=3)
     expected = np.maximum(0.25 * (a.astype(np.float64) @ b) + bias + residual, 0)
     attributes = {"has_bias": 1, "has_residual": 1, "alpha": 0.25, "activation": "relu"}
-    y = turned(residual, "slice")
+    y = with_layout(residual, "slice")
     run("matmul", [a, b, bias, y], [y], attributes, constants=[2] if known else [])
     check(y, expected)
     run("matmul", [a, b, bias], [y], {"has_bias": 1}, constants=[2] if known else [])
@@ -86,7 +86,7 @@ def test_scale_bias_residual_and_bounds_follow_in_their_order(sizes: Any, bias_s
 
 @pytest.mark.parametrize("shape", [(60, 70), (70,)])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_deep_product_may_be_added_to_what_is_there(shape: tuple[int, ...], last: bool) -> None:
+def test_a_deep_product_may_be_added_to_its_output(shape: tuple[int, ...], last: bool) -> None:
     a, b, bias, y = random((60, 2100)), random((2100, 70), seed=1), random(shape, seed=2), random((60, 70), seed=3)
     sums = a.astype(np.float64) @ b
     expected = np.maximum(sums, 0) + y if last else np.maximum(sums + y + bias, 0)
@@ -100,7 +100,7 @@ def test_a_deep_product_may_be_added_to_what_is_there(shape: tuple[int, ...], la
 @pytest.mark.parametrize("sizes", [(1, 600, 900), (13, 200, 300), (128, 64, 128)], ids=str)
 def test_the_number_of_threads_does_not_show(sizes: Any, constant: bool) -> None:
     rows, depth, columns = sizes
-    a, b = random((4, rows, depth)), turned(random((4, depth, columns), seed=1), "columns")
+    a, b = random((4, rows, depth)), with_layout(random((4, depth, columns), seed=1), "columns")
     results = []
     for threads in (1, 2, 3):
         y = np.zeros((4, rows, columns), np.float32)

@@ -36,7 +36,7 @@ def detected(batches: int, classes: int, count: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> None:
+def test_results_are_those_of_the_interpreter(shape: tuple[int, int, int], layout: str) -> None:
     boxes, scores = detected(*shape)
     cases = [(most, overlap, least) for most in (0, 3, 99) for overlap in (0.0, 0.25, 1.0) for least in (-np.inf, 0.0, np.nan)]
     for number, (most, overlap, least) in enumerate(cases):
@@ -90,7 +90,7 @@ def test_sizes_that_disagree_are_an_error() -> None:
 
 
 @pytest.mark.parametrize(("boxes", "scores"), [((1, 4, 4), (1, 2, 5)), ((1, 5, 3), (1, 2, 5)), ((2, 5, 4), (1, 2, 5))])
-def test_what_does_not_fit_makes_no_step(boxes: tuple[int, ...], scores: tuple[int, ...]) -> None:
+def test_operands_that_do_not_fit_make_no_step(boxes: tuple[int, ...], scores: tuple[int, ...]) -> None:
     inputs = [np.zeros(boxes, np.float32), np.zeros(scores, np.float32), np.float32([0]), np.float32([0])]
     with pytest.raises(ValueError, match="nms"):
         run("nms", inputs, [np.zeros((1, 2, 5), np.int32), np.zeros((1, 2), np.int32)], {})

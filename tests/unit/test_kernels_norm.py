@@ -109,7 +109,7 @@ def test_threads_make_no_difference() -> None:
         assert len(results) == 1
 
 
-def test_what_no_kernel_does_is_refused() -> None:
+def test_unsupported_operands_are_refused() -> None:
     x, y = random((2, 3, 4)), np.zeros((2, 3, 4), np.float32)
     for kernel, inputs, attributes in (
         ("softmax", [x], {"axis": 3}),

@@ -89,6 +89,6 @@ def test_dense_channels_have_a_way_of_their_own() -> None:
 @pytest.mark.parametrize(
     "attributes", [{"mode": "median", "kernel": [2, 2]}, {"mode": "max", "kernel": [2]}, {"mode": "max", "kernel": [0, 2]}]
 )
-def test_what_is_no_pooling_is_refused(attributes: dict[str, Any]) -> None:
+def test_invalid_pooling_attributes_are_refused(attributes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="pool"):
         run("pool", [random((1, 1, 4, 4))], [np.zeros((1, 1, 3, 3), np.float32)], attributes)

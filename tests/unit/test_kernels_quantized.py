@@ -100,7 +100,7 @@ def _kernels(model: Any, feed: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize("layer", ["plain", "relu", "sum", "pool", "other bias", "other zero"])
-def test_quantised_layers_are_what_they_say(layer: str, kind: str) -> None:
+def test_quantised_layers_give_the_results_of_their_nodes(layer: str, kind: str) -> None:
     zero = np.array(120 if kind == "uint8" else -3, kind)
     with Builder() as b:
         x = b.input("x", kind, (1, 8, 10, 9))
@@ -122,7 +122,7 @@ def test_quantised_layers_are_what_they_say(layer: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("zeros", [(120, 120), (120, 119), (0, 7), (7, 0)])
-def test_a_sum_of_what_is_dequantised_with_another_zero_point(zeros: tuple[int, int]) -> None:
+def test_a_sum_of_operands_dequantised_with_another_zero_point(zeros: tuple[int, int]) -> None:
     """QuantizeLinear has one zero point, and DequantizeLinear of its codes may have another."""
     first, second = (np.uint8(zero) for zero in zeros)
     with Builder() as b:

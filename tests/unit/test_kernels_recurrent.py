@@ -35,7 +35,7 @@ LAYERS: dict[str, Any] = {
 @pytest.mark.parametrize("batch", [1, 3, 13])
 @pytest.mark.parametrize("more", ["nothing", "lengths", "states"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_it_is_the_interpreters(name: str, more: str, batch: int) -> None:
+def test_results_are_those_of_the_interpreter(name: str, more: str, batch: int) -> None:
     op, hidden, inputs, moments = LAYERS[name], 21, 10, 6
     rows, directions = op.gate_count * hidden, op.directions
     bias_size = op.bias_count * hidden

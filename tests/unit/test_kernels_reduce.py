@@ -174,7 +174,7 @@ def test_rounded_reductions_of_integers_are_refused(mode: str) -> None:
         of_type(np.ones((2, 3), np.int64), mode, (1,))
 
 
-def test_what_is_no_reduction_is_refused() -> None:
+def test_invalid_reductions_are_refused() -> None:
     x = random((2, 3))
     for y, attributes in (
         (np.zeros((2, 1), np.float32), {"mode": "median", "axes": [1]}),

@@ -46,7 +46,7 @@ def resized(op: Resize, x: Any, y: Any) -> str:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", RESIZED)
-def test_it_is_the_interpreters(name: str, layout: str) -> None:
+def test_results_are_those_of_the_interpreter(name: str, layout: str) -> None:
     shape, spatial, attributes = RESIZED[name]
     op, values = Resize(**attributes), random(shape)
     sizes = np.array([*shape[:2], *spatial])

@@ -49,15 +49,15 @@ def indices_of(shape: tuple[int, ...], size: int) -> Any:
     return np.random.default_rng(len(shape)).integers(-size, max(size, 1 - size), shape)
 
 
-def laid_out(layout: str, x: Any) -> Any:
+def with_layout(layout: str, x: Any) -> Any:
     return LAYOUTS[layout](x) if x.ndim > 2 else x
 
 
 def scattered(
     kernel: str, data: Any, indices: Any, updates: Any, layout: str = "row_major", threads: int = 2, **facts: Any
 ) -> Any:
-    y = laid_out(layout, np.ones_like(data))
-    inputs = [laid_out(layout, data), spread(indices) if indices.ndim else indices, laid_out(layout, updates)]
+    y = with_layout(layout, np.ones_like(data))
+    inputs = [with_layout(layout, data), spread(indices) if indices.ndim else indices, with_layout(layout, updates)]
     run(kernel, inputs, [y], facts, threads)
     return np.array(y)
 

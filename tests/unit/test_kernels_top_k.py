@@ -41,7 +41,7 @@ def chosen(op: TopK, x: Any, k: int, layout: str = "row_major", threads: int = 2
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_is_the_interpreters(shape: tuple[int, ...], kind: str, layout: str) -> None:
+def test_results_are_those_of_the_interpreter(shape: tuple[int, ...], kind: str, layout: str) -> None:
     x = elements(shape, kind)
     for axis, size in enumerate(shape):
         for number, k in enumerate(sorted({0, 1, 3, size // 4, size} & set(range(size + 1)))):
@@ -64,7 +64,7 @@ def test_many_lines_on_any_number_of_threads(threads: int) -> None:
 
 
 @pytest.mark.parametrize(("k", "kind"), [(4, "float32"), (2, "uint8")])
-def test_what_it_does_not_serve_makes_no_step(k: int, kind: str) -> None:
+def test_unsupported_operands_are_refused(k: int, kind: str) -> None:
     made = [np.zeros(k, kind), np.zeros(k, np.int64)]
     with pytest.raises(ValueError, match="top_k"):
         run("top_k", [np.zeros(3, kind)], made, {"axis": 0, "largest": 1, "by_place": 0})

@@ -47,7 +47,7 @@ def walked(x: Any, given: list[Any], y: Any, aggregate: str, threads: int = 2) -
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("rows", [0, 1, 15, 17, 700])
-def test_it_is_the_interpreters(rows: int, kind: Any, aggregate: str, layout: str) -> None:
+def test_results_are_those_of_the_interpreter(rows: int, kind: Any, aggregate: str, layout: str) -> None:
     x = np.resize(HOLES, (rows, HOLES.shape[1])).astype(kind)
     for number, (targets, modes) in enumerate(((1, ("BRANCH_LEQ",)), (3, ("BRANCH_LT",)), (2, MODES))):
         op, given = tables(forest(number, 20, 4, modes, missing=number != 1), targets, aggregate, kind, most=targets)
@@ -57,7 +57,7 @@ def test_it_is_the_interpreters(rows: int, kind: Any, aggregate: str, layout: st
         np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
-def test_the_bits_do_not_depend_on_rows_beside_or_threads() -> None:
+def test_the_bits_do_not_depend_on_other_rows_or_threads() -> None:
     rng = np.random.default_rng(4)
     _, given = tables(forest(3, 40, 5), 1, "sum", np.float32)
     given[5] = rng.standard_normal(given[5].shape).astype(np.float32)

@@ -90,7 +90,7 @@ def test_the_number_of_threads_does_not_show(case: Any) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_not_finite_reaches_its_own_windows_only(case: Any, value: float) -> None:
+def test_non_finite_inputs_reach_only_their_windows(case: Any, value: float) -> None:
     x, w, _, attributes = operands(case)
     begin, end = case[-2:]
     random_places = np.random.default_rng(7)
@@ -136,7 +136,7 @@ def test_weights_that_are_not_finite_are_summed_directly(value: float) -> None:
     np.testing.assert_array_equal(np.isfinite(y), np.isfinite(expected))
 
 
-def test_nothing_is_written_beside_the_result() -> None:
+def test_only_the_result_is_written() -> None:
     x, w, expected, attributes = operands(CASES[4])
     images, outputs, height, width = expected.shape
     room = np.full((images, height + 2, width + 3, outputs + 9), 7, np.float32)

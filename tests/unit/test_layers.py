@@ -223,6 +223,6 @@ SHARED_CLASS_NAMES = {
 }
 
 
-def test_no_other_class_name_stands_twice() -> None:
+def test_no_other_class_name_is_used_twice() -> None:
     names = Counter(node.name for path in FILES for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.ClassDef))
     assert {name for name, count in names.items() if count > 1} == SHARED_CLASS_NAMES

@@ -172,7 +172,7 @@ def assert_close(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_it_gives_what_onnxruntime_gives(name: str, tmp_path: Path) -> None:
+def test_pipelines_give_the_results_of_onnxruntime(name: str, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     given = write(name, tmp_path / "a.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
@@ -189,7 +189,7 @@ def test_it_gives_what_onnxruntime_gives(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_it_is_said_as_ir_or_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_a_pipeline_is_written_as_ir_or_refused_by_name(name: str, tmp_path: Path) -> None:
     given = write(name, tmp_path / "a.onnx")
     loaded = dovetail.load(tmp_path / "a.onnx")
     if name in REFUSED_IN_IR:

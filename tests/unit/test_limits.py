@@ -214,7 +214,7 @@ def test_texts_that_double_are_not_folded(tmp_path: Path) -> None:
         ("seconds=nan", "seconds must be a number"),
     ],
 )
-def test_what_is_no_limit_is_refused(setting: str, words: str) -> None:
+def test_invalid_limits_are_refused(setting: str, words: str) -> None:
     with pytest.raises(EngineError) as caught:
         Limits().with_settings([setting])
     assert caught.value.code == "argument.value" and words in caught.value.message
@@ -282,7 +282,7 @@ def test_every_stage_of_a_hostile_file_is_bounded(name: str, tmp_path: Path) -> 
     assert outcomes and faults(outcomes) == []
 
 
-def test_the_harness_notices_what_takes_too_much(tmp_path: Path) -> None:
+def test_the_harness_detects_too_much_time_or_memory(tmp_path: Path) -> None:
     path = saved(relus(2000), tmp_path)
     assert all(each.kind == ENDED for each in measure(path, ["load", "check"]))
     assert [each.kind for each in measure(path, ["load"], seconds=0)] == ["slow"]

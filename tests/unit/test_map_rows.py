@@ -252,7 +252,7 @@ def test_the_lock_of_a_dead_driver_is_taken_over(tmp_path: Path, monkeypatch: py
 # Rows at fault
 
 
-def test_rows_at_fault_are_listed_beside_the_results(folder: Path, tmp_path: Path) -> None:
+def test_rows_with_errors_are_listed_next_to_the_results(folder: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.npy"
     lengths = np.array([1, 2, 99, 3, -1] * 20)
     np.save(data, lengths)
@@ -306,7 +306,7 @@ def failure_of(job: Job, method: str, *arguments: Any) -> str:
     return str(result.error)
 
 
-def test_a_worker_names_what_it_cannot_reach(job: Job, tmp_path: Path) -> None:
+def test_a_worker_names_an_unreachable_path(job: Job, tmp_path: Path) -> None:
     text = failure_of(job, "start")
     assert "[job.worker-path]" in text and "is no folder" in text
     (tmp_path / "out").mkdir()
@@ -403,7 +403,7 @@ class Rows:
 
 
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 5), parts=st.integers(0, 40))
-def test_each_part_is_done_once_whatever_workers_are_lost(seed: int, workers: int, parts: int) -> None:
+def test_each_part_is_done_once_although_workers_are_lost(seed: int, workers: int, parts: int) -> None:
     pool = Pool(workers, random.Random(seed), losses=0.02)
     states: list[MapProgress] = []
     scheduler = Scheduler(pool, states.append)

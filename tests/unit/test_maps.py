@@ -66,7 +66,9 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "given", "x", "attributes"), ASKED)
-def test_it_gives_what_onnxruntime_gives(kind: str, given: Any, x: Any, attributes: dict[str, Any], tmp_path: Path) -> None:
+def test_operators_on_maps_give_the_results_of_onnxruntime(
+    kind: str, given: Any, x: Any, attributes: dict[str, Any], tmp_path: Path
+) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     proto = model(kind, given, **attributes)
     onnx.save(proto, tmp_path / "a.onnx")
@@ -81,7 +83,7 @@ def test_it_gives_what_onnxruntime_gives(kind: str, given: Any, x: Any, attribut
 
 
 @pytest.mark.parametrize(("kind", "given", "x", "attributes", "expected"), TOLD)
-def test_it_gives_what_the_specification_says(
+def test_operators_on_maps_give_the_results_of_the_specification(
     kind: str, given: Any, x: Any, attributes: dict[str, Any], expected: Any, tmp_path: Path
 ) -> None:
     onnx.save(model(kind, given, **attributes), tmp_path / "a.onnx")
@@ -90,7 +92,7 @@ def test_it_gives_what_the_specification_says(
         assert_same(dovetail.run(tmp_path / name, {"x": x})["y"], expected)
 
 
-def test_the_type_says_keys_and_values(tmp_path: Path) -> None:
+def test_the_type_has_keys_and_values(tmp_path: Path) -> None:
     onnx.save(model("ZipMap", tensor("n", 3), classlabels_strings=["a", "b", "c"]), tmp_path / "a.onnx")
     (y,) = dovetail.load(tmp_path / "a.onnx").outputs
     assert str(y.type) == "sequence(map(string, f32[]); n)"
@@ -101,7 +103,7 @@ def test_the_type_says_keys_and_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("x", [[1, 2], {1: 0.5}, {"a": [1.0, 2.0]}, None])
-def test_what_is_no_such_map_is_refused(x: Any, tmp_path: Path) -> None:
+def test_a_map_of_another_type_is_refused(x: Any, tmp_path: Path) -> None:
     onnx.save(model("DictVectorizer", mapping(TEXT, FLOAT), string_vocabulary=["a"]), tmp_path / "a.onnx")
     with pytest.raises(dovetail.DovetailError) as caught:
         dovetail.run(tmp_path / "a.onnx", {"x": x})

@@ -93,7 +93,7 @@ def test_sizes_follow_the_symbols(write: Write, shape: str) -> None:
         (lambda b, x, v: b.Squeeze(b.input("z", "f32", (1, 3, 1)), v), "?"),
     ],
 )
-def test_the_rank_and_what_cannot_change_are_known_without_elements(write: Write, shape: str) -> None:
+def test_the_rank_and_fixed_sizes_are_inferred_without_elements(write: Write, shape: str) -> None:
     b = Builder()
     y = write(b, b.input("x", "f32"), b.input("v", "i64", (2,)))
     found = "unknown" if y.shape is None else ", ".join("?" if is_vague(size) else str(size) for size in y.shape)
@@ -142,7 +142,7 @@ def test_a_size_that_is_at_least_1_needs_no_clamping() -> None:
         (lambda b, x, z: b.Roll(x, [1, 2, 3], [0, 1]), "attribute.length"),
     ],
 )
-def test_what_cannot_be_is_refused(write: Write, code: str) -> None:
+def test_invalid_operands_are_refused(write: Write, code: str) -> None:
     with pytest.raises(RuleError) as caught:
         sizes(write)
     assert caught.value.code == code

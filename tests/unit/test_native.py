@@ -187,7 +187,7 @@ def test_the_core_checks_bounds_by_itself(window: Any) -> None:
         ([2], 0, [], 0, [1], 1),
     ],
 )
-def test_the_core_refuses_what_makes_no_window(window: Any) -> None:
+def test_the_core_refuses_an_invalid_window(window: Any) -> None:
     from dovetail import _native
 
     with pytest.raises(ValueError):
@@ -233,5 +233,5 @@ def test_a_buffer_that_cannot_be_written_as_bytes_is_refused(copy_window: Callab
     assert caught.value.code == "copy.window"
 
 
-def test_the_build_says_what_it_is() -> None:
+def test_the_build_has_a_description() -> None:
     assert native_core.build().startswith("native core (" if native_core.is_compiled else "pure Python")

@@ -34,7 +34,7 @@ OF_F32 = dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "FakeQuantize"), "
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("name", NATIVE)
-def test_it_runs_natively(name: str, kind: Any) -> None:
+def test_an_operator_runs_natively(name: str, kind: Any) -> None:
     if name in OF_F32 and kind is not np.float32:
         pytest.skip(OF_F32[name])
     reasons = []

@@ -201,14 +201,14 @@ def sparse(values: list[float], indices: Any, shape: list[int], name: str = "") 
     )
 
 
-def test_everything_a_model_can_say_comes_back() -> None:
+def test_every_field_of_a_model_survives_a_round_trip() -> None:
     proto = everything()
     written = codec.write(codec.read(proto))
     assert written is not None
     assert canonical(onnx.load_model_from_string(written)) == canonical(proto)
 
 
-def test_what_was_read_is_what_was_said() -> None:
+def test_the_fields_that_are_read() -> None:
     model = codec.read(everything())
     graph, node = model.graph, model.graph.nodes[0]
     assert (model.versions, model.producer, model.doc) == ({"my.domain": 7, "": 20}, ("producer", "1.0"), "model doc")
@@ -360,7 +360,7 @@ def test_typed_fields_are_read_as_numpy_helper_reads_them(dtype: dtypes.DType, s
 
 @pytest.mark.parametrize("shape", [(3, 3), (), (0,), (5,), (2, 3, 5)])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_numpy_helper_reads_what_is_written(dtype: dtypes.DType, shape: tuple[int, ...]) -> None:
+def test_numpy_helper_reads_written_tensors(dtype: dtypes.DType, shape: tuple[int, ...]) -> None:
     data = sample(dtype, shape)
     model = ForeignModel("onnx", ForeignGraph(), {"": 25})
     model.graph.nodes = [ForeignNode("Constant", 25, [], ["y"], {"value": ForeignTensor(dtype, data)})]
@@ -456,7 +456,7 @@ def test_a_sparse_tensor_of_too_many_elements_is_refused() -> None:
     refuse(model_of(relu(), sparse_initializer=[sparse([1.0], [0], [10**6, 10**6], "s")]), "limits.exceeded")
 
 
-def test_sparse_tensors_mean_what_their_indices_say() -> None:
+def test_sparse_tensors_have_their_elements_at_their_indices() -> None:
     table = [sparse([1, 2], [1, 5], [2, 3], "a"), sparse([1, 2], [[0, 1], [1, 2]], [2, 3], "b"), sparse([], [], [2, 3], "c")]
     constants = codec.read(model_of(relu(), sparse_initializer=table)).graph.constants
     assert constants["a"].data.tolist() == constants["b"].data.tolist() == [[0, 1, 0], [0, 0, 2]]
@@ -563,7 +563,7 @@ def big_model() -> ForeignModel:
 @pytest.mark.parametrize(
     ("external", "name"), [(True, "m.onnx.data"), ("weights.bin", "weights.bin"), ("sub/w.bin", "sub/w.bin")]
 )
-def test_external_data_is_written_beside_the_model_and_read_back(tmp_path: Path, external: bool | str, name: str) -> None:
+def test_external_data_is_written_next_to_the_model_and_read_back(tmp_path: Path, external: bool | str, name: str) -> None:
     (tmp_path / "sub").mkdir()
     model, path = big_model(), tmp_path / "m.onnx"
     codec.write(model, path, external=external)
@@ -869,7 +869,7 @@ FUNCTION_MODELS = list(function_models())
 
 
 @pytest.mark.parametrize("proto", [proto for _, proto in FUNCTION_MODELS], ids=[name for name, _ in FUNCTION_MODELS])
-def test_functions_written_out_compute_what_calling_them_computes(proto: ModelProto) -> None:
+def test_inlined_functions_give_the_results_of_calls(proto: ModelProto) -> None:
     runtime = pytest.importorskip("onnxruntime")
     x = {"x": np.array([-2.0, 3.0], np.float32)}
     back = onnx.load_model_from_string(codec.write(codec.read(proto)) or b"")
@@ -880,7 +880,7 @@ def test_functions_written_out_compute_what_calling_them_computes(proto: ModelPr
 
 
 @pytest.mark.parametrize("outputs", [["a"], ["b", "b"], ["a", "b"]])
-def test_functions_may_return_what_they_got_and_one_value_twice(outputs: list[str]) -> None:
+def test_functions_may_return_an_input_and_one_value_twice(outputs: list[str]) -> None:
     names = ["y", "z"][: len(outputs)]
     proto = model_of(
         call("F", ["x"], names),
@@ -896,7 +896,7 @@ def test_functions_may_return_what_they_got_and_one_value_twice(outputs: list[st
         np.testing.assert_array_equal(array, meant[name])
 
 
-def test_a_functions_own_opset_tells_the_versions_of_its_nodes() -> None:
+def test_the_opset_of_a_function_decides_the_versions_of_its_nodes() -> None:
     old = function("Old", ["a"], ["b"], [helper.make_node("Concat", ["a", "a"], ["b"], axis=0)], opset=12)
     model = codec.read(model_of(call("Old", ["x"], ["y"]), functions=[old], imports=ONE))
     assert [node.version for node in model.graph.nodes] == [11]
@@ -1024,11 +1024,11 @@ def unwritable(change: Callable[[ForeignModel], Any]) -> DovetailError:
         ("graph.repeated", lambda m: m.graph.nodes.append(m.graph.nodes[0])),
     ],
 )
-def test_what_onnx_cannot_say_is_refused(code: str, change: Callable[[ForeignModel], Any]) -> None:
+def test_models_that_onnx_cannot_express_are_refused(code: str, change: Callable[[ForeignModel], Any]) -> None:
     assert unwritable(change).code == code
 
 
-def test_all_nodes_that_stand_in_the_way_are_listed(tmp_path: Path) -> None:
+def test_all_unsupported_nodes_are_listed(tmp_path: Path) -> None:
     model = codec.read(model_of(relu("x", "a", name="one"), relu("a", "y", name="two")))
     for node in model.graph.nodes:
         node.version = 6
@@ -1074,7 +1074,7 @@ def survives(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"onnx", b"\xff" * 100, b"PK\3\4" + bytes(100), b"<?xml version='1.0'?>"])
-def test_what_is_no_model_is_a_format_error(data: bytes) -> None:
+def test_bytes_that_are_no_model_are_a_format_error(data: bytes) -> None:
     with pytest.raises(FormatError):
         codec.read(data)
 

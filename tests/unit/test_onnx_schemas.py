@@ -55,7 +55,7 @@ def test_ir_versions_and_newest_opsets_are_those_of_the_package(domain: str) -> 
     assert schemas.newest_opset("nobody's", 1) is None
 
 
-def test_what_a_newer_package_knows_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schemas_of_newer_opsets_are_those_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of an older package: the opsets beyond it are those of the installed one."""
     older = {"newest": {"": 12}, "ir_versions": {}, "types": [], "operators": {}}
     monkeypatch.setattr(schemas, "_table", lambda: older)

@@ -34,7 +34,7 @@ class _Thing(Op, sig="x: T, more?!: I, *xs: T -> y: T"):
 ANNOTATIONS = {field.name: field.annotation for field in _Thing.fields}
 
 
-def test_a_line_says_domain_kind_versions_inputs_attributes_and_what_is_fixed() -> None:
+def test_a_line_has_domain_kind_versions_inputs_attributes_and_fixed_fields() -> None:
     line = "ai.odd:Kind-1,12(x, theirs:more?, *xs; n:count=4, a+b:sizes?, old:_, m~{A:plain,B C:other}:mode=A | flag=false/true)"
     found = op_mapping.parse(_Thing, line)
     assert (found.op, found.domain, found.kind, found.versions) == (_Thing, "ai.odd", "Kind", (1, 12))
@@ -73,7 +73,7 @@ def test_parts_of_a_line_may_be_left_out() -> None:
     assert op_mapping.parse(_Thing, "Kind-7(x | more=none, sizes=none)").implied == (("sizes", None),)
 
 
-def test_a_line_may_stand_between_blanks_and_be_for_writing_only() -> None:
+def test_a_line_may_have_blanks_and_be_for_export_only() -> None:
     for line in ("> Kind-1(x)", ">Kind-1(x)", "  > Kind-1(x) "):
         found = op_mapping.parse(_Thing, line)
         assert found.is_export_only and (found.kind, found.inputs) == ("Kind", (ParamMapping(("x",), "x"),))
@@ -158,7 +158,7 @@ def test_a_foreign_value_becomes_one_of_the_attributes_type(annotation: str, raw
 
 
 @pytest.mark.parametrize(("annotation", "raw"), BAD)
-def test_what_is_no_value_of_that_type_is_refused(annotation: str, raw: Any) -> None:
+def test_a_value_of_another_type_is_refused(annotation: str, raw: Any) -> None:
     with pytest.raises(ValueError):
         op_mapping.coerce(annotation, raw)
 
@@ -183,7 +183,7 @@ def param(text: str) -> ParamMapping:
         ("count~{-1:5,2:6}", 2, 6),
     ],
 )
-def test_what_goes_out_is_what_came_in(text: str, theirs: Any, ours: Any) -> None:
+def test_an_exported_value_is_the_imported_value(text: str, theirs: Any, ours: Any) -> None:
     found = op_mapping.coerce(ANNOTATIONS[param(text).name], op_mapping.import_value(param(text), theirs))
     assert found == ours
     out = op_mapping.export_value(param(text), found)
@@ -209,7 +209,7 @@ def test_a_table_speaks_of_flags_too() -> None:
         ("mode~{A:plain}", "plain"),
     ],
 )
-def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
+def test_a_value_that_no_conversion_accepts_is_refused(text: str, raw: Any) -> None:
     with pytest.raises(ValueError):
         op_mapping.import_value(param(text), raw)
 
@@ -217,7 +217,7 @@ def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("count~natural", -1), ("sizes~natural", (0, -1)), ("mode~{A:plain}", "other"), ("mode~{A:plain}", "A")]
 )
-def test_what_the_spelling_has_no_word_for_does_not_go_out(text: str, value: Any) -> None:
+def test_a_value_that_the_op_mapping_cannot_express_is_refused(text: str, value: Any) -> None:
     with pytest.raises(KeyError):
         op_mapping.export_value(param(text), value)
     assert op_mapping.export_value(param("sizes~natural?"), None) is None
@@ -264,7 +264,7 @@ def test_two_lists_become_one() -> None:
         ("sizes~natural", [-1], "sizes must be a list of non-negative 64-bit integers, got [-1]"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_what_is_wanted(text: str, raw: Any, words: str) -> None:
+def test_a_value_that_does_not_fit_is_named_with_the_expected_type(text: str, raw: Any, words: str) -> None:
     with pytest.raises(FormatError) as caught:
         read(text, dict.fromkeys(param(text).foreign_names, raw), text != "more")
     assert (caught.value.code, caught.value.message) == ("attribute.value", f"Kind: {words}")
@@ -345,7 +345,7 @@ def test_attributes_that_no_param_speaks_of_are_refused_by_name() -> None:
     assert caught.value.message == "Kind has no attribute 'count', 'flag' that dovetail knows"
 
 
-def test_what_a_fixed_part_calls_none_is_none() -> None:
+def test_none_in_a_fixed_field_is_none() -> None:
     fields = _Thing.fields_by_name
     assert op_mapping.fixed_value(fields["sizes"], "none") is None and op_mapping.fixed_value(fields["count"], "4") == 4
     assert op_mapping.field_of(_Thing, "count") is fields["count"] and op_mapping.field_of(_Thing, "x") is None

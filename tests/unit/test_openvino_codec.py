@@ -100,7 +100,7 @@ def ports_of(model: Any) -> list[Any]:
 # Reading
 
 
-def test_a_file_says_its_inputs_nodes_constants_and_outputs(tmp_path: Path) -> None:
+def test_inputs_nodes_constants_and_outputs_of_a_file_are_read(tmp_path: Path) -> None:
     model = codec.read(saved(tmp_path, SOUND))
     graph = model.graph
     assert (model.format, model.versions, graph.name) == ("openvino", {"ir": 11}, "m")
@@ -118,7 +118,7 @@ def test_constants_map_the_file_and_cannot_be_written(tmp_path: Path) -> None:
     assert not data.flags.writeable and not data.flags.owndata
 
 
-def test_weights_come_from_where_the_user_says(tmp_path: Path) -> None:
+def test_weights_are_read_from_the_given_file_or_bytes(tmp_path: Path) -> None:
     path = saved(tmp_path, SOUND, None)
     other = tmp_path / "elsewhere.weights"
     other.write_bytes(WEIGHTS.tobytes())
@@ -189,7 +189,7 @@ def test_tensor_names_are_those_that_openvino_reads(tmp_path: Path, attribute: s
         assert openvino.Core().read_model(each).inputs[0].names == set(names)
 
 
-def test_outputs_have_their_own_names_or_those_of_what_they_read(tmp_path: Path) -> None:
+def test_outputs_have_names_of_their_own_or_of_their_producers(tmp_path: Path) -> None:
     ends = RESULT.replace('version="opset1"', 'version="opset1" output_names="y,z"') + layer(4, "Result", port(0))
     path = saved(tmp_path, net(parameter(0) + CONSTANT + ADD + ends, EDGES + edge(2, 2, 4, 0)))
     model = codec.read(path)
@@ -342,7 +342,7 @@ def test_string_constants_are_read_and_written_as_openvino_does(tmp_path: Path) 
 @pytest.mark.whole_model
 @pytest.mark.parametrize("path", CORPUS_FILES, ids=lambda path: path.stem)
 @needs_corpus
-def test_writing_what_was_read_says_the_same(path: Path, tmp_path: Path) -> None:
+def test_a_saved_ir_is_equivalent_and_saved_again_unchanged(path: Path, tmp_path: Path) -> None:
     first = written(codec.read(path), tmp_path, "first")
     again = codec.read(first)
     second = written(again, tmp_path, "second")
@@ -359,7 +359,7 @@ def test_writing_what_was_read_says_the_same(path: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("stem", INFERRED)
 @needs_corpus
-def test_openvino_computes_the_same_bits_from_what_we_write(stem: str, tmp_path: Path) -> None:
+def test_openvino_computes_the_same_bits_from_a_saved_ir(stem: str, tmp_path: Path) -> None:
     path = CORPUS / f"{stem}.xml"
     with np.load(CORPUS / f"{stem}.in.npz") as stored:
         inputs = [stored[name] for name in stored.files]
@@ -552,7 +552,7 @@ def test_names_that_xml_must_escape_come_back(tmp_path: Path) -> None:
         ({"outputs": []}, RuleError, "graph.outputs"),
     ],
 )
-def test_what_ir_cannot_say_is_refused_and_nothing_is_written(
+def test_models_that_ir_cannot_express_are_refused_without_a_file(
     tmp_path: Path, changes: dict[str, Any], error: type[DovetailError], code: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -722,7 +722,7 @@ def test_missing_weights_are_refused_only_where_constants_need_them(tmp_path: Pa
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_weights_beside_the_model_are_no_link(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+def test_a_weights_file_that_is_a_link_is_refused(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(WEIGHTS.tobytes())
     path = saved(tmp_path, SOUND, None)

@@ -179,7 +179,7 @@ def saved(name: str, path: Path, is_open: bool) -> list[str]:
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["known sizes", "open sizes"])
 @pytest.mark.parametrize("name", ROWS)
-def test_what_openvino_builds_says_the_same_everywhere(name: str, is_open: bool, tmp_path: Path) -> None:
+def test_a_node_of_openvino_gives_the_same_in_every_engine_and_format(name: str, is_open: bool, tmp_path: Path) -> None:
     given = {f"x{place}": x for place, x in enumerate(ROWS[name][2])}
     path = str(tmp_path / "model.xml")
     names = saved(name, tmp_path / "model.xml", False)

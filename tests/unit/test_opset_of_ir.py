@@ -12,7 +12,7 @@ import oracles
 from dovetail.errors import UnsupportedError
 
 
-def test_an_ir_is_written_for_a_newer_opset_where_its_own_cannot_say_it(tmp_path: Path) -> None:
+def test_an_ir_is_written_for_a_newer_opset_where_its_own_cannot_express_it(tmp_path: Path) -> None:
     """IR says with one operator what opset 9 has none for; who names an opset gets that one."""
     with dovetail.Builder("gathered") as b:
         x, places = b.input("x", "f32", ("n", 4)), b.input("places", "i64", ("n", 2))
@@ -29,7 +29,7 @@ def test_an_ir_is_written_for_a_newer_opset_where_its_own_cannot_say_it(tmp_path
         dovetail.save(model, tmp_path / "m.onnx", opset=9)
 
 
-def test_an_ir_keeps_its_opset_where_that_can_say_it(tmp_path: Path) -> None:
+def test_an_ir_keeps_its_opset_where_that_can_express_it(tmp_path: Path) -> None:
     with dovetail.Builder("sum") as b:
         x = b.input("x", "f32", ("n", 4))
         b.output("y", x + x)

@@ -33,19 +33,19 @@ def test_every_node_in_the_way_is_listed_with_the_opset_that_can(tmp_path: Path)
     assert found == {"bits": ("op.unsayable", "opset 26 can express it"), "sum": ("op.unsayable", "opset 13 can express it")}
 
 
-def test_only_what_is_still_in_the_way_is_listed(tmp_path: Path) -> None:
+def test_only_unsupported_nodes_are_listed(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         written(tmp_path, 13)
     assert [item.node for item in caught.value.diagnostics] == ["bits"]
 
 
-def test_what_can_be_said_is_written(tmp_path: Path) -> None:
+def test_a_model_that_the_opset_can_express_is_written(tmp_path: Path) -> None:
     proto = written(tmp_path, 28)
     onnx.checker.check_model(proto, full_check=True)
     assert [node.op_type for node in proto.graph.node] == ["Relu", "BitCast", "ReduceSum"]
 
 
-def test_a_piece_of_what_was_taken_apart_is_refused_under_the_name_of_the_whole(tmp_path: Path) -> None:
+def test_a_node_of_a_decomposition_is_refused_under_the_name_of_the_decomposed_node(tmp_path: Path) -> None:
     nodes = '[bits] z = Cast <to: int = 6> (y) [mixed] s = Einsum <equation = "ij,j->i"> (x, w)'
     text = MODEL.replace("float[N, 4] x, int64[1] axes", "bfloat16[N, 4] x, bfloat16[4] w")
     text = text.replace("float[N, 4] y", "bfloat16[N, 4] y").replace("float[N] s", "bfloat16[N] s").replace("N", "2")

@@ -32,7 +32,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128, *(each.numpy for each in (dovetail.ir.dtypes.bf16,))])
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (7, MIN_POOLED_BYTES), (MIN_POOLED_BYTES // 3, 2, 5)])
-def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) -> None:
+def test_arrays_have_the_properties_of_numpy_empty(dtype: Any, shape: tuple[int, ...]) -> None:
     found, want = OutputPool().allocate(shape, np.dtype(dtype)), np.empty(shape, dtype)
     assert (found.shape, found.dtype, found.strides) == (want.shape, want.dtype, want.strides)
     assert found.flags.writeable and found.flags.aligned and found.flags.c_contiguous
@@ -42,7 +42,7 @@ def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) ->
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(SIZES), st.integers(0, 6), st.booleans()), max_size=30))
-def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]]) -> None:
+def test_referenced_arrays_do_not_overlap(asked: list[tuple[int, int, bool]]) -> None:
     output_pool = OutputPool()
     held: list[tuple[np.ndarray[Any, Any], int]] = []
     for number, (size, drop, calls) in enumerate(asked):
@@ -57,7 +57,7 @@ def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]])
         assert (array == number).all()
 
 
-def test_what_nobody_holds_is_used_again() -> None:
+def test_released_memory_is_reused() -> None:
     output_pool = OutputPool()
     first = output_pool.allocate((COUNT + 1,), np.dtype(np.uint8))
     place = address(first)
@@ -77,7 +77,7 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_what_is_held_by_any_means_is_not_used_again(holder: str) -> None:
+def test_referenced_memory_is_not_reused(holder: str) -> None:
     output_pool = OutputPool()
     array = output_pool.allocate((COUNT,), np.dtype(np.uint8))
     place = address(array)
@@ -90,7 +90,7 @@ def test_what_is_held_by_any_means_is_not_used_again(holder: str) -> None:
     output_pool.begin_call()
 
 
-def test_torch_holds_what_it_was_given() -> None:
+def test_memory_of_a_torch_tensor_is_not_reused() -> None:
     torch = pytest.importorskip("torch")
     output_pool = OutputPool()
     held = torch.from_numpy(output_pool.allocate((COUNT,), np.dtype(np.uint8)))
@@ -99,7 +99,7 @@ def test_torch_holds_what_it_was_given() -> None:
     assert (held == 7).all()
 
 
-def test_what_calls_do_not_want_is_let_go() -> None:
+def test_blocks_that_calls_do_not_need_are_freed() -> None:
     output_pool = OutputPool()
     for _ in range(8):
         output_pool.begin_call()

@@ -81,7 +81,7 @@ def test_frames_fold_and_open_at_a_click(browser: Browser, tmp_path: Path) -> No
     assert browser.messages() == [] and browser.run("return performance.getEntriesByType('resource').length") == 0
 
 
-def test_search_opens_the_frames_around_what_it_finds(browser: Browser, tmp_path: Path) -> None:
+def test_search_opens_the_frames_around_its_results(browser: Browser, tmp_path: Path) -> None:
     open_page(browser, tmp_path, draw_model(modules(), boxes=1).html())
     browser.type("#search", "tanh")
     assert browser.run("return document.getElementById('found').textContent") == "1 of 1"

@@ -99,7 +99,7 @@ def test_a_second_program_gives_the_same_bits_without_its_model(suffix: str, thr
     assert not second.has_model
 
 
-def test_what_the_entry_does_not_hold_compiles_the_model(file: Path, cache: Path) -> None:
+def test_a_shape_that_the_entry_lacks_compiles_the_model(file: Path, cache: Path) -> None:
     filled(file, cache)
     program, expected = start(file, cache), dovetail.compile(file)
     assert_same(program(inputs(5)), expected(inputs(5)))
@@ -203,7 +203,7 @@ def test_a_copy_of_the_file_shares_the_entry(file: Path, cache: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".xml"])
-def test_changed_weights_beside_the_model_are_seen(suffix: str, tmp_path: Path, cache: Path) -> None:
+def test_changed_external_weights_are_detected(suffix: str, tmp_path: Path, cache: Path) -> None:
     path = tmp_path / f"model{suffix}"
     options = {"external": True} if suffix == ".onnx" else {}
     dovetail.save(network(), path, **options)

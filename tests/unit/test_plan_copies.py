@@ -387,13 +387,13 @@ def test_the_answer_is_the_same_wherever_its_tensors_lie(elide: str) -> None:
                 np.testing.assert_allclose(found[key], want, rtol=1e-5, atol=1e-6, err_msg=f"{name}: {key}")
 
 
-def test_what_is_copied_is_told_with_its_reason() -> None:
+def test_copies_are_reported_with_their_reasons() -> None:
     plans = {name: dovetail.plan(model_of(row), rounds=0) for name, row in GRAPHS.items()}
     found = {name: [(copy.source, copy.target, copy.nbytes, copy.reason) for copy in plan.copies] for name, plan in plans.items()}
     assert found == {name: row.copies for name, row in GRAPHS.items()}
 
 
-def test_what_is_copied_for_a_kernel_lies_channels_last() -> None:
+def test_copies_for_a_kernel_are_channels_last() -> None:
     """So does what a kernel makes that is copied to where it belongs."""
     model = model_of(GRAPHS["flat images"])
     plan = Engine(model, threads=1).plan()[0]

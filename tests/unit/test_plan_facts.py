@@ -121,7 +121,7 @@ def test_a_rule_that_contradicts_itself_is_refused() -> None:
     assert caught.value.code == "run.shape"
 
 
-def test_a_rule_that_says_less_of_numbers_is_believed_of_symbols() -> None:
+def test_the_symbolic_result_of_a_rule_is_used_where_numbers_give_less() -> None:
     model = model_of(lambda b, x: b.Exp(b.add(_Forgetful(), b.Exp(x))[0]), ("n",))
     assert_agrees(model, Engine(model, threads=1), arrays((3,)))
 
@@ -178,7 +178,7 @@ def test_a_body_is_planned_for_every_size(make: Callable[[], dovetail.Model]) ->
 # Memory
 
 
-def test_what_is_added_again_and_again_stays_in_its_place() -> None:
+def test_repeated_sums_stay_in_one_buffer() -> None:
     def build(b: Builder, x: Any, z: Any) -> Any:
         x, z = soft(b, x), soft(b, z)
         for seed in range(3):
@@ -216,7 +216,7 @@ def test_a_number_of_rows_of_a_larger_row_is_not_overwritten() -> None:
     assert len(plan_of(model_of(build, (4, 6)), *arrays((4, 6))).buffers) == 2
 
 
-def test_what_has_no_elements_has_no_buffer() -> None:
+def test_an_empty_tensor_has_no_buffer() -> None:
     plan = plan_of(model_of(lambda b, x, y: b.Concat(soft(b, x), soft(b, y), axis=1), (4, 0), (4, 3)), *arrays((4, 0), (4, 3)))
     assert (plan.buffers, plan.arena_bytes, plan.copied_bytes) == ([], 0, 0)
 
@@ -233,7 +233,7 @@ def test_fillings_come_when_something_is_first_written_there() -> None:
     assert plan.arena_bytes == plan.lower_bound == 64 + 2 * 2048
 
 
-def test_what_is_known_beforehand_is_not_copied() -> None:
+def test_constants_are_not_copied() -> None:
     with Builder() as b:
         x = b.input("x", "i64", (1,))
         first, known = b.Split(b.Pad(x, [0, 1]), [1, 1], outputs=2)
@@ -244,7 +244,7 @@ def test_what_is_known_beforehand_is_not_copied() -> None:
     assert constants == []
 
 
-def test_a_step_that_writes_what_only_the_run_sizes_has_no_bytes() -> None:
+def test_a_step_with_an_output_sized_at_run_time_has_no_bytes() -> None:
     with Builder() as b:
         b.output("y", b.NonZero(b.Exp(b.input("x", "f32", (4,)))))
     found = dovetail.plan(b.model, rounds=0)
@@ -284,7 +284,7 @@ def test_the_axes_of_a_copy_come_outermost_first() -> None:
 # Inputs as they lie
 
 
-def halves(b: Builder, x: Any) -> Any:
+def split_sum(b: Builder, x: Any) -> Any:
     first, second = b.Split(x, [2, 2], axis=1, outputs=2)
     return b.Exp(first) + second
 
@@ -300,7 +300,7 @@ def spread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return view
 
 
-@pytest.mark.parametrize(("build", "is_read_there"), [(halves, True), (other_rows, False)])
+@pytest.mark.parametrize(("build", "is_read_there"), [(split_sum, True), (other_rows, False)])
 def test_an_input_is_read_where_it_lies_if_every_view_of_it_lies_evenly(build: Build, is_read_there: bool) -> None:
     model = model_of(build, (6, 4))
     engine = Engine(model, threads=1)
@@ -316,7 +316,7 @@ def test_an_input_is_read_where_it_lies_if_every_view_of_it_lies_evenly(build: B
 
 
 @pytest.mark.parametrize("first", [63, 64])
-def test_a_plan_of_other_buffers_is_not_laid_out_by_the_places_of_a_larger_one(first: int) -> None:
+def test_the_offsets_of_a_larger_plan_are_not_used_for_other_buffers(first: int) -> None:
     """Parts that are whole rows of four at every other length, and lie unevenly in them between."""
 
     def build(b: Builder, x: Any, y: Any, z: Any) -> Any:

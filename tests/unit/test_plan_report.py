@@ -120,14 +120,14 @@ def test_steps_in_the_interpreter_have_a_reason() -> None:
     assert all(step.reason for step in found.interpreted)
 
 
-def test_without_a_core_every_step_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_core_every_step_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_core, "core", lambda: None)
     found = facts(joining(), rounds=1)
     assert len(found.interpreted) == len(found.steps)
     assert all(step.seconds is not None for step in found.steps)
 
 
-def test_shapes_and_sizes_say_what_the_plan_is_for() -> None:
+def test_a_plan_is_for_given_shapes_or_sizes() -> None:
     with Builder() as b:
         b.output("y", b.Exp(b.input("x", "f32", ("n", 4))))
     for inputs in (Inputs(shapes={"x": [7, 4]}), Inputs(sizes={"n": 7})):
@@ -197,7 +197,7 @@ def test_names_from_a_file_are_only_text() -> None:
 # The command
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
     with pytest.raises(SystemExit) as caught:
         cli.main(list(arguments))
     return (caught.value.code, *capsys.readouterr())
@@ -209,8 +209,8 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "doubling.onnx")
 
 
-def test_plan_in_json_says_everything(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "plan", path, "--json", "--rounds", "1", "--threads", "1", "--elide", "all")
+def test_plan_in_json_has_every_field(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_command(capsys, "plan", path, "--json", "--rounds", "1", "--threads", "1", "--elide", "all")
     found = json.loads(out)
     assert code == 0 and (found["dovetail"], found["elide"], found["threads"]) == ("plan", "all", 1)
     assert found["copied_bytes"] == sum(copy["nbytes"] for copy in found["copies"]) > 0
@@ -219,14 +219,14 @@ def test_plan_in_json_says_everything(path: str, capsys: pytest.CaptureFixture[s
 
 def test_plan_as_tables_and_as_a_page(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "plan.html"
-    code, out, err = said(capsys, "plan", path, "--html", str(page), "--shape", "x=2,4")
+    code, out, err = run_command(capsys, "plan", path, "--html", str(page), "--shape", "x=2,4")
     assert code == 0 and "is read more than once" in out and "64 B would be copied" in out and str(page) in err
     parsed(page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("shape", ["x", "x=a,2", "x=1,,2", "x=-1"])
 def test_a_shape_is_numbers(shape: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = said(capsys, "plan", path, "--shape", shape)
+    code, _, err = run_command(capsys, "plan", path, "--shape", shape)
     assert code == 2 and "--shape takes NAME=SIZE,SIZE,..." in err
 
 

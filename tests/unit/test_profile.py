@@ -106,7 +106,7 @@ def test_a_copy_moves_its_bytes_twice_and_computes_nothing() -> None:
     assert (step.read, step.written, step.operations) == (400, 400, 0)
 
 
-def test_a_gather_reads_what_it_writes_of_a_large_table() -> None:
+def test_a_gather_counts_only_the_rows_that_it_reads() -> None:
     b = Builder()
     b.output("y", b.Gather(b.constant(np.ones((1000, 8), F32)), b.input("x", "i64", (3,)), axis=0))
     step = step_of(b.model, "Gather")
@@ -204,7 +204,7 @@ def test_slices_of_the_trace_nest_and_have_their_costs(found: ModelProfile) -> N
     assert [event["args"]["name"] for event in events if event["name"] == "process_name"] == ["dovetail"]
 
 
-def test_names_beyond_ascii_stand_in_the_trace_as_they_are() -> None:
+def test_names_beyond_ascii_are_unescaped_in_the_trace() -> None:
     b = Builder()
     b.output("größe", b.Relu(b.input("x", "f32", (4,))))
     trace = dovetail.profile(b.model, runs=1).trace()

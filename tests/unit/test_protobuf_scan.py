@@ -123,7 +123,7 @@ HEADS = [place for place in range(len(STORED)) if place < 64 or len(STORED) - pl
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(HEADS), st.integers(0, 255))
-def test_a_changed_byte_means_what_protobuf_says(place: int, byte: int) -> None:
+def test_a_changed_byte_is_read_as_by_protobuf(place: int, byte: int) -> None:
     changed = STORED[:place] + bytes([byte]) + STORED[place + 1 :]
     expected = whole(changed)
     found = outcome(changed)
@@ -132,7 +132,7 @@ def test_a_changed_byte_means_what_protobuf_says(place: int, byte: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(STORED)))
-def test_a_file_cut_short_means_what_protobuf_says(length: int) -> None:
+def test_a_truncated_file_is_read_as_by_protobuf(length: int) -> None:
     expected = whole(STORED[:length])
     found = outcome(STORED[:length])
     assert found == expected if expected != "nothing" else found[0][0] == "proto.parse"
@@ -163,7 +163,7 @@ def test_a_model_is_read_with_one_copy_of_its_tensors() -> None:
     assert found.graph.constants["big"].data.flags.aligned
 
 
-def test_onnx_reads_what_comes_back() -> None:
+def test_onnx_reads_the_written_model() -> None:
     written = onnx.load_model_from_string(codec.write(codec.read(STORED)) or b"")
     np.testing.assert_array_equal(
         numpy_helper.to_array(written.graph.initializer[1]), numpy_helper.to_array(MODEL.graph.initializer[1])

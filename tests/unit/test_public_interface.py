@@ -127,7 +127,7 @@ def test_a_gradient_is_a_model_of_the_value_and_its_slopes() -> None:
     np.testing.assert_array_equal(found["grad:w"], a * g)
 
 
-def test_a_builder_writes_what_a_file_says(model: dovetail.Model) -> None:
+def test_a_builder_builds_the_model_of_a_file(model: dovetail.Model) -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n", 4))
         a, z = b.Split(b.Concat(x, x, axis=1), [2, 6], axis=1, outputs=2)
@@ -415,7 +415,7 @@ def test_outputs_share_no_memory_with_inputs_constants_or_each_other(dtype: str)
     assert again["copy"].tolist() == weight.tolist() and again["weight"].tolist() == weight.tolist()
 
 
-def test_a_constant_stays_what_it_was_when_it_was_written() -> None:
+def test_a_constant_does_not_change_with_its_array() -> None:
     weight = np.ones(3, np.float32)
     with Builder() as b:
         b.output("y", b.Concat(b.input("x", "f32", (3,)), b.constant(weight), axis=0))
@@ -486,7 +486,7 @@ def test_a_computed_target_is_found_without_computing_the_data() -> None:
     assert dovetail.interpret(b.model, [jax.zeros((4, 3, 2), dtype="f4")], xp=jax)["y"].shape == (4, 6)
 
 
-def test_what_is_no_array_library_is_refused_by_name(model: dovetail.Model) -> None:
+def test_a_module_that_is_no_array_library_is_refused_by_name(model: dovetail.Model) -> None:
     with pytest.raises(dovetail.UnsupportedError, match="math"):
         import math
 
@@ -508,7 +508,7 @@ def test_an_array_of_the_wrong_type_is_refused_in_any_library(model: dovetail.Mo
 # Manners
 
 
-def test_importing_says_nothing_and_brings_no_other_array_library() -> None:
+def test_importing_prints_nothing_and_imports_no_other_array_library() -> None:
     script = (
         "import sys, dovetail\n"
         "late = {'torch', 'jax', 'dask', 'onnx', 'onnxruntime', 'openvino', 'array_api_compat', 'rich', 'click'}\n"

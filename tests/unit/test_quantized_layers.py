@@ -361,7 +361,7 @@ MOVED: dict[str, tuple[Write, bool]] = {
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(IN, 120), (IN, 119), (0.06, 120)])
-def test_what_moves_bytes(scale: float, zero: int) -> None:
+def test_movement_of_quantized_tensors_rounds_nothing(scale: float, zero: int) -> None:
     """On the same grid bytes are moved; nothing is rounded then."""
     for name, (write, is_moved) in MOVED.items():
         with Builder() as b:
@@ -382,7 +382,7 @@ def test_weights_of_unknown_rank() -> None:
 
 
 @pytest.mark.parametrize("open_shape", [("n", 70), ("n", "t", 70), ("n", 3, "t", 70)], ids=len)
-def test_products_of_rows_that_the_run_says(open_shape: tuple[Any, ...]) -> None:
+def test_products_of_rows_known_at_run_time(open_shape: tuple[Any, ...]) -> None:
     with Builder() as b:
         product = b.MatMul(dequantised(b, b.input("x", "u8", open_shape)), weights(b, COLUMNS, axis=1))
         b.output("y", quantised(b, product, 0.5))

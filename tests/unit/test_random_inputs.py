@@ -37,7 +37,7 @@ def test_an_image_is_large_enough_for_its_windows() -> None:
     assert shapes(b.model, sizes={"h": 16})["x"] == (3, 3, 16, 8)
 
 
-def test_what_meets_a_weight_is_as_wide_as_it() -> None:
+def test_an_open_size_takes_the_size_of_a_weight() -> None:
     with dovetail.Builder() as b:
         x = b.input("x", "f32", ("n", "k"))
         b.output("y", b.MatMul(x, b.constant(np.ones((21, 5), np.float32))))
@@ -86,7 +86,7 @@ def test_the_command_line_chooses_sizes_that_work(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("source", ["m.onnx", "m.xml"])
-def test_bf16_is_verified_beside_random_numbers(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bf16_is_verified_in_a_model_with_random_outputs(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("openvino")
     pytest.importorskip("onnxruntime")
     from dovetail.cli import main
@@ -105,7 +105,7 @@ def test_bf16_is_verified_beside_random_numbers(source: str, tmp_path: Path, cap
     assert said.out.count("not compared: random") == 2
 
 
-def test_outputs_that_depend_on_random_numbers_are_told_from_those_that_do_not() -> None:
+def test_outputs_that_depend_on_random_numbers_are_identified() -> None:
     with dovetail.Builder() as b:
         x = b.input("x", "f32", ("n", 4))
         drawn = b.RandomUniform(b.Shape(x), np.float32(0), np.float32(1))

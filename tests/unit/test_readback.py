@@ -99,7 +99,7 @@ def test_types_contradict_where_they_are_known_to_differ() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_check_leaves_what_is_written_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readback_check_does_not_change_the_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dovetail.save(joining(), tmp_path / name)
     checked = (tmp_path / name).read_bytes()
     for module in ("onnx", "openvino"):

@@ -221,7 +221,7 @@ MIXING: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", MIXING)
-def test_what_combines_samples_is_refused(name: str) -> None:
+def test_operators_that_combine_samples_are_refused(name: str) -> None:
     original = parsed(f"""g (float[2, 4] x) => (float[2, 4] y)
     <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] last = {{-1}}, int64[1] first = {{-9}},
      int64[1] back = {{-1}}, int64[1] flat = {{-1}}, int64 axis = {{0}}, float[4] s4 = {{1, 1, 1, 1}},
@@ -298,7 +298,7 @@ def test_image_sizes_become_symbols() -> None:
     assert dovetail.run(new, {"x": np.zeros((2, 3, 5, 7), np.float32)})["y"].shape == (2, 2, 5, 7)
 
 
-def test_placements_agree_with_what_numpy_does() -> None:
+def test_placements_agree_with_numpy() -> None:
     """The axis where a batch of several samples stays in one axis is that of numpy's reshape of three distinct samples."""
     for source, target, axis in [
         ((2, 6, 8), (2, 6, 2, 4), 0),

@@ -69,7 +69,7 @@ def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: 
         (lambda: made(LSTM(), None, None, None, None, floats(1, 2 * HIDDEN)), RuleError, "shape.disagree"),
     ],
 )
-def test_what_does_not_fit_is_refused(make: Callable[[], Any], error: type[DovetailError], code: str) -> None:
+def test_operands_that_do_not_fit_are_refused(make: Callable[[], Any], error: type[DovetailError], code: str) -> None:
     with pytest.raises(error) as caught:
         make()
     assert caught.value.code == code

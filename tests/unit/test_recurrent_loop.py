@@ -54,7 +54,7 @@ def states_of(op: Any, rows: int) -> dict[str, np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("engine", ["interpreter", "native"])
 @pytest.mark.parametrize("has_lengths", [False, True])
 @pytest.mark.parametrize("op", LAYERS, ids=str)
-def test_a_layer_taken_apart_gives_what_its_own_rule_gives(op: Any, has_lengths: bool, engine: str) -> None:
+def test_a_decomposed_layer_gives_the_results_of_its_rule(op: Any, has_lengths: bool, engine: str) -> None:
     program = dovetail.compile(layer_twice(op, has_lengths), engine)
     for steps, rows in ((6, 3), (1, 2), (0, 2)):
         shape = (rows, steps) if op.layout == "batch_first" else (steps, rows)
@@ -113,7 +113,7 @@ def _as_onnx(model: dovetail.Model) -> bytes:
     return data
 
 
-def test_what_openvino_lacks_becomes_a_loop_where_the_length_is_open(tmp_path: Path) -> None:
+def test_a_layer_that_openvino_lacks_becomes_a_loop_where_the_length_is_open(tmp_path: Path) -> None:
     """A layer that onnxruntime has and OpenVINO has not: OpenVINO, of the IR, gives what onnxruntime does."""
     with dovetail.Builder("layer") as b:
         x = b.input("x", "f32", ("s", "b", INPUT))

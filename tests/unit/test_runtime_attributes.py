@@ -35,7 +35,7 @@ def test_a_size_that_every_axis_leaves_alone_is_known() -> None:
     assert bounds(nothing) == [(0, 3), (0, 4), (0, 5)]
 
 
-def test_a_size_lies_between_what_the_axes_make_of_it() -> None:
+def test_a_size_is_bounded_by_its_values_for_each_axis() -> None:
     first, rest = split((3, 4, 5), [1, -1])
     assert bounds(first) == [(1, 3), (1, 4), (1, 5)]
     assert bounds(rest) == [(2, 3), (3, 4), (4, 5)]
@@ -127,7 +127,7 @@ def test_an_axis_that_follows_from_the_sizes_is_an_attribute_of_the_plan() -> No
             np.testing.assert_array_equal(y, part)
 
 
-def test_it_is_shown_and_counted_as_the_operator_that_it_is() -> None:
+def test_an_operator_with_a_runtime_attribute_is_shown_and_counted_by_its_kind() -> None:
     model = by_rank()
     assert "= Split(x; axis=subtract, outputs=2)" in str(model)
     assert summarize(model)["operators"]["Split"] == 1

@@ -42,7 +42,7 @@ def test_a_product_by_columns_is_closed_by_one_by_rows(rows: Any) -> None:
     assert "<Program jax on 8 devices (data=2, model=4): " in both["repr"]
 
 
-def test_several_devices_compute_what_one_does(rows: Any) -> None:
+def test_several_devices_give_the_results_of_one(rows: Any) -> None:
     for row in rows[:-1]:
         assert row["single"] < 1e-6 and row["native"] < 1e-6
 

@@ -205,7 +205,7 @@ NODES = openvino_nodes()
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_what_openvino_saves_is_read_as_what_it_computes(name: str, tmp_path: Path) -> None:
+def test_an_ir_of_openvino_gives_the_results_of_openvino(name: str, tmp_path: Path) -> None:
     ours, theirs = from_openvino(tmp_path, *(NODES[name][0], *NODES[name][1]))
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.dtype == other.dtype
@@ -252,7 +252,7 @@ def test_batch_normalization_7_without_spatial_has_parameters_for_each_place() -
     np.testing.assert_allclose(onnx_node("BatchNormalization", 7, x, *parameters, spatial=0)[0], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_gemm_of_old_versions_broadcasts_only_when_told() -> None:
+def test_gemm_of_old_versions_needs_an_attribute_to_broadcast() -> None:
     x, y, bias = floats(2, 3), floats(3, 4), floats(4)
     for opset in (1, 6):
         np.testing.assert_allclose(onnx_node("Gemm", opset, x, y, bias, broadcast=1)[0], x @ y + bias, rtol=1e-5)
@@ -319,7 +319,7 @@ def test_upsample_takes_the_element_that_its_place_lies_in() -> None:
         (lambda b, x: b.Softmax(x, axis=3), RuleError, "axis.range"),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, error: Any, code: str) -> None:
+def test_invalid_attributes_and_inputs_are_refused(make: Any, error: Any, code: str) -> None:
     b = Builder("refused")
     with pytest.raises(error) as caught:
         make(b, b.input("x", "f32", (1, 2, 6)))
@@ -327,7 +327,7 @@ def test_what_cannot_be_is_refused(make: Any, error: Any, code: str) -> None:
 
 
 @pytest.mark.parametrize("auto_pad", ["valid", "same_upper", "same_lower"])
-def test_zeros_beside_auto_pad_are_not_written_into_onnx(auto_pad: str, tmp_path: Path) -> None:
+def test_zero_pads_are_not_written_into_onnx_with_auto_pad(auto_pad: str, tmp_path: Path) -> None:
     b = Builder("zeros")
     op = Conv(strides=(1, 1), dilations=(1, 1), pads=(0, 0, 0, 0), auto_pad=auto_pad)
     b.output("y", b.add(op, b.input("x", "f32", (1, 2, 5, 5)), b.constant(floats(3, 2, 3, 3)))[0])

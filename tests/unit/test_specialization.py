@@ -192,7 +192,7 @@ def test_a_graph_of_sizes_answers_at_all_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_graph_of_sizes_is_what_onnxruntime_says(name: str) -> None:
+def test_a_graph_of_sizes_gives_the_results_of_onnxruntime(name: str) -> None:
     pytest.importorskip("onnxruntime")
     made = model(GRAPHS[name])
     data = write.save(made, None)
@@ -222,7 +222,7 @@ def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("name", WITH_BODIES)
-def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subgraph_values_that_depend_on_sizes_are_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     original = evaluate.evaluate_node
     monkeypatch.setattr(python_steps, "evaluate_node", lambda *args: seen.append(type(args[0].op).__name__) or original(*args))
@@ -248,7 +248,7 @@ def reshaped(b: Builder, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", [ranged, reshaped])
-def test_what_cannot_be_computed_of_sizes_is_the_same_error_as_in_a_call(make: Any) -> None:
+def test_an_error_in_a_computation_of_sizes_is_that_of_a_call(make: Any) -> None:
     made = model(make)
     program, reference = dovetail.compile(made, "native"), dovetail.compile(made, "interpreter")
     with pytest.raises(DovetailError) as caught:
@@ -300,7 +300,7 @@ def test_weights_that_are_made_of_sizes_are_those_of_the_call() -> None:
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="steps in Python have memory of their own")
-def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
+def test_shape_tensors_of_a_plan_count_as_its_memory() -> None:
     engine = Engine(model(scaled), 1)
     plan, _ = engine.plan({"x": (1, 3, 64, 64)})
     # The 2 in f32 for each element of the scaled picture, and little beside.
@@ -314,7 +314,7 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("limit", [0, 64, 1000])
-def test_what_is_too_large_is_computed_in_each_call(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_shape_tensors_are_computed_in_each_call(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shape_specialization, "MAX_BYTES", limit)
     made = model(GRAPHS[name])
     engine, reference = Engine(made, 1), dovetail.compile(made, "interpreter")
@@ -364,7 +364,7 @@ def test_a_length_that_grows_gives_the_bits_of_a_plan_of_its_own(monkeypatch: py
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
-def test_what_is_computed_from_strings_has_their_sizes() -> None:
+def test_a_result_computed_from_strings_has_their_sizes() -> None:
     """The numbers of string lookups are planned, and their readers run natively; strings stay in Python."""
     with Builder() as b:
         x = b.input("x", "string", ("n", 2))

@@ -99,7 +99,7 @@ every_model = pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__na
 
 @every_model
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_session_keeps_what_openvino_keeps(make: Callable[[Path], Path], engine: str, tmp_path: Path) -> None:
+def test_a_session_keeps_the_states_of_openvino(make: Callable[[Path], Path], engine: str, tmp_path: Path) -> None:
     path = make(tmp_path / "state.xml")
     program = dovetail.compile(path, engine)
     session = program.session()

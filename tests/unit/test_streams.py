@@ -58,7 +58,7 @@ def test_results_are_those_of_single_calls_bit_for_bit_and_in_order(engine: str,
             assert array.tobytes() == results[name].tobytes()
 
 
-def test_an_item_is_whatever_a_call_takes() -> None:
+def test_an_item_has_any_form_of_the_inputs_of_a_call() -> None:
     program = layered()
     x = items(1)[0]
     for results in program.map([x, {"x": x}, [x], (x,), x[::1], np.asfortranarray(x)], streams=2):
@@ -126,7 +126,7 @@ def test_closing_the_iterator_ends_its_threads(count: int) -> None:
     assert list(results) == []
 
 
-def test_items_are_taken_in_the_thread_that_asks_for_results() -> None:
+def test_items_are_read_in_the_thread_of_the_iterator() -> None:
     own = threading.get_ident()
 
     def source() -> Iterator[Any]:
@@ -210,7 +210,7 @@ def test_streams_are_auto_or_a_number(count: Any) -> None:
 
 
 @pytest.mark.parametrize("count", STREAMS)
-def test_nothing_gives_nothing(count: Any) -> None:
+def test_an_empty_iterable_gives_no_results(count: Any) -> None:
     assert list(layered().map([], streams=count)) == []
 
 

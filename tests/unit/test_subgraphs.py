@@ -109,7 +109,7 @@ def test_the_plans_of_bodies_are_verified(lengths: tuple[int, ...], monkeypatch:
     assert verified.count("state") >= len(lengths)
 
 
-def test_what_is_constant_outside_is_constant_inside_and_what_nobody_reads_is_not_handed_in() -> None:
+def test_constants_and_unused_captures_are_not_inputs_of_a_subgraph() -> None:
     (body,) = programs(Engine(scan(), threads=1))
     assert [value.name for value in body.model.inputs] == ["state", "part"]
 

@@ -341,7 +341,7 @@ def test_printed_forms_are_read_back(text: str) -> None:
 
 @settings(max_examples=300)
 @given(trees("nmk"))
-def test_parse_reads_what_str_wrote(tree: Tree) -> None:
+def test_parse_inverts_str(tree: Tree) -> None:
     size = built(tree)
     assert symbolic.parse(str(size)) == size
 
@@ -486,7 +486,7 @@ def test_less(a: int | Dim, b: int | Dim, expected: bool | None) -> None:
         assert symbolic.less_equal(b, a) is (not expected)
 
 
-def test_what_bounds_do_not_decide_is_not_guessed() -> None:
+def test_comparisons_that_bounds_do_not_decide_are_inexact() -> None:
     for question in (lambda: N < M, lambda: N > 3, lambda: M <= N, lambda: N >= 1, lambda: bool(N)):
         with pytest.raises(Inexact):
             question()
@@ -701,7 +701,7 @@ INEXACT: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", INEXACT)
-def test_what_is_not_exact_is_refused(name: str) -> None:
+def test_inexact_conversions_are_refused(name: str) -> None:
     with pytest.raises(Inexact):
         INEXACT[name]()
 
@@ -727,7 +727,7 @@ def test_concrete_values_are_python_integers() -> None:
     assert x.tolist() == [N + 1, 2] and repr(x) == "SymbolicArray([n + 1, 2])"
 
 
-def test_fits_tells_what_surely_lies_outside() -> None:
+def test_fits_is_a_three_valued_comparison() -> None:
     assert symbolic.fits(xp.asarray([1, 255]), 0, 255) is True
     assert symbolic.fits(xp.asarray([256]), 0, 255) is False
     assert symbolic.fits(xp.asarray([N]), 0, 255) is None

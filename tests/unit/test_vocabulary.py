@@ -23,6 +23,14 @@ PLANTED = {
     "native comment": ("native/kernels/conv.cpp", "// Goes past the cache.\n", "prose"),
     "native identifier": ("native/kernels/conv.cpp", "int crew_size = 3;\n", "identifier"),
     "native module": ("native/kernels/running.cpp", "", "module name"),
+    "phrase in a test's name": (
+        "tests/unit/test_conv.py",
+        "def test_a_size_that_is_asked_for() -> None: ...\n",
+        "script function",
+    ),
+    "elision in a test's name": ("tests/unit/test_conv.py", "def test_what_a_kernel_reads() -> None: ...\n", "script function"),
+    "pronoun in a test's name": ("tests/unit/test_conv.py", "def test_it_runs() -> None: ...\n", "script function"),
+    "word in a helper's name": ("tests/unit/test_conv.py", "def turned() -> None: ...\n", "script function"),
     "document": ("docs/formats.md", "What the file said.\n", "prose"),
 }
 

@@ -103,7 +103,7 @@ def test_cve_2024_27318_external_data_around_a_corner(folder: Path) -> None:
     refuse(external(folder, "sub/../../secret"), "path.escape")
 
 
-def test_cve_2024_27319_fewer_bytes_than_the_shape_says(folder: Path) -> None:
+def test_cve_2024_27319_fewer_bytes_than_the_shape_needs(folder: Path) -> None:
     tensor = TensorProto(name="w", data_type=FLOAT, dims=[1 << 20], raw_data=bytes(16))
     model = model_of([node("Add", ["x", "w"], ["y"])], [declared("x", [4])], [declared("y")], [tensor])
     refuse(saved(folder, model), "data.size")
@@ -268,7 +268,7 @@ def test_openvino_36510_malformed_xml(folder: Path, cut: int) -> None:
     refuse(ir(folder, lambda text: text[:cut]), "ir.xml")
 
 
-def test_openvino_33838_preprocessing_is_no_part_of_what_we_read(folder: Path) -> None:
+def test_openvino_33838_preprocessing_is_refused(folder: Path) -> None:
     change = '<pre-process mean-precision="FP32"><channel id="0"><mean offset="0" size="99999999"/></channel></pre-process>'
     refuse(ir(folder, lambda text: text.replace("</net>", f"{change}</net>")), "ir.unknown")
 
@@ -298,7 +298,7 @@ def test_an_entity_that_names_a_file_is_not_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
-def test_tensorflow_61908_an_arena_of_the_size_that_the_model_says(folder: Path, engine: str) -> None:
+def test_tensorflow_61908_an_arena_of_the_size_in_the_model(folder: Path, engine: str) -> None:
     path = saved(
         folder, model_of([node("Expand", ["x", "s"], ["y"])], [declared("x", [1]), declared("s", [2], INT64)], [declared("y")])
     )

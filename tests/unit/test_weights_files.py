@@ -71,7 +71,7 @@ def answers(path: Path) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".xml"])
-def test_safetensors_are_what_the_library_and_the_runtimes_read(suffix: str, model: dovetail.Model, tmp_path: Path) -> None:
+def test_safetensors_are_read_by_the_library_and_the_runtimes(suffix: str, model: dovetail.Model, tmp_path: Path) -> None:
     path = tmp_path / f"m{suffix}"
     dovetail.save(model, path, weights="safetensors")
     assert {item.name for item in tmp_path.iterdir()} == {f"m{suffix}", "m.safetensors"}
