@@ -105,8 +105,15 @@ _PROOFS = [
 _RESHARD = [*_files("unit", "reshard", "reshard_recipe", "chunked_arrays"), *_files("laws", "random_reshard")]
 FOLDERS: dict[str, list[str]] = {
     **dict.fromkeys(("laws", "compare/prove", "passes/simplification"), _PROOFS),
-    "storage": [*_files("unit", "files", "weights_files", "mapped_weights", "damaged_datasets", "plan_cache"), *_RESHARD],
-    "data/rows": _files("unit", "mapper", "mapper_tables", "mapper_constants", "map_rows", "dataset_numpy", "dataset_npz"),
+    "storage": [
+        *_files("unit", "files", "weights_files", "mapped_weights", "damaged_datasets", "plan_cache", "interrupted_saves"),
+        *_files("unit", "map_resumption", "part_files", "map_rows"),
+        *_RESHARD,
+    ],
+    "data/rows": [
+        *_files("unit", "mapper", "mapper_tables", "mapper_constants", "mapper_maps", "map_rows", "map_resumption", "part_files"),
+        *_files("unit", "damaged_datasets", *(f"dataset_{kind}" for kind in ("numpy", "npz", "parquet", "zarr", "images"))),
+    ],
     "data/tensors": _RESHARD,
 }
 """The files of the tests of a folder's modules."""
@@ -466,6 +473,13 @@ def _over_function(old: types.FunctionType, new: types.FunctionType) -> bool:
     if len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
         return False
     old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    # A decorator such as contextmanager keeps the decorated function in a cell of the function that it returns.
+    for before, after in zip(old.__closure__ or (), new.__closure__ or (), strict=True):
+        inner, replacement = before.cell_contents, after.cell_contents
+        if not isinstance(inner, types.FunctionType) or inner is replacement:
+            continue
+        if not isinstance(replacement, types.FunctionType) or not _over_function(inner, replacement):
+            before.cell_contents = replacement
     return True
 
 
