@@ -122,6 +122,22 @@ def test_a_file_beyond_the_limit_is_removed(tmp_path: Path, format: str) -> None
     assert_whole(sink, {0})
 
 
+def test_metadata_beyond_the_limit_are_an_error_and_the_parts_stay(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path, "zarr")
+    write(sink, 0)
+    before = (tmp_path / "zarr.json").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), hard))
+    try:
+        with pytest.raises(EngineError) as caught:
+            sink.finish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.code == "folder.unwritable"
+    assert (tmp_path / "zarr.json").read_bytes() == before
+    assert_whole(sink, {0})
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, format: str) -> None:
     (tmp_path / "file").write_text("")

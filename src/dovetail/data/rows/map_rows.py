@@ -222,7 +222,7 @@ def _run_parts(
     earlier_faults = 0
     if is_resumed:
         job.sink.prepare()
-        written = job.sink.parts()
+        written = {part for part in job.sink.parts() if part < job.parts}
         if max_errors is not None:
             earlier_faults = sum(1 for _ in job.sink.faults())
             check_fault_count(earlier_faults, max_errors, next(job.sink.faults(), None))

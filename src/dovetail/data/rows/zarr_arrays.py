@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from dovetail.data.rows.dataset import MAX_ROWS, RowType, Source, fingerprint_of, refuse_rows
 from dovetail.data.rows.dataset_files import DataFolder
 from dovetail.data.rows.numpy_files import ARRAY, native_array, plain_array
-from dovetail.data.rows.part_files import Sink, column_of, file_name_of, part_name
+from dovetail.data.rows.part_files import Sink, column_of, file_name_of, name_errors, part_name
 from dovetail.data.rows.rows import RowBlock, RowValues, check_range, fault_rows, join_blocks
 from dovetail.data.rows.zarr_codecs import codecs_of
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, first_line, raise_all
@@ -241,11 +243,23 @@ class ZarrSink(Sink):
         """Complete the folder after all parts: consolidate the metadata, so that readers need not list the folder."""
         super().finish()
         if os.path.exists(self._path("zarr.json")):
-            library = zarr("writing zarr")
-            with warnings.catch_warnings():
-                # zarr warns because consolidated metadata are not yet part of the specification of version 3.
-                warnings.simplefilter("ignore")
-                library.consolidate_metadata(self.folder)
+            self.write_bytes("zarr.json", self._consolidate())
+
+    def _consolidate(self) -> bytes:
+        """Return the metadata of the group with the metadata of its arrays.
+
+        zarr consolidates a copy of the metadata: a zarr that is killed leaves its temporary file, and flushes no file.
+        """
+        library = zarr("writing zarr")
+        with name_errors(self.folder), tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            for name in ("", *self.result_folders()):
+                os.makedirs(os.path.join(folder, name), exist_ok=True)
+                shutil.copyfile(self._path(name, "zarr.json"), os.path.join(folder, name, "zarr.json"))
+            # zarr warns because consolidated metadata are not yet part of the specification of version 3.
+            warnings.simplefilter("ignore")
+            library.consolidate_metadata(folder)
+            with open(os.path.join(folder, "zarr.json"), "rb") as stream:
+                return stream.read()
 
     def result_folders(self) -> Sequence[str]:
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
