@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import os
 import random
 import signal
@@ -92,6 +93,35 @@ def forked(work: Callable[[], Any]) -> int:
         code = 0
     finally:
         os._exit(code)
+
+
+# The system calls that change files, as attributes of modules.
+CALLS = [(os, name) for name in ("open", "replace", "fsync", "unlink", "fchmod", "ftruncate", "pwrite")] + [(fcntl, "flock")]
+
+
+def killed_at(number: int, work: Callable[[], Any]) -> bool:
+    """Do ``work`` in a child that kills itself before its system call of that number; whether it came so far."""
+
+    def run() -> None:
+        left = [number]
+
+        def counted(call: Callable[..., object]) -> Callable[..., object]:
+            def counting(*args: object, **options: object) -> object:
+                left[0] -= 1
+                if left[0] < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*args, **options)
+
+            return counting
+
+        for module, name in CALLS:
+            setattr(module, name, counted(getattr(module, name)))
+        work()
+
+    child = forked(run)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
 
 
 def save_on(kind: Kind, folder: Path, numbers: tuple[int, ...], side: int = SIDE) -> None:

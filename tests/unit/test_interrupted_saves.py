@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import shutil
@@ -23,7 +22,7 @@ import dovetail
 import interruptions
 from dovetail import DovetailError, FormatError
 from dovetail.storage import atomic_write, file_pair, weights_file
-from interruptions import KINDS, Kind, check_whole, forked, left_behind, version, version_of
+from interruptions import KINDS, Kind, check_whole, forked, killed_at, left_behind, version, version_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -45,31 +44,6 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 def side_file(kind: Kind, folder: Path) -> Path:
     return folder / kind.options.get("external", "m.bin")
-
-
-def killed_at(number: int, work: Callable[[], None]) -> bool:
-    """Do ``work`` in a child that kills itself before its system call of that number; whether it came so far."""
-
-    def run() -> None:
-        left = [number]
-
-        def counted(call: Callable[..., object]) -> Callable[..., object]:
-            def counting(*args: object, **options: object) -> object:
-                left[0] -= 1
-                if left[0] < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return call(*args, **options)
-
-            return counting
-
-        for module, name in ((os, "open"), (os, "replace"), (os, "fsync"), (os, "unlink"), (os, "fchmod"), (fcntl, "flock")):
-            setattr(module, name, counted(getattr(module, name)))
-        work()
-
-    child = forked(run)
-    status = os.waitpid(child, 0)[1]
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WIFSIGNALED(status)
 
 
 def test_a_save_killed_at_each_of_its_system_calls_leaves_the_old_model_or_the_new_one(kind: Kind, tmp_path: Path) -> None:

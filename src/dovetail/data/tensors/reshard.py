@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -282,14 +282,7 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
     Raises EngineError [folder.locked], [folder.occupied], [folder.resume].
     """
     path = os.path.join(folder, STATE)
-    try:
-        os.makedirs(folder, exist_ok=True)
-        stream = open(path, "a+b")  # noqa: SIM115
-    except OSError as error:
-        raise EngineError("folder.unwritable", f"{folder!r}: {error.strerror}", file=folder) from None
-    with stream:
-        if not lock_file(stream.fileno()):
-            raise EngineError("folder.locked", f"another run is writing into {folder!r}", file=folder)
+    with _lock_state_file(path, folder) as stream:
         stream.seek(0)
         state = stream.read().decode(errors="replace")
         existing = {file.name for file in files if os.path.lexists(os.path.join(folder, file.name))}
@@ -299,14 +292,32 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
         if not restart and not state and existing:
             os.unlink(path)
             raise EngineError("folder.occupied", f"{min(existing)!r} exists already; restart overwrites it", file=folder)
+        if restart:
+            # Files of an earlier run are removed before the new digest is written, or they would count as files of this run.
+            for name in existing:
+                os.unlink(os.path.join(folder, name))
+            existing = set()
         if restart or not state:
             stream.truncate(0)
             stream.write(digest.encode())
             stream.flush()
             os.fsync(stream.fileno())
-            if restart:
-                for name in existing:
-                    os.unlink(os.path.join(folder, name))
-                existing = set()
         yield existing
         os.unlink(path)
+
+
+def _lock_state_file(path: str, folder: str) -> BinaryIO:
+    """Open and lock the state file of a run. Raises EngineError [folder.locked], [folder.unwritable]."""
+    while True:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            stream = open(path, "a+b")  # noqa: SIM115
+        except OSError as error:
+            raise EngineError("folder.unwritable", f"{folder!r}: {error.strerror}", file=folder) from None
+        is_locked = lock_file(stream.fileno())
+        # A run that ends may have removed the file between its opening and its locking.
+        if is_locked and os.fstat(stream.fileno()).st_nlink:
+            return stream
+        stream.close()
+        if not is_locked:
+            raise EngineError("folder.locked", f"another run is writing into {folder!r}", file=folder)
