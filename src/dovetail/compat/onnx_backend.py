@@ -1,6 +1,6 @@
 """The Backend interface of onnx: ``prepare``, ``run_model``, ``run_node`` and ``supports_device`` of ``onnx.backend.base``.
 
-``onnx.backend.test.BackendTest(dovetail.compat.onnx_backend)`` tests this module. Importing this module imports ``onnx``.
+``onnx.backend.test.BackendTest(dovetail.compat.onnx_backend)`` tests this module, which needs the extra ``onnx``.
 """
 
 from __future__ import annotations

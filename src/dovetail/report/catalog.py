@@ -124,14 +124,9 @@ def _qualified_name(domain: str, kind: str) -> str:
 
 
 def _onnx_versions() -> dict[str, tuple[int, ...]]:
-    """Return the versions of all operators in the onnx package that are not deprecated."""
-    import onnx
+    from dovetail.formats.onnx.schemas import operator_versions
 
-    versions: dict[str, list[int]] = defaultdict(list)
-    for schema in onnx.defs.get_all_schemas_with_history():
-        if not schema.deprecated:
-            versions[_qualified_name(schema.domain, schema.name)].append(schema.since_version)
-    return {kind: tuple(numbers) for kind, numbers in versions.items()}
+    return {_qualified_name(*key): numbers for key, numbers in operator_versions().items()}
 
 
 def _openvino_versions() -> dict[str, tuple[int, ...]]:

@@ -26,7 +26,15 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_
 from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import ModelFunction, inline, key_of, read_function, walk
-from dovetail.formats.onnx.messages import message_classes, parse_message, present, properties, put_properties, refuse_rest
+from dovetail.formats.onnx.messages import (
+    message_classes,
+    newest_ir_version,
+    parse_message,
+    present,
+    properties,
+    put_properties,
+    refuse_rest,
+)
 from dovetail.formats.onnx.names import check_names, rename_repeated_nodes, subgraphs
 from dovetail.formats.onnx.protobuf_scan import Elements, Tickets, join_elements, split_elements
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
@@ -195,8 +203,8 @@ def _path_of(source: object, file: files.StrPath | None) -> str | None:
 def _parse(source: object) -> tuple[ModelProto, Elements]:
     from google.protobuf.message import DecodeError
 
-    if isinstance(source, message_classes().ModelProto):
-        return source, {}
+    if getattr(getattr(source, "DESCRIPTOR", None), "full_name", "") == "onnx.ModelProto":
+        return source, {}  # type: ignore[return-value]
     data = _bytes_of(source)
     if len(data) > PROTO_LIMIT:
         raise FormatError("file.size", f"a protobuf message must have less than 2 GiB, got {len(data)} bytes")
@@ -286,7 +294,7 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
 def _ir_version(version: int) -> int:
     if version < 1:
         raise FormatError("ir.version", f"IR version must be at least 1, got {version}")
-    last = message_classes().Version.Value("IR_VERSION")
+    last = newest_ir_version()
     if version > last:
         raise UnsupportedError("ir.version", f"IR version must be at most {last}, got {version}")
     return version

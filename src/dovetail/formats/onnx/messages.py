@@ -1,16 +1,21 @@
-"""Helpers for the messages of onnx.proto; readers refuse fields that they do not handle, so that no field is lost silently."""
+"""The messages of onnx.proto; readers refuse fields that they do not handle, so that no field is lost silently.
+
+``messages.binpb`` is the serialized ``google.protobuf.FileDescriptorProto`` of onnx-ml.proto, with names, numbers and types of
+all fields. Source: the ``onnx`` package; ``python -m dovetail.formats.onnx.messages`` writes the file.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib import util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 
+_DESCRIPTOR = Path(__file__).with_name("messages.binpb")
+_FILE = "onnx/onnx-ml.proto"
 # Fields whose type is bytes.
 _BYTES = frozenset(("s", "raw_data"))
 
@@ -20,7 +25,7 @@ def present(proto: Any, message_name: str) -> dict[str, Any]:
 
     A reader removes the fields that it handles from the result, and refuses the remaining fields.
 
-    Raises UnsupportedError [proto.unknown] for fields or enumeration values that the ``onnx`` package does not know,
+    Raises UnsupportedError [proto.unknown] for fields or enumeration values that onnx.proto does not have,
     FormatError [proto.text] for text that is not UTF-8.
     """
     unknown = _unknown_fields()(proto)
@@ -48,20 +53,28 @@ def parse_message(proto: Any, stored: bytes) -> bool:
 
 @cache
 def message_classes() -> Any:
-    """Import only the module ``onnx_ml_pb2`` of the ``onnx`` package, which defines the message classes.
+    """Return the message classes of onnx.proto as attributes of an object, such as ``ModelProto``.
 
-    The import of the whole package takes longer than reading most models; an imported ``onnx`` is used.
+    They are in a descriptor pool of their own, so that they exist beside those of any version of the ``onnx`` package.
     """
-    result = None if "onnx" in sys.modules else util.find_spec("onnx")
-    for folder in (result and result.submodule_search_locations) or ():
-        spec = util.spec_from_file_location("onnx.onnx_ml_pb2", Path(folder) / "onnx_ml_pb2.py")
-        if spec is not None and spec.loader is not None and Path(folder, "onnx_ml_pb2.py").is_file():
-            module = util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-    import onnx
+    from google.protobuf.message_factory import GetMessageClass
 
-    return onnx
+    return SimpleNamespace(**{name: GetMessageClass(message) for name, message in _file().message_types_by_name.items()})
+
+
+@cache
+def newest_ir_version() -> int:
+    """Return the newest IR version of onnx.proto."""
+    return int(_file().enum_types_by_name["Version"].values_by_name["IR_VERSION"].number)
+
+
+@cache
+def _file() -> Any:
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    pool.AddSerializedFile(_DESCRIPTOR.read_bytes())
+    return pool.FindFileByName(_FILE)
 
 
 @cache
@@ -129,3 +142,13 @@ def put_properties(entries: Any, entries_by_key: Mapping[str, str]) -> None:
         entry = entries.add()
         entry.key = key
         entry.value = value
+
+
+def _descriptor_of_package() -> bytes:
+    from onnx import onnx_ml_pb2
+
+    return bytes(onnx_ml_pb2.DESCRIPTOR.serialized_pb)
+
+
+if __name__ == "__main__":
+    _DESCRIPTOR.write_bytes(_descriptor_of_package())

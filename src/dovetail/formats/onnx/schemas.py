@@ -1,7 +1,7 @@
 """The schemas of the ONNX operators, in a table that is generated from the ``onnx`` package.
 
 Importing the package costs more memory and time than opening most models. Opsets newer than the table are looked up in the
-package. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table.
+package where it is installed. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table.
 """
 
 from __future__ import annotations
@@ -49,22 +49,39 @@ def schema(domain: str, kind: str, opset: int) -> Schema | None:
 def newest_opset(domain: str, opset: int) -> int | None:
     """Return the newest opset of a domain in the table, or in the package if ``opset`` is newer; None for an unknown domain."""
     newest: int | None = _table()["newest"].get(domain)
-    if newest is not None and opset <= newest:
-        return newest
-    import onnx
-
-    versions = onnx.defs.C.schema_version_map().get(domain)
-    return None if versions is None else int(versions[1])
+    onnx = None if newest is not None and opset <= newest else _package()
+    versions = None if onnx is None else onnx.defs.C.schema_version_map().get(domain)
+    return newest if versions is None else int(versions[1])
 
 
 def ir_version_of(domain: str, opset: int) -> int:
     """Return the IR version that introduced an opset; 3, the first IR version with opsets, for an unknown opset."""
     newest = _table()["newest"].get(domain)
-    if newest is None or opset <= newest:
+    onnx = None if newest is None or opset <= newest else _package()
+    if onnx is None:
         return int(_table()["ir_versions"].get(domain, {}).get(str(opset), _FIRST_IR_VERSION))
-    from onnx import helper
+    return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid(domain, opset)], ignore_unknown=True))
 
-    return helper.find_min_ir_version_for([helper.make_opsetid(domain, opset)], ignore_unknown=True)
+
+def operator_versions() -> dict[tuple[str, str], tuple[int, ...]]:
+    """Return the versions of each operator in the table that are not deprecated, by domain and operator type."""
+    table = _table()
+    versions = {
+        (domain, kind): tuple(row[0] for row in rows if row[0] not in table["deprecated"].get(domain, {}).get(kind, ()))
+        for domain, kinds in table["operators"].items()
+        for kind, rows in kinds.items()
+    }
+    return {key: numbers for key, numbers in versions.items() if numbers}
+
+
+@cache
+def _package() -> Any:
+    """Return the ``onnx`` package, or None where it is not installed."""
+    try:
+        import onnx
+    except ImportError:
+        return None
+    return onnx
 
 
 @cache
@@ -87,8 +104,9 @@ def _schema_of_table(domain: str, kind: str, index: int) -> Schema:
 
 @cache
 def _schema_of_package(domain: str, kind: str, opset: int) -> Schema | None:
-    import onnx
-
+    onnx = _package()
+    if onnx is None:
+        return None
     try:
         return _schema_of(onnx.defs.get_schema(kind, opset, domain))
     except onnx.defs.SchemaError:
@@ -122,6 +140,7 @@ def _table_of_package() -> str:
 
     texts: dict[str, int] = {}
     operators: dict[str, dict[str, list[Any]]] = {}
+    deprecated: dict[str, dict[str, list[int]]] = {}
 
     def numbers(side: tuple[frozenset[str], ...]) -> list[int]:
         return [texts.setdefault(" ".join(sorted(types)), len(texts)) for types in side]
@@ -133,6 +152,8 @@ def _table_of_package() -> str:
         attributes = dict(sorted(lists.items())), min_inputs, dict(sorted(defaults.items()))
         row = [version, *types, int(is_repeated), list(variables), *attributes]
         operators.setdefault(onnx_schema.domain, {}).setdefault(onnx_schema.name, []).append(row)
+        if onnx_schema.deprecated:
+            deprecated.setdefault(onnx_schema.domain, {}).setdefault(onnx_schema.name, []).append(version)
     newest = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
     rows = [
         f"  {json.dumps(domain)}: {{\n"
@@ -146,8 +167,9 @@ def _table_of_package() -> str:
         domain: {opset: find([onnx.helper.make_opsetid(domain, opset)], ignore_unknown=True) for opset in range(1, last + 1)}
         for domain, last in newest.items()
     }
-    head = f' "newest": {json.dumps(newest)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{lines}\n ],\n'
-    return f'{{\n{head} "operators": {{\n' + ",\n".join(rows) + "\n }\n}\n"
+    tables = {"newest": newest, "ir_versions": ir_versions, "deprecated": deprecated}
+    head = "".join(f" {json.dumps(name)}: {json.dumps(table)},\n" for name, table in tables.items())
+    return f'{{\n{head} "types": [\n{lines}\n ],\n "operators": {{\n' + ",\n".join(rows) + "\n }\n}\n"
 
 
 if __name__ == "__main__":
