@@ -139,7 +139,8 @@ public:
     }
 
 private:
-    // A block: the rows from `row` on, of which `lines` whole cache lines are written with non-temporal stores.
+    // A block of `rows` rows and `columns` columns that begins at (`row`, `column`). Of each column, `lines` whole cache lines
+    // are written with non-temporal stores, and the other elements with ordinary stores.
     struct BlockView {
         std::byte* dst;
         const std::byte* src;

@@ -39,8 +39,8 @@ struct PackedBytes {
 // Packs a matrix, or returns the packed matrix from the cache, which identifies weights by their address.
 std::shared_ptr<const PackedBytes> pack_bytes(WeightCache& cache, const ByteMatrix& matrix);
 
-// Reads a constant operand that has one element for each of `count` columns, and appends zeros for whole panels. Throws
-// std::invalid_argument(rule) for any other operand.
+// Reads a constant operand that has one element for each of `count` columns. The result is padded with zeros to whole panels,
+// and with one more panel of zeros. Throws std::invalid_argument(rule) for any other operand.
 template <typename T>
 std::vector<T> read_columns(const Operand& operand, Element element, std::int64_t count, const char* rule);
 

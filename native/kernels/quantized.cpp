@@ -99,7 +99,7 @@ private:
         is_product_ =
             is_single(in_) && is_single(out_) && is_single(kernel_) && pad_begin_[0] == 0 && pad_begin_[1] == 0 && images_ > 0;
         if (is_product_) {
-            // In a matrix product, images of one pixel become the lines of one image.
+            // The rows of a matrix product are images of one pixel. The kernel runs them as the lines of a single image.
             in_[0] = out_[0] = images_;
             images_ = 1;
             stride_[0] = stride_[1] = 1;

@@ -43,8 +43,8 @@ struct Int8Tile {
     std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
 };
 
-// Requantization of the pixels of a tile: y = r + zero, with r = clamp(round(accumulator * factor)). With a residual `other`, r
-// is instead the clamped and rounded sum of this r times `own` and (other - other_zero) * beside.
+// Requantization of the pixels of a tile: y = r + zero, with r = clamp(round(accumulator * factor)). With a residual `other`,
+// y = s + zero, with s = clamp(round(r * own + (other - other_zero) * beside)).
 struct Requantization {
     const std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
     const float* factor;               // by column; whole vectors may be read
@@ -55,12 +55,12 @@ struct Requantization {
     const std::byte* other;  // the residual; null: none
     std::int64_t other_step;
     bool other_is_signed;
-    float low, high;  // bounds of r before the residual is added; last_low, last_high: after
+    float low, high;  // bounds of r
     float zero;
     float other_zero, own, beside;
-    float last_low, last_high;
-    bool is_full;   // true if the only upper bound of y is 255
-    bool is_small;  // true if an i32 holds every value that is rounded
+    float last_low, last_high;  // bounds of s
+    bool is_full;               // true if the only upper bound of y is 255
+    bool is_small;              // true if an i32 holds every value that is rounded
     bool y_is_signed;
 };
 

@@ -1,4 +1,5 @@
-// Range of integers or of floats: start + i * step, each rounded to the element type first.
+// Range: y[i] = start + i * step. The numbers start, step and i are rounded to a float element type before the arithmetic;
+// integers wrap.
 #include <stdexcept>
 #include <type_traits>
 

@@ -124,8 +124,9 @@ std::int64_t deinterleave_cached(std::byte* const* dst, const std::byte* src, st
     return i;
 }
 
-// Buffered lines of a column for non-temporal stores, aligned as the destination is. A line is stored kLineDelay lines after
-// its last byte was buffered: a load of recently stored bytes waits for all earlier stores.
+// A ring buffer holds the latest cache lines of one destination column; its line boundaries are those of the destination. A
+// line is stored non-temporally kLineDelay lines after its last byte was buffered: a load of recently stored bytes waits for
+// all earlier stores.
 constexpr std::int64_t kRingLines = 32, kLineDelay = 12;
 
 struct Ring {

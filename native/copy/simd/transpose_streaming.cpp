@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kLineVectors = static_cast<int>(64 / kVector);
 
-// Copies runs of rows into a staging buffer, line by line.
+// Copies a run of each row of a block into a staging buffer, one cache line at a time.
 class StagingLoader {
 public:
     explicit StagingLoader(const StagingLoad& block)
@@ -16,7 +16,7 @@ public:
                                                  : block.row_offsets),
           last_(block.bytes - 64), step_(block.step), to_(block.staging) {}
 
-    // Copies up to `lines` lines.
+    // Copies the next `lines` cache lines of the block, or fewer at the end of the block.
     inline __attribute__((always_inline)) void load_lines(int lines) {
         for (; lines > 0 && row_ != end_; --lines) {
             // The last line of a run may overlap the one before it.

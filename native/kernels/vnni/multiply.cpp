@@ -77,7 +77,7 @@ void dispatch_count(int count, const Int8Tile& tile, const std::byte* x, std::in
                      : dispatch_sign<rows, 1>(tile, x, accumulators, prefetches);
 }
 
-// Divides the pixels into nearly equal parts.
+// Multiplies a tile in parts of at most kMaxPixels pixels. The numbers of pixels of the parts differ by at most 1.
 void multiply(const Int8Tile& tile) {
     int remaining = tile.pixels;
     const std::byte* x = tile.x;

@@ -40,7 +40,9 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @options.model
 @click.option("--engines", metavar="ENGINE,...", help="interpreter, native, onnxruntime, openvino [all that are installed].")
 @click.option("--reference", metavar="ENGINE", help="The engine that the others are compared with [interpreter].")
-@click.option("--with", "other", type=click.Path(), metavar="FILE", help="Run the engines on this model instead of MODEL.")
+@click.option(
+    "--with", "other", type=click.Path(), metavar="FILE", help="A second model: the engines run FILE, the reference runs MODEL."
+)
 @options.inputs
 @click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator whose result is wrong for correct inputs.")
 @click.option("--part", type=click.Path(), metavar="FILE", help="The file for the operator that --bisect finds [part.onnx].")
@@ -77,7 +79,8 @@ def compare(
 ) -> int:
     """Compare every value of MODEL in several engines, by depth, to show where a difference begins.
 
-    With --with the engines run a second model, of either format, whose values are matched by name, else by their computation.
+    With --with, the reference runs MODEL, and the other engines run a second model, of either format. The values of the two
+    models are matched by name, else by their computation.
     --bisect runs slices of the model in each engine on the reference's values, at most 2 log2(n) slices for n operators. It
     writes the faulty operator and its inputs to files, and prints the command that reproduces the difference. Exit code 1: a
     value differs beyond the tolerance, or an engine is the runtime of a file's format and cannot load the file.

@@ -143,11 +143,11 @@ class ParametricPlan:
 
     @property
     def symbols(self) -> list[tuple[int, int, int, int, int, tuple[int, ...]]]:
-        """A row for each symbol, for the core: index of an input, axis, first size, last size, distance of sizes, radices."""
+        """One row per symbol for the native core: index of an input, axis, first size, last size, step of sizes, radices."""
         return [(*place, *range) for place, range in zip(self.places or (), self._ranges.values(), strict=True)]
 
     def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
-        """Return the shapes of the inputs and of the outputs for the core: each size is a row of base value and differences."""
+        """Return the shapes of inputs and outputs for the native core. Each size is a row: its base value and its differences."""
         kept = [0, *(self._orders.index(order) for order in self.encoded.orders)]
         rows = [[[size[index] for index in kept] for size in sizes] for sizes in self._sizes]
         return rows[: len(self._plan.inputs)], rows[len(self._plan.inputs) :]
@@ -351,7 +351,7 @@ def _fit(
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
 ) -> ParametricPlan | None:
-    """Fit polynomials to the size-dependent integers of the samples at ``orders``, the first samples; None if others disagree.
+    """Interpolate the size-dependent integers of the first samples, those at ``orders``; None if another sample disagrees.
 
     Raises NoCommonPlan where a constant differs between samples and is no polynomial.
     """
@@ -379,7 +379,10 @@ def _fit(
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index], orders: Sequence[Index]) -> list[Polynomial] | None:
-    """Return the polynomials through the first rows, at ``orders``; None if a polynomial disagrees with one of the other rows."""
+    """Return a polynomial for each column of ``rows``; None if a polynomial does not give the values of all rows.
+
+    The polynomials are interpolated from the first rows, whose ``distances`` are the ``orders``. The other rows are checked.
+    """
     rest = [[_power(index, distance) for index in orders] for distance in distances[len(orders) :]]
     found = []
     for values in zip(*rows, strict=True):
@@ -391,7 +394,7 @@ def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index], orde
 
 
 def _polynomial(values: Sequence[int], orders: Sequence[Index]) -> Polynomial:
-    """Return the forward differences of values at the indices of the orders."""
+    """Return the polynomial with ``values`` at the indices ``orders``, as the forward differences of Newton's form."""
     if all(value == values[0] for value in values):
         return (values[0],) + (0,) * (len(values) - 1)
     found: list[int] = []

@@ -61,7 +61,7 @@ class TensorShape(NamedTuple):
 
     @staticmethod
     def of_operand(operand: Operand, axis: int | None = None, size: int = 0) -> TensorShape:
-        """Return the element type and shape of an operand, or of a part of ``size`` along ``axis``."""
+        """Return the element type and shape of an operand. With ``axis``, the size along that axis is ``size``."""
         sizes = operand.sizes if axis is None else (*operand.sizes[:axis], size, *operand.sizes[axis + 1 :])
         return TensorShape("" if operand.tensor.dtype is None else operand.tensor.dtype.name, sizes)
 

@@ -43,7 +43,7 @@ class KnownIntegers(Op, sig="-> y: any", is_registered=False):
 
 
 class Opaque(Op, sig="*xs: any -> *ys: any", is_registered=False):
-    """Apply an operator that is compared only by a key: equal keys and operands give equal results.
+    """Opaque is an operator that is known only by a key: two nodes with equal keys and equal operands have equal results.
 
     ``key`` identifies the operator with its attributes; ``result_types`` are the types of its outputs.
     """

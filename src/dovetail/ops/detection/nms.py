@@ -278,7 +278,7 @@ def select_boxes(
     score_threshold: Array,
     is_inclusive: bool,
 ) -> list[int]:
-    """Return the indices of the selected boxes of one class, in descending order of the score."""
+    """Return the indices of the selected boxes of one class, sorted by descending score."""
     candidates = np.flatnonzero(scores > score_threshold) if score_threshold > -np.inf else np.arange(len(scores))
     candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
     selected: list[int] = []

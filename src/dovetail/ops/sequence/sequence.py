@@ -210,7 +210,10 @@ class SequenceAt(
         return input_sequence[position_in(_position(position), len(input_sequence))]
 
     def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
-        """Select the element if its position is known; otherwise emit a Gather of the split tensor or of the stacked elements."""
+        """Return the element itself if the position is known; otherwise emit a Gather along the axis of the elements.
+
+        The Gather reads the tensor from which the elements were split, or else the elements stacked along a new axis.
+        """
         part = self._part(input_sequence, position)
         if part is not None:
             return part

@@ -174,7 +174,7 @@ def _refine(b: Builder, size: Value, anchors: Value, deltas: Value, scores: Valu
 
 
 def _select_best(b: Builder, low: Value, high: Value, chances: Value, count: int) -> tuple[Any, Any, Any]:
-    """Select the ``count`` boxes with the greatest scores of each image, in descending order of scores."""
+    """Select the ``count`` boxes with the greatest scores of each image, sorted by descending score."""
     chances, order = b.TopK(chances, _clamp_count(b, chances, count), axis=1)
     low, high = (b.GatherND(x, b.Unsqueeze(order, [2]), batch_dims=1) for x in (low, high))
     return low, high, chances

@@ -66,8 +66,8 @@ def _axes(ctx: ImportContext, index: int) -> tuple[tuple[int, ...] | None, Value
 def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
     """Import the modes bilinear_pillow and bicubic_pillow, which are antialiased and exclude elements outside the image.
 
-    The coefficient of bicubic_pillow is -0.5 for any ``cube_coeff``, as in Pillow, torch and OpenVINO's plugins. All
-    implementations ignore the other attributes.
+    The coefficient of bicubic_pillow is -0.5 for any ``cube_coeff``, as in Pillow, torch and OpenVINO's plugins. In these
+    modes, ``coordinate_transformation_mode``, ``nearest_mode`` and ``antialias`` have no effect in OpenVINO either.
     """
     x = ctx.input(0)
     pads = _pads(ctx, len(x.dims))
