@@ -215,7 +215,8 @@ def save(
     """
     if isinstance(path, tuple):
         if len(path) != 2 or weights is not None:
-            raise FormatError("argument.conflict", "IR needs two binary file objects: save(model, (xml, weights))")
+            got = f"a tuple of {len(path)}" + ("" if weights is None else " and weights")
+            raise FormatError("argument.conflict", f"IR needs two binary file objects: save(model, (xml, weights)), got {got}")
         path, weights = path
         format = format or "xml"
     if format not in (None, "onnx", "xml") or (format is not None and isinstance(path, str | PathLike)):

@@ -76,7 +76,7 @@ class Adjoints(dict[Parameter, Node]):
     def backprop_node(self, parameter: Parameter) -> Node:
         """Return the gradient with respect to ``parameter``. Raises RuleError [name.unknown]."""
         if parameter not in self:
-            raise RuleError("name.unknown", f"the outputs do not depend on {parameter!r}")
+            raise RuleError("name.unknown", f"a gradient needs a parameter on which the outputs depend, got {parameter!r}")
         return self[parameter]
 
 

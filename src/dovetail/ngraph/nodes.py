@@ -211,8 +211,9 @@ class Constant(Node):
         count = int(np.prod(np.array(sizes, dtype=object), initial=1))
         if self.dtype.is_integer and array.size and array.dtype.kind in "iuf":
             low, high = self.dtype.range()
-            if any(not low <= item <= high or item != int(item) for item in array.reshape(-1).tolist()):
-                raise RuleError("constant.data", f"elements must be integers in the range of {self.dtype}")
+            for item in array.reshape(-1).tolist():
+                if not low <= item <= high or item != int(item):
+                    raise RuleError("constant.data", f"elements must be integers in the range of {self.dtype}, got {item}")
         if flat.size not in (count, 1):
             raise RuleError("constant.data", f"the shape {list(sizes)} needs {count} elements or 1, got {flat.size}")
         self.data = np.array(np.broadcast_to(flat, (count,)) if flat.size == 1 else flat).reshape(sizes)

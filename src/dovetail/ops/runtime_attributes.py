@@ -77,7 +77,11 @@ class RuntimeAttributes(Op):
         for name in self.names:
             field = self.op.fields_by_name.get(name)
             if field is None or not can_be_input(field):
-                raise RuleError("attribute.unknown", f"{type(self.op).__name__} must have an integer attribute {name!r}")
+                known = ", ".join(field.name for field in self.op.fields if can_be_input(field)) or "none"
+                raise RuleError(
+                    "attribute.unknown",
+                    f"{self.title}: a run-time attribute must be an integer attribute ({known}), got {name!r}",
+                )
         if self.outputs != output_count(self.op):
             raise RuleError(
                 "node.outputs", f"the number of outputs must be that of {self.op} ({output_count(self.op)}), got {self.outputs}"

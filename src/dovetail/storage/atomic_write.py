@@ -304,5 +304,8 @@ def _unlock(descriptor: int) -> None:
 
 
 def _unwritable(error: OSError, file: str) -> FormatError:
-    reason = unreadable(error, os.path.basename(file), file)
-    return FormatError("path.unwritable", reason.message, file=file) if reason.code == "path.unreadable" else reason
+    name = os.path.basename(file)
+    reason = unreadable(error, name, file)
+    if reason.code != "path.unreadable":
+        return reason
+    return FormatError("path.unwritable", f"{name!r} cannot be written: {error.strerror or error}", file=file)

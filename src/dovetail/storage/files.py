@@ -325,4 +325,4 @@ def unreadable(error: OSError | ValueError, name: str, file: str) -> FormatError
         return FormatError("path.missing", f"{name!r} does not exist", file=file)
     if number == errno.ELOOP:
         return FormatError("path.link", f"{name!r} must be a regular file, got a symbolic link", file=file)
-    return FormatError("path.unreadable", f"{name!r}: {getattr(error, 'strerror', None) or error}", file=file)
+    return FormatError("path.unreadable", f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}", file=file)

@@ -94,7 +94,7 @@ def read_certificate(path: str | PathLike[str]) -> Any:
         return json.loads(read_bytes(path, MAX_BYTES))
     except DovetailError as error:
         code = "certificate.format" if error.code == "file.size" else "certificate.files"
-        raise FormatError(code, f"the file cannot be read: {error.message}", file=os.fspath(path)) from None
+        raise FormatError(code, f"the certificate cannot be read: {error.message}", file=os.fspath(path)) from None
     except (ValueError, RecursionError) as error:
         raise FormatError("certificate.format", f"the certificate must be JSON data: {error}", file=os.fspath(path)) from None
 
@@ -141,7 +141,7 @@ def _file_entry(model: Model) -> dict[str, str]:
             while block := file.read(_BLOCK):
                 code.update(block)
     except OSError as error:
-        raise FormatError("certificate.files", f"the file cannot be read: {error.strerror}", file=model.file) from None
+        raise FormatError("certificate.files", f"the model file cannot be read: {error.strerror}", file=model.file) from None
     weights = hashlib.sha256()
     _hash_constants(model.graph, weights)
     return {"sha256": code.hexdigest(), "weights": weights.hexdigest()}

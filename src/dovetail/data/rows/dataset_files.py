@@ -162,7 +162,7 @@ def _status(path: str, name: str) -> os.stat_result:
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
-        raise FormatError("dataset.unreadable", error.strerror or str(error), file=name) from None
+        raise FormatError("dataset.unreadable", f"the file cannot be read: {error.strerror or error}", file=name) from None
     if not stat.S_ISREG(status.st_mode):
         raise FormatError("dataset.unreadable", "must be a regular file", file=name)
     return status

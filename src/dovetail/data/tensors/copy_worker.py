@@ -241,7 +241,8 @@ def read_exactly(tensor: StoredTensor, buffer: Bytes, offset: int) -> None:
         try:
             count = os.preadv(tensor.file.descriptor, [view], offset)
         except OSError as error:
-            raise EngineError("path.unreadable", f"{tensor.file.path!r}: {error.strerror}", file=tensor.file.path) from None
+            message = f"{tensor.file.path!r} cannot be read: {error.strerror}"
+            raise EngineError("path.unreadable", message, file=tensor.file.path) from None
         if not count:
             raise EngineError("file.changed", f"{tensor.file.path!r} became shorter while it was read", file=tensor.file.path)
         view, offset = view[count:], offset + count

@@ -313,7 +313,9 @@ def _lock_state_file(path: str, folder: str) -> BinaryIO:
             os.makedirs(folder, exist_ok=True)
             stream = open(path, "a+b")  # noqa: SIM115
         except OSError as error:
-            raise EngineError("folder.unwritable", f"{folder!r}: {error.strerror}", file=folder) from None
+            raise EngineError(
+                "folder.unwritable", f"the output folder {folder!r} cannot be written: {error.strerror}", file=folder
+            ) from None
         is_locked = lock_file(stream.fileno())
         # A run that ends may have removed the file between its opening and its locking.
         if is_locked and os.fstat(stream.fileno()).st_nlink:

@@ -137,7 +137,7 @@ def _files_at(path: str) -> tuple[str, list[str], dict[str, str] | None]:
     try:
         found = sorted(os.listdir(path), key=natural_key)
     except OSError as error:
-        raise FormatError("path.unreadable", f"{path!r}: {error.strerror}", file=path) from None
+        raise FormatError("path.unreadable", f"the folder {path!r} cannot be listed: {error.strerror}", file=path) from None
     if INDEX in found:
         index = _read_index(path)
         return path, sorted(set(index.values()), key=natural_key), index

@@ -103,6 +103,7 @@ def save(
     if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):
         codec.write(foreign, path, weights_path=weights)
     elif isinstance(path, str | PathLike) or weights is None or isinstance(weights, str | PathLike):
-        raise FormatError("argument.conflict", "IR needs two binary file objects: save(model, (xml, weights))")
+        got = f"{type(path).__name__} and {type(weights).__name__}"
+        raise FormatError("argument.conflict", f"IR needs two paths or two binary file objects, got {got}")
     else:
         codec.write_streams(foreign, path, weights)

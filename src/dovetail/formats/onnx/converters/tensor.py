@@ -144,8 +144,9 @@ def legalize_depth_to_space(b: Builder, node: Node) -> Any:
 def _as_integers(data: np.ndarray[Any, Any], label: str) -> Any:
     """Convert an array of integral floats to i64. Raises FormatError [constant.value] for other numbers."""
     wide = np.asarray(data, dtype=np.float64)
-    if not np.all(np.isfinite(wide)) or np.any(wide != np.trunc(wide)) or np.any(np.abs(wide) >= 2**63):
-        raise FormatError("constant.value", f"{label} must be integers")
+    wrong = wide[~np.isfinite(wide) | (wide != np.trunc(wide)) | (np.abs(wide) >= 2**63)]
+    if wrong.size:
+        raise FormatError("constant.value", f"Tile: {label} must be integers of 64 bits, got {wrong[0]}")
     return wide.astype(np.int64)
 
 

@@ -55,7 +55,7 @@ def legalize_cell(b: Builder, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     size = op.shape(*node.inputs)[0][1]
     if not isinstance(size, int):
-        raise UnsupportedError("type.unknown", "OpenVINO needs a static hidden size")
+        raise UnsupportedError("type.unknown", f"{type(op).__name__}: the hidden size must be static in OpenVINO, got {size}")
     xs = pad_inputs(op, node.inputs)
     x = xs[0]
     assert x is not None
@@ -84,7 +84,7 @@ def legalize_recurrent(b: Builder, node: Node) -> Any:
         return split_directions(b, plain, xs)
     size = op.sizes_of(*xs)["h"]
     if not isinstance(size, int):
-        raise UnsupportedError("type.unknown", "OpenVINO needs a static hidden size")
+        raise UnsupportedError("type.unknown", f"{type(op).__name__}: the hidden size must be static in OpenVINO, got {size}")
     attributes: dict[str, Any] = {
         "layout": "direction_second", "summed_bias": True, "hidden_size": size, "outputs": len(op.signature.outputs),
         "activations": plain.activations or op.default_activations, "clip": op.clip or 0.0,

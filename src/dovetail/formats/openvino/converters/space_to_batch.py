@@ -183,7 +183,8 @@ def import_extract_image_patches(ctx: ImportContext) -> Value:
         )
     image_size = [x.dims[2], x.dims[3]]
     if not all(isinstance(size, int) for size in image_size):
-        raise UnsupportedError("type.unknown", "ExtractImagePatches needs an image of static size")
+        got = ", ".join(map(str, image_size))
+        raise UnsupportedError("type.unknown", f"ExtractImagePatches: height and width of the image must be static, got {got}")
     refuse_unrolling(prod(sizes), 1, "the elements of a patch of ExtractImagePatches")
     spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates, strict=True)]
     outs = []
