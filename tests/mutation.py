@@ -102,7 +102,10 @@ _PROOFS = [
     *_files("unit", "equality", "simplify", "simplify_passes", "fusions"),
     *_files("reports", "equality_proofs", "simplifications", "optional_inputs", "loop_conditions"),
 ]
-_RESHARD = [*_files("unit", "reshard", "reshard_resumption", "reshard_recipe", "chunked_arrays"), *_files("laws", "random_reshard")]
+_RESHARD = [
+    *_files("unit", "reshard", "reshard_resumption", "reshard_recipe", "chunked_arrays"),
+    *_files("laws", "random_reshard"),
+]
 FOLDERS: dict[str, list[str]] = {
     **dict.fromkeys(("laws", "compare/prove", "passes/simplification"), _PROOFS),
     "storage": [
