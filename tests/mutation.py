@@ -109,8 +109,9 @@ _RESHARD = [
 FOLDERS: dict[str, list[str]] = {
     **dict.fromkeys(("laws", "compare/prove", "passes/simplification"), _PROOFS),
     "storage": [
-        *_files("unit", "files", "weights_files", "mapped_weights", "damaged_datasets", "plan_cache", "interrupted_saves"),
-        *_files("unit", "map_resumption", "part_files", "map_rows"),
+        *_files("unit", "files", "weights_files", "mapped_weights", "damaged_datasets", "plan_cache", "cache_folder"),
+        *_files("unit", "interrupted_saves", "recorded_deviations", "map_resumption", "part_files", "map_rows"),
+        *_files("reports", "written_files"),
         *_RESHARD,
     ],
     "data/rows": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -283,6 +284,8 @@ def test_a_link_put_in_place_while_writing_is_not_followed(model: Path, tmp_path
 def test_the_folder_to_write_in_must_exist(tmp_path: Path) -> None:
     with refused("path.missing"), atomic_write.replace_file(tmp_path / "absent" / "m.onnx"):
         pass
+    with refused("path.escape: NUL"), atomic_write.replace_file(f"{tmp_path}/m\0.onnx"):
+        pass
     with refused("path.kind"), atomic_write.replace_file(tmp_path):
         pass
 
@@ -299,4 +302,117 @@ def test_the_mode_of_a_private_file_is_kept(model: Path) -> None:
     model.chmod(0o600)
     with atomic_write.replace_file(model) as stream:
         stream.write(b"new")
+        assert os.fstat(stream.fileno()).st_mode & 0o777 == 0o600
     assert model.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files to others")
+def test_the_owner_of_a_file_is_kept(model: Path) -> None:
+    os.chown(model, 12345, 54321)
+    with atomic_write.replace_file(model) as stream:
+        stream.write(b"new")
+    assert (model.stat().st_uid, model.stat().st_gid, model.read_bytes()) == (12345, 54321, b"new")
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether another descriptor holds the flock of a file or folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def drafts_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob(".*.tmp"))
+
+
+def test_files_are_renamed_under_the_lock_of_the_folder_after_their_data_are_on_the_disk(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The save waits for another one; the lock ends with the renames, although a forked process shares the descriptor."""
+    folder = model.parent
+    other = os.open(folder, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    shared: list[int] = []
+    events: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def wait(seconds: float) -> None:
+        events.append(("wait", 0))
+        fcntl.flock(other, fcntl.LOCK_UN)
+
+    def flush(descriptor: int) -> None:
+        events.append(("flush", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def rename(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        assert is_locked(folder)
+        events.append(("rename", os.stat(source, dir_fd=src_dir_fd).st_ino))
+        shared.append(os.dup(src_dir_fd))
+        replace(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(atomic_write.time, "sleep", wait)
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "replace", rename)
+    with atomic_write.replace_files([model, folder / "w.bin", folder / "sub" / "w.bin"]) as streams:
+        for number, stream in enumerate(streams):
+            stream.write(bytes([number]))
+    inodes = [path.stat().st_ino for path in (folder / "sub" / "w.bin", folder / "w.bin", model)]
+    steps = [("flush", inode) for inode in reversed(inodes)] + [("wait", 0)]
+    for inode, path in zip(inodes, (folder / "sub", folder, folder), strict=True):
+        steps += [("rename", inode), ("flush", path.stat().st_ino)]
+    assert events == steps
+    assert not is_locked(folder)
+    for descriptor in (other, *shared):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("removals", [1, 1000])
+def test_a_draft_that_another_save_removes_before_its_lock_is_made_again(
+    model: Path, removals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_file, left = atomic_write.lock_file, [removals]
+
+    def lock(descriptor: int) -> bool:
+        left[0] -= 1
+        if left[0] >= 0:
+            (draft,) = drafts_in(model.parent)
+            draft.unlink()
+        return lock_file(descriptor)
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(atomic_write, "lock_file", lock)
+    if removals == 1:
+        with atomic_write.replace_file(model) as stream:
+            stream.write(b"new")
+        assert model.read_bytes() == b"new"
+    else:
+        with refused("path.unwritable: was removed"), atomic_write.replace_file(model):
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before and drafts_in(model.parent) == []
+
+
+def test_an_abandoned_draft_is_locked_while_it_is_removed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer of a new draft, which is not locked yet, finds it locked or removed, and makes another one."""
+    draft = model.parent / f".m.onnx.dovetail.{'0' * 16}.tmp"
+    draft.write_bytes(b"")
+    unlink, names = os.unlink, []
+
+    def remove(name: str, *, dir_fd: int) -> None:
+        names.append(name)
+        assert is_locked(model.parent / name)
+        unlink(name, dir_fd=dir_fd)
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "unlink", remove)
+    atomic_write.remove_abandoned_drafts(model.parent)
+    assert names == [draft.name] and drafts_in(model.parent) == []
+    draft.write_bytes(b"")
+    with atomic_write.replace_file(model) as stream:
+        stream.write(b"new")
+    assert names == [draft.name] * 2 and drafts_in(model.parent) == []
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Hashable
@@ -31,8 +32,8 @@ BATCH = 2
 PART_ROWS = 4
 PARTS = -(-ROWS // PART_ROWS)
 PICTURES = np.random.default_rng(0).integers(0, 256, (7, 3, 2, 3), np.uint8)
-# The first row of part 0, all rows of part 1, the last row of part 2, and the last row of the dataset.
-FAULTY = (0, 4, 5, 6, 7, 11, 18)
+# The first row of part 0, all rows of part 1, the first batch of part 2, and the last row of the dataset.
+FAULTY = (0, 4, 5, 6, 7, 8, 9, 18)
 INDICES = np.array([99 if row in FAULTY else row % 7 for row in range(ROWS)])
 
 
@@ -190,3 +191,44 @@ def test_a_file_of_no_part_of_the_job_does_not_count_as_a_part(dataset: Path) ->
     report = run_job(dataset, "npz")
     assert (report.parts, report.skipped_parts) == (1, PARTS - 1)
     assert whole.items() <= listing(dataset / "out").items()
+
+
+def write_damaged(path: Path, **arrays: Any) -> None:
+    """Write a compressed archive in which the checksum of the array ``id`` is wrong."""
+    np.savez_compressed(path, **arrays)
+    data = bytearray(path.read_bytes())
+    # The checksum in the directory of the archive is 30 bytes before the name.
+    data[data.rindex(b"id.npy") - 30] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_the_rows_of_a_file_that_cannot_be_decoded_are_faults_of_their_parts(dataset: Path, damaged: int) -> None:
+    """Blocks without a good row have no columns; the other blocks of their part have results."""
+    (dataset / "arrays").mkdir()
+    bounds = [0, 3, 12, ROWS]
+    for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        rows = np.arange(start, stop)
+        write = write_damaged if number == damaged else np.savez_compressed
+        write(dataset / "arrays" / f"{number}.npz", index=rows % 7, id=np.tile(rows * 10, (4000, 1)).T)
+    bad = [*range(bounds[damaged], bounds[damaged + 1])]
+    good = [row for row in range(ROWS) if row not in bad]
+    report = map_rows(
+        dataset / "model.onnx", dataset / "arrays", dataset / "out", batch=BATCH, part_rows=PART_ROWS, keep=["id"], workers=1
+    )
+    assert (report.rows, report.faults, report.parts) == (ROWS, len(bad), PARTS)
+    rows, ids, pictures = results(dataset / "out", "npz")
+    assert rows == good and np.array_equal(ids, np.tile(np.array(good) * 10, (4000, 1)).T)
+    assert np.array_equal(pictures, PICTURES[np.array(good) % 7])
+    files = sorted((dataset / "out" / "_errors").iterdir())
+    faults = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [(fault["row"], fault["file"], fault["code"]) for fault in faults] == [
+        (row, f"{damaged}.npz", "dataset.unreadable") for row in bad
+    ]
+
+
+def test_first_rows_that_cannot_be_decoded_leave_parts_of_a_bounded_size(dataset: Path) -> None:
+    rows = np.arange(20_000)
+    write_damaged(dataset / "rows.npz", index=rows % 7, id=rows)
+    report = map_rows(dataset / "model.onnx", dataset / "rows.npz", dataset / "out", batch=100, keep=["id"], workers=1)
+    assert report.faults == len(rows) and report.parts > 10

@@ -243,10 +243,32 @@ def test_the_lock_of_a_dead_driver_is_taken_over(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(job_lock, "HEARTBEAT_SECONDS", 0)
         taken.beat()
         assert lock.stat().st_mtime > old + 1
-    lock.write_text("damaged")
-    with FolderLock(str(tmp_path), "b"):
-        pass
+    for former in ("damaged", "[]", json.dumps({**owner, "host": "long" * 100}), json.dumps({**owner, "token": 7})):
+        lock.write_text(former)
+        assert job_lock.token_in(str(tmp_path)) in (None, "a")
+        with FolderLock(str(tmp_path), "b"):
+            assert job_lock.token_in(str(tmp_path)) == "b"
+        assert job_lock.token_in(str(tmp_path)) is None
     assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_file_that_its_driver_removes_before_the_lock_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_file, calls = job_lock.lock_file, []
+
+    def lock(descriptor: int) -> bool:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            (tmp_path / LOCK_NAME).unlink()
+        return lock_file(descriptor)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(job_lock, "lock_file", lock)
+        with FolderLock(str(tmp_path), "a"), pytest.raises(EngineError, match="it is running"):
+            FolderLock(str(tmp_path), "b").__enter__()
+    assert len(calls) == 3 and len(os.listdir("/proc/self/fd")) == before
 
 
 # Rows at fault

@@ -23,7 +23,7 @@ from dovetail import FormatError
 from dovetail.cli import main
 from dovetail.formats.onnx.protobuf_scan import Tickets, bytes_of, join_elements, split_elements
 from dovetail.ir import dtypes
-from dovetail.storage import safetensors_file
+from dovetail.storage import file_pair, safetensors_file
 from dovetail.storage.weights_file import Label
 
 X = np.linspace(-1, 1, 2 * 64).astype(np.float32).reshape(2, 64)
@@ -214,3 +214,53 @@ def test_a_mapped_model_file_means_the_same(policy: str, model: dovetail.Model, 
     # The file is replaced while its old content is mapped.
     dovetail.save(again, tmp_path / "m.onnx")
     assert onnx.load(tmp_path / "m.onnx").graph.node == proto(weights()).graph.node
+
+
+IR = b'<net name="m" version="11"><layers/></net>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "side", "is_replaced"),
+    [
+        ("m.onnx", b"refers to w.data", "w.data", True),
+        ("m.onnx", b"w.data", "w.data", True),
+        ("m.onnx", b"refers to v.data", "w.data", False),
+        ("m.xml", b'<?xml version="1.0"?>\n' + IR, "m.bin", True),
+        ("m.xml", IR, "m.bin", True),
+        ("m.xml", IR + b"<!-- w.bin -->", "w.bin", False),
+        # An IR names no safetensors file, and has its weights in a file of its own stem.
+        ("m.xml", IR + b"<!-- m.safetensors -->", "m.safetensors", False),
+        ("n.xml", IR, "m.bin", False),
+        ("m.onnx", None, "w.data", False),
+    ],
+)
+def test_a_file_of_another_tool_is_replaced_only_for_the_model_that_refers_to_it(
+    name: str, content: bytes | None, side: str, is_replaced: bool, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / side).write_bytes(b"weights of another tool")
+    if is_replaced:
+        file_pair.refuse_foreign(str(tmp_path / side), str(tmp_path / name))
+    else:
+        with pytest.raises(FormatError, match="no save of dovetail") as caught:
+            file_pair.refuse_foreign(str(tmp_path / side), str(tmp_path / name))
+        assert caught.value.code == "path.foreign"
+
+
+@pytest.mark.parametrize("other", ["other.onnx", "other.xml", "other.dt", "other.pb", "other.ort", "w.of.any.suffix"])
+def test_a_weights_file_of_ours_is_replaced_unless_another_model_file_has_its_digest(
+    other: str, model: dovetail.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dovetail.save(model, "first.onnx", external="w.data", threshold=1)
+    for beside in ("", f"{tmp_path}/"):
+        Path("first.onnx").rename(other)
+        with pytest.raises(FormatError, match=f"belongs to a save of '{other}'"):
+            file_pair.refuse_foreign(f"{beside}w.data", f"{beside}second.onnx")
+        # The model file that is saved again never counts as another one.
+        file_pair.refuse_foreign(f"{beside}w.data", f"{beside}{other}")
+        Path(other).rename("first.onnx")
+    Path("first.onnx").unlink()
+    Path(".hidden.onnx").write_bytes(b"")
+    file_pair.refuse_foreign("w.data", "second.onnx")

@@ -18,6 +18,8 @@ from dovetail.storage.lock import token_in
 
 MEASURED_ROWS = 256
 """The number of rows that a worker runs to measure the time of a row; at least one batch is run."""
+UNMEASURED_SECONDS = 1e-3
+"""The seconds of a row that are assumed if none of the measured rows can be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ class PartRunner:
         with self._naming("job.worker-path", f"open the model {self.job.mapper.path}"):
             block = self.job.source.read(0, min(self.job.mapper.batch, self.job.rows))
             # The first call makes the plan for the shapes: one process of a host makes it, and the other processes wait.
-            self.job.mapper.run_rows(block.columns, len(block.rows))
-            if not len(block.rows):
+            if len(block.rows):
+                self.job.mapper.run_rows(block.columns, len(block.rows))
+            else:
                 self.job.mapper.compile()
         return os.getpid()
 
@@ -98,7 +101,8 @@ class PartRunner:
         count = min(self.job.rows, max(batch, measured // batch * batch))
         block = self.job.source.read(0, count)
         if not len(block.rows):
-            return RowCost(0.0, 0.0, 0.0)
+            size = float(self.job.source.row_bytes)
+            return RowCost(UNMEASURED_SECONDS, size, size)
         small = {name: values[:batch] for name, values in block.columns.items()}
         self.job.mapper.run_rows(small, min(batch, len(block.rows)))
         start = time.perf_counter()
@@ -125,7 +129,8 @@ class PartRunner:
         ]
         # A change of the files during the read is detected before the part is written.
         self.job.source.check_files(rows.start, rows.stop)
-        whole = join_blocks(blocks, list(blocks[0].columns), list(blocks[0].kept))
+        filled = next((block for block in blocks if len(block.rows)), blocks[0])
+        whole = join_blocks(blocks, list(filled.columns), list(filled.kept))
         with self._naming("folder.unwritable", f"write {action}"):
             job.sink.write(part, whole.rows, {**whole.kept, **whole.columns}, whole.faults)
         return PartSummary(part, len(whole.rows), len(whole.faults), whole.faults[0] if whole.faults else None)
@@ -134,6 +139,9 @@ class PartRunner:
         """Run the model on the rows ``start`` to ``stop``. Returns a block of the results and of all faults, ordered by row."""
         with self._naming("job.part", f"read {action}"):
             block = self.job.source.read(start, stop)
+        if not len(block.rows):
+            # A block of rows that cannot be decoded has no columns.
+            return RowBlock(block.rows, faults=block.faults)
         with self._naming("job.part", f"compute {action}"), self._is_computing:
             results = self.job.mapper.run_rows(block.columns, len(block.rows))
         kept = {name: take_rows(values, results.index) for name, values in block.kept.items()}
