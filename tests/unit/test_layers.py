@@ -220,6 +220,7 @@ SHARED_CLASS_NAMES = {
     *("Add", "Concat", "Constant", "Multiply", "Reshape", "Slice", "Split", "Subtract"),  # nGraph's operators
     "Node",  # nGraph's node
     "Optional",  # ONNX's operator and its type
+    "EngineError",  # dovetail's and onnxruntime's
 }
 
 
