@@ -306,7 +306,7 @@ def test_a_program_may_fit_few_sizes() -> None:
         assert_close(program({"x": np.ones(size, np.float32)})["y"], np.arange(3, dtype=np.float32) + 1, 0)
 
 
-def test_a_declared_rank_that_a_branch_contradicts_is_not_taken(tmp_path: Path) -> None:
+def test_a_declared_rank_that_a_branch_contradicts_is_ignored(tmp_path: Path) -> None:
     text = """main (bool c, float[4, 1] x) => (int64[?] h) <float[4] y> {
         y = If (c) <
             then_branch: graph = t () => (float[4] r) { ax = Constant <value = int64[1] {1}> () r = Squeeze (x, ax) },

@@ -53,7 +53,7 @@ def test_moves_between_computations(moved: Moved, elide: str, computed: list[boo
 
 @GRAPHS
 @given(movements(), ELIDE)
-def test_inputs_that_do_not_lie_in_order(moved: Moved, elide: str) -> None:
+def test_inputs_that_are_not_contiguous(moved: Moved, elide: str) -> None:
     turned = {name: _spread(array) for name, array in moved.inputs.items()}
     assert_gives(moved.model, moved, elide, turned)
 

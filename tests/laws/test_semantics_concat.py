@@ -192,7 +192,7 @@ def test_one_input_is_a_copy(format: str, version: int) -> None:
 @every_form
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("axis", [0, -1])
-def test_no_scalar_not_even_alone(format: str, version: int, count: int, axis: int) -> None:
+def test_a_scalar_is_refused_as_the_only_input_too(format: str, version: int, count: int, axis: int) -> None:
     """SEMANTICS: no scalar, not even alone."""
     if axis == -1 and (format, version) not in FROM_THE_END:
         return

@@ -305,7 +305,7 @@ def test_reshape_0_needs_a_permutation_and_equal_volumes(order: Any, target: Any
     refused(lambda x: ngraph.Reshape(x, order, target), [f32(2, 3)], code, late=late)
 
 
-def test_reshape_0_of_an_unknown_rank_holds_it_to_its_order() -> None:
+def test_reshape_0_of_an_unknown_rank_checks_the_rank_at_run_time() -> None:
     """SEMANTICS: Reshape v0: input_order is a permutation of the input's axes."""
     x = Parameter("f32", None)
     function = Function(ngraph.Reshape(x, (0, 1), (6,)), [x])
@@ -428,7 +428,7 @@ def test_the_bounds_of_slice_are_checked_never_clamped(lows: Any, highs: Any, st
     refused(cut(lows, highs, strides), [f32(4, 6)], code, late="split.sizes" if is_late else None)
 
 
-def test_slice_of_an_unknown_rank_holds_it_to_its_bounds() -> None:
+def test_slice_of_an_unknown_rank_checks_rank_and_bounds_at_run_time() -> None:
     """SEMANTICS: Slice v0: bounds are checked, never clamped."""
     x = Parameter("f32", None)
     function = Function(ngraph.Slice(x, (0,), (2,)), [x])

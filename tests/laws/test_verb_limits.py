@@ -138,7 +138,7 @@ def test_every_verb_is_listed() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory of a child in the units of Linux")
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_verb_holds_the_limits_of_memory_and_time(tmp_path: Path, name: str) -> None:
+def test_a_command_obeys_the_limits_of_memory_and_time(tmp_path: Path, name: str) -> None:
     model = BOMBS[name]()
     for file in ("m.onnx", "copy.onnx"):
         (tmp_path / file).write_bytes(model.SerializeToString())

@@ -48,7 +48,7 @@ def test_every_cell_of_a_small_model_is_filled(record: Record) -> None:
     assert "of onnxruntime" in found["time"].note or "of openvino" in found["time"].note
 
 
-def test_a_model_is_asked_in_a_process_of_its_own(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_measured_in_a_separate_process(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process reports a model, and one that takes too long reports that."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import questions

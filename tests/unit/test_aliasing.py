@@ -80,7 +80,7 @@ def test_a_window_of_all_of_a_tensor_makes_it_a_view(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WINDOWS if name != "repeated"])
-def test_a_window_of_all_of_a_tensor_puts_it_where_it_goes(name: str) -> None:
+def test_a_window_of_a_complete_source_writes_the_source_in_place(name: str) -> None:
     """The same windows from their other sides."""
     window, count, fits = WINDOWS[name]
     turned = Window(0, 0, window.sizes, window.target_offset, window.target_strides, window.source_offset, window.source_strides)
@@ -106,7 +106,7 @@ def test_an_external_tensor_is_no_alias_and_not_written_into_another() -> None:
     assert aliases.is_root(source)
 
 
-def test_a_part_of_a_root_is_not_put_elsewhere() -> None:
+def test_an_alias_is_not_written_into_another_root() -> None:
     root, part, target, aliases = tensor("root", 12), tensor("part", 6), tensor("target", 6), AliasMap()
     window = Window(0, 0, (6,), 0, (1,), 0, (1,))
     aliases.alias_source(part, root, window)
@@ -114,7 +114,7 @@ def test_a_part_of_a_root_is_not_put_elsewhere() -> None:
     assert lies(aliases, part) == ("root", list(range(6)))
 
 
-def test_nothing_is_put_into_itself() -> None:
+def test_no_tensor_is_written_into_its_own_root() -> None:
     root, turned, aliases = tensor("root", 12), tensor("turned", 12), AliasMap()
     aliases.alias_source(turned, root, WINDOWS["all, transposed"][0])
     assert not aliases.write_into(turned, root, WHOLE)
@@ -139,7 +139,7 @@ def test_aliases_follow_their_root() -> None:
     assert aliases.members(middle) == [middle]
 
 
-def test_a_root_stays_where_a_piece_of_it_would_lie_unevenly() -> None:
+def test_a_root_is_not_written_in_place_if_an_alias_would_not_be_affine() -> None:
     """Three elements in rows of two: a row and a half."""
     inner, view, middle, outer, aliases = (
         tensor("inner", 4),

@@ -64,7 +64,7 @@ def test_buffers_begin_at_multiples_of_64() -> None:
         ([(512, 0, 0), (448, 0, 4), (512, 0, 0), (320, 0, 4), (192, 4, 4)], [0, 1024, 512, 1472, 0]),
     ],
 )
-def test_each_lies_in_the_smallest_gap_that_holds_it(found: list[tuple[int, int, int]], offsets: list[int]) -> None:
+def test_each_buffer_is_placed_in_the_smallest_gap_that_fits(found: list[tuple[int, int, int]], offsets: list[int]) -> None:
     assert assign_offsets([Lifetime(*each) for each in found])[0] == offsets
 
 

@@ -132,7 +132,7 @@ def test_jax_without_x64_refuses_rather_than_narrows(dtype: Any) -> None:
         arrays.cast(jnp, jnp.zeros(2, jnp.int32), dtypes.i64)
 
 
-def test_torch_types_that_numpy_lacks_come_out_as_ml_dtypes(torch: Any) -> None:
+def test_torch_types_that_numpy_lacks_become_ml_dtypes(torch: Any) -> None:
     same(arrays.to_numpy(torch.tensor([1.5, -2]).to(torch.bfloat16)), np.array([1.5, -2], ml_dtypes.bfloat16))
     same(arrays.to_numpy(torch.tensor([1.5, -2]).to(torch.float8_e5m2)), np.array([1.5, -2], ml_dtypes.float8_e5m2))
 
@@ -143,7 +143,7 @@ def test_an_object_of_no_library_is_refused() -> None:
     assert caught.value.code == "array.library"
 
 
-def test_texts_come_out_as_objects() -> None:
+def test_strings_become_objects() -> None:
     texts = arrays.to_numpy(np.array([["a", "bc"], ["", "\u00e9 "]]))
     assert texts.dtype == object and texts.tolist() == [["a", "bc"], ["", "\u00e9 "]]
     assert {type(text) for text in texts.flat} == {str}
@@ -655,7 +655,7 @@ def test_shifts_past_the_width_leave_nothing(xp: Any, direction: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, -1, (0, 1)])
-def test_softmax_and_its_logarithm_hold_far_from_zero(xp: Any, axis: Any) -> None:
+def test_softmax_and_its_logarithm_are_accurate_far_from_zero(xp: Any, axis: Any) -> None:
     x = random(3, 4) * 3 + np.array([[0], [1000], [-1000]], np.float32) * (axis == -1)
     wide = x.astype(np.float64)
     wide = wide - wide.max(axis=axis, keepdims=True)

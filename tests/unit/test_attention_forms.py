@@ -41,7 +41,7 @@ def kinds(model: Model) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("op", "inputs", "constants"), [pytest.param(*row[1:], id=row[0]) for row in FORMS])
-def test_attention_goes_there_and_back_and_does_not_grow(op: Any, inputs: Any, constants: Any, tmp_path: Any) -> None:
+def test_attention_keeps_its_nodes_over_round_trips(op: Any, inputs: Any, constants: Any, tmp_path: Any) -> None:
     case = Case(op, inputs, constants=constants)
     model = model_of(case)
     first = interpret(model, feeds(case))

@@ -545,7 +545,7 @@ def written_file(path: Path, write: Callable[[Path], Any]) -> Path:
     return path
 
 
-def test_a_refused_conversion_leaves_the_old_target_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_conversion_does_not_change_the_old_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, target = tmp_path / "good.onnx", tmp_path / "bad.onnx", tmp_path / "out.xml"
     raw(SOUND)(good)
     strange = model_of(concat(output="t", axis=0), helper.make_node("Mystery", ["t"], ["y"], domain="far.away"))

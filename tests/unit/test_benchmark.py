@@ -123,7 +123,7 @@ def test_runs_are_interleaved_and_the_last_of_each_repetition_counts(monkeypatch
     assert "".join(calls) == "ab" + "aabb" * 3 and set(found) == {"a", "b"} and min(found.values()) >= 0
 
 
-def test_a_process_that_holds_a_peer_holds_nothing_of_ours() -> None:
+def test_the_process_of_a_peer_imports_no_module_of_dovetail() -> None:
     named = "[name for name in sys.modules if name.split('.')[0] == 'dovetail']"
     code = f"import runpy, sys; runpy.run_path({runtimes.__file__!r}); print({named})"
     found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
@@ -182,7 +182,7 @@ def test_streams_belong_to_throughput(model: str, run_bench: Any) -> None:
 
 @needs_peers
 @pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
-def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, run_bench: Any) -> None:
+def test_new_sizes_and_planned_ones_are_timed_separately(file: str, model: str, run_bench: Any) -> None:
     code, out, err = run_bench(file, "--sizes", "n=2..40", "--steps", "12", "--json")
     found = json.loads(out)
     sizes = [row["n"] for row in found["sizes"]]

@@ -112,7 +112,7 @@ def test_a_model_is_saved_to_a_stream(tmp_path: Path) -> None:
 # Programs
 
 
-def test_inputs_go_by_keyword_list_dict_and_order(program: dovetail.Program) -> None:
+def test_inputs_are_passed_by_keyword_list_dict_and_order(program: dovetail.Program) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: program(X, Z),
         lambda: program([X, Z]),

@@ -84,7 +84,7 @@ def ran(capsys: pytest.CaptureFixture[str]) -> Any:
 # run
 
 
-def test_run_prints_a_table_of_outputs_and_narrates_the_rest(model: str, ran: Any) -> None:
+def test_run_prints_a_table_of_outputs_and_notes_on_stderr(model: str, ran: Any) -> None:
     found = ran("run", model)
     assert found.code == 0
     lines = found.out.splitlines()
@@ -134,7 +134,9 @@ def test_json_stays_json_where_numbers_are_none(tmp_path: Path, ran: Any) -> Non
     assert outputs[0]["max"] == "nan" and np.isnan(float(outputs[0]["max"]))
 
 
-def test_element_types_that_numpys_files_lack_go_through_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Any) -> None:
+def test_element_types_that_numpys_files_lack_survive_a_round_trip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     with Builder() as b:
         x = b.input("x", "bf16", (2,))
@@ -419,7 +421,7 @@ def test_info_counts(model: str, ran: Any) -> None:
     assert found["version"] == 1 and found["model_versions"][""] == 18
 
 
-def test_warnings_are_narrated(tmp_path: Path, ran: Any) -> None:
+def test_warnings_are_printed_on_stderr(tmp_path: Path, ran: Any) -> None:
     path = write_model(tmp_path / "m.onnx", JOIN, CUT)
     proto = helper.make_model(helper.make_graph([JOIN], "g", [value("x", [2, 4])], [value("c", [9, 9])]), ir_version=9)
     path.write_bytes(proto.SerializeToString())
@@ -599,7 +601,7 @@ lists (seq(float[m,3]) xs, optional(float[2]) maybe) => (seq(float[k,3]) ys, flo
 }"""
 
 
-def test_lists_go_through_files_and_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Any) -> None:
+def test_sequences_are_read_from_files_by_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Any) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(onnx.parser.parse_model(LISTS), "lists.onnx")
     np.savez("in.npz", **{"xs/0": np.ones((1, 3), np.float32), "xs/1": np.zeros((4, 3), np.float32), "maybe": np.float32([1, 2])})

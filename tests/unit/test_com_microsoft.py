@@ -150,7 +150,7 @@ def packed(*parts: Any) -> Any:
         ((_APART[0], packed(*_APART[1:]), None, None, _MASK), (*_APART, None, _MASK)),
     ],
 )
-def test_queries_keys_and_values_in_one_tensor_are_those_that_come_apart(inputs: Any, apart: Any, tmp_path: Any) -> None:
+def test_packed_queries_keys_and_values_give_the_results_of_separate_ones(inputs: Any, apart: Any, tmp_path: Any) -> None:
     # onnxruntime's CPU has the packed forms in its documentation alone.
     theirs = oracles.run_onnxruntime(model_of("MultiHeadAttention", apart, {"num_heads": 2}, 1), fed(apart))
     path = tmp_path / "model.onnx"

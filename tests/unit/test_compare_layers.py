@@ -190,7 +190,7 @@ def test_an_operator_that_an_engine_refuses_is_a_row_with_a_reason() -> None:
     assert not found.agrees and not found.differs and [row.value for row in found.missing("openvino")] == ["upper"]
 
 
-def test_random_operators_run_once_and_the_others_go_on_from_their_numbers() -> None:
+def test_random_operators_run_once_and_all_engines_use_their_numbers() -> None:
     nodes = [
         helper.make_node("RandomNormalLike", ["x"], ["noise"], name="draw"),
         helper.make_node("Add", ["x", "noise"], ["sum"], name="add"),

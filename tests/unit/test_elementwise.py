@@ -98,7 +98,7 @@ def test_a_gradient_needs_ranks_to_be_summed_back() -> None:
         unbroadcast(b, b.input("g", "f32"), b.input("x", "f32", (2,)))
 
 
-def test_a_gradient_over_axes_known_at_run_time_comes_back_to_them() -> None:
+def test_a_gradient_of_a_reduction_over_axes_known_at_run_time() -> None:
     b = Builder()
     x, axes = b.input("x", "f32", (2, 3)), b.input("axes", "i64", (1,))
     y = b.ReduceSum(b.Multiply(x, x), axes, keepdims=False)
@@ -131,7 +131,7 @@ def test_before_version_7_the_second_input_starts_at_an_axis(
     np.testing.assert_allclose(run(model.graph, [x, y], np)[0], function(x, y.reshape(place)), rtol=1e-6)
 
 
-def test_before_version_7_nothing_broadcasts_unasked() -> None:
+def test_before_version_7_broadcasting_needs_an_attribute() -> None:
     with pytest.raises(DovetailError, match="must be equal"):
         onnx_model(6, "Add", {"a": (2, 3), "b": (3,)})
 

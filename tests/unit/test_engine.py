@@ -69,7 +69,7 @@ def test_the_native_engine_gives_the_results_of_the_interpreter(elide: str, thre
         assert_agrees(program(x), reference(x))
 
 
-def test_the_same_bits_come_every_time() -> None:
+def test_every_run_gives_the_same_bits() -> None:
     x = images(3)
     program = dovetail.compile(small_net(), threads=2)
     first = program(x)
@@ -78,7 +78,7 @@ def test_the_same_bits_come_every_time() -> None:
         assert all(first[name].tobytes() == again[name].tobytes() for name in first)
 
 
-def test_inputs_of_any_strides_are_read_where_they_lie() -> None:
+def test_inputs_of_any_strides_are_read_without_a_copy() -> None:
     model = small_net()
     program = dovetail.compile(model)
     x = images(4)
@@ -188,7 +188,7 @@ def test_an_out_that_does_not_fit_is_refused(engine: str, out: dict[str, Any], c
         ({"x": np.zeros((1, 4, 6), np.float32)}, "input.shape"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused_and_the_program_goes_on(given: dict[str, Any], code: str) -> None:
+def test_inputs_that_do_not_fit_are_refused_and_the_program_still_runs(given: dict[str, Any], code: str) -> None:
     program = dovetail.compile(small_net())
     with pytest.raises(EngineError) as caught:
         program(given)
@@ -196,7 +196,7 @@ def test_inputs_that_do_not_fit_are_refused_and_the_program_goes_on(given: dict[
     assert program(images())["left"].shape == (2, 3, 6, 6)
 
 
-def test_a_failing_operator_is_named_and_the_program_goes_on() -> None:
+def test_a_failing_operator_is_named_and_the_program_still_runs() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (4,))
         index = b.input("index", "i64", (1,))
@@ -208,7 +208,7 @@ def test_a_failing_operator_is_named_and_the_program_goes_on() -> None:
     assert program(x, np.array([2]))["y"].tolist() == [2]
 
 
-def test_memory_beyond_the_limit_is_refused_before_it_is_taken() -> None:
+def test_memory_beyond_the_limit_is_refused_before_allocation() -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n",))
         y = b.Exp(b.Expand(x, b.constant(np.array([1 << 20, 1]))))
@@ -362,7 +362,7 @@ def test_a_size_at_which_other_buffers_live_is_planned_by_itself(monkeypatch: py
 
 
 @pytest.mark.parametrize("group", [1, 2, 4])
-def test_factors_and_summands_of_channels_go_into_weights(group: int) -> None:
+def test_factors_and_summands_of_channels_are_folded_into_weights(group: int) -> None:
     weights = RNG.standard_normal((8, 4 // group, 3, 3)).astype(np.float32)
 
     def numbers() -> np.ndarray[Any, Any]:
@@ -386,7 +386,7 @@ def test_factors_and_summands_of_channels_go_into_weights(group: int) -> None:
         assert [step.kernel for step in Engine(b.model).plan()[0].steps if step.kernel != "copy"] == ["conv", "conv"]
 
 
-def test_a_model_made_ready_holds_its_weights_once() -> None:
+def test_a_compiled_model_stores_its_weights_once() -> None:
     """The packed weights of the core are not counted here."""
     with Builder() as b:
         y = b.input("x", "f32", (1, 64, 4, 4))

@@ -66,7 +66,7 @@ def values_of_whole(model: dovetail.Model, path: Path) -> dict[str, np.ndarray]:
         (None, "h", ["x"]),
     ],
 )
-def test_a_part_gives_the_values_of_the_whole(
+def test_a_part_gives_the_values_of_the_model(
     tmp_path: Path, suffix: str, inputs: list[str] | str | None, outputs: list[str] | str, expected: list[str]
 ) -> None:
     model = load()
@@ -81,7 +81,7 @@ def test_a_part_gives_the_values_of_the_whole(
             np.testing.assert_allclose(array, known[name], rtol=1e-5)
 
 
-def test_kept_inputs_are_reported_and_the_whole_is_unchanged() -> None:
+def test_kept_inputs_are_reported_and_the_model_is_unchanged() -> None:
     model = load()
     before = str(model)
     part = dovetail.extract(model, "a", "y")

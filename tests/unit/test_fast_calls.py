@@ -210,7 +210,7 @@ def test_a_closed_program_does_not_run() -> None:
     assert raised.value.code == "program.closed"
 
 
-def test_a_limit_of_time_holds() -> None:
+def test_a_limit_of_time_is_obeyed() -> None:
     model = pair()
     model.limits = Limits(seconds=0)
     program = dovetail.compile(model, "native")

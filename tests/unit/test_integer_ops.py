@@ -92,7 +92,7 @@ def test_products(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
-def test_two_on_grids(name: str) -> None:
+def test_quantized_binary_operators(name: str) -> None:
     other = codes("uint8", 64, 64)
     model = made("u8", (64, 64), lambda b, x: getattr(b, name)(
         x, real(0.021), np.uint8(77), other, real(0.013), np.uint8(130), real(0.05), np.uint8(99)
@@ -100,7 +100,7 @@ def test_two_on_grids(name: str) -> None:
     check(model, codes("uint8", 64, 64))
 
 
-def test_joined_on_one_grid() -> None:
+def test_quantized_concat() -> None:
     parts = [(real(0.021), np.uint8(77)), (real(0.05), np.uint8(0))]
     model = made("u8", (3, 70), lambda b, x: b.QLinearConcat(
         real(0.03), np.uint8(128), *(each for scale, zero in parts for each in (x, scale, zero)), axis=1

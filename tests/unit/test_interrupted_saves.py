@@ -63,7 +63,7 @@ def test_a_save_killed_at_each_of_its_system_calls_leaves_the_old_model_or_the_n
     assert found == sorted(found) and set(found) == {1, 2}
 
 
-def test_a_first_save_that_is_killed_leaves_no_model_or_a_whole_one(kind: Kind, tmp_path: Path) -> None:
+def test_a_first_save_that_is_killed_leaves_no_model_or_a_complete_one(kind: Kind, tmp_path: Path) -> None:
     for number in range(5, 100):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -151,7 +151,7 @@ def test_files_of_two_saves_are_refused(kind: Kind, tmp_path: Path) -> None:
 
 
 @pair
-def test_a_draft_that_is_cut_off_is_not_taken(kind: Kind, tmp_path: Path) -> None:
+def test_a_truncated_draft_is_ignored(kind: Kind, tmp_path: Path) -> None:
     interrupt(kind, tmp_path)
     (draft,) = [tmp_path / name for name in left_behind(tmp_path)]
     draft.write_bytes(draft.read_bytes()[:-1])

@@ -372,7 +372,7 @@ def large(dtype: str, columns: int, seed: int) -> Any:
         ("i8", 999, 0, 0),
     ],
 )
-def test_results_beyond_the_caches_are_written_whole(dtype: str, columns: int, gap: int, shift: int) -> None:
+def test_results_larger_than_the_caches_are_complete(dtype: str, columns: int, gap: int, shift: int) -> None:
     x, row = large(dtype, columns, 0), large(dtype, columns, 1)[:1]
     rows = x.shape[0]
     memory = np.full(shift + rows * (columns + gap) + 64, 77, dtype)

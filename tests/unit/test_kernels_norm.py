@@ -23,7 +23,7 @@ SOFTMAXES: dict[str, Any] = {"softmax": Softmax, "log_softmax": LogSoftmax}
 @pytest.mark.parametrize("into", LAYOUTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kernel", SOFTMAXES)
-def test_shares_along_any_axis(kernel: str, layout: str, into: str, shape: tuple[int, ...]) -> None:
+def test_softmax_along_any_axis(kernel: str, layout: str, into: str, shape: tuple[int, ...]) -> None:
     x = random(shape)
     for axis in range(4):
         y = LAYOUTS[into](np.full(shape, 77, np.float32))

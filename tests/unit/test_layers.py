@@ -165,7 +165,7 @@ def _imported_modules(path: Path, deferred: bool | None = None) -> Iterator[str]
                     yield module
 
 
-def test_no_format_knows_another() -> None:
+def test_no_format_imports_another() -> None:
     folders = sorted(path.name for path in (PACKAGE / "formats").iterdir() if path.is_dir() and path.name != "__pycache__")
     assert len(folders) > 1
     for folder in folders:

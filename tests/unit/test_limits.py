@@ -161,7 +161,7 @@ def test_a_run_ends_at_its_limit(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_each_run_has_its_limits_anew(engine: str, tmp_path: Path) -> None:
+def test_limits_are_counted_for_each_run(engine: str, tmp_path: Path) -> None:
     program = dovetail.compile(saved(loop(10, True), tmp_path), engine, limits=Limits(trips=10, memory=10_000, seconds=60))
     for _ in range(3):
         assert program({"x": np.ones(2, np.float32)})["z"].shape == (10, 2)

@@ -189,7 +189,7 @@ def test_packed_weights_that_are_damaged_are_not_used(tmp_path: Path, harm: str)
     assert all(found[name].tobytes() == right[name].tobytes() for name in right)
 
 
-def test_a_plan_that_cannot_be_written_holds_up_no_other_process(tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_written_delays_no_other_process(tmp_path: Path) -> None:
     """Strings run in Python: no plan is written, and the lock file notes it."""
     node = helper.make_node("Identity", ["x"], ["y"])
     path = write(tmp_path / "s.onnx", [node], [("x", 8, ["n"])], [("y", 8, ["n"])])

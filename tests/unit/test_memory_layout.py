@@ -195,7 +195,7 @@ CHANNELS_LAST: dict[str, tuple[Callable[[Builder], Any], Layouts]] = {
 
 
 @pytest.mark.parametrize("name", CHANNELS_LAST)
-def test_images_lie_channels_last_where_most_want_them_so(name: str) -> None:
+def test_images_are_channels_last_where_most_readers_prefer_it(name: str) -> None:
     write, expected = CHANNELS_LAST[name]
     assert layouts_of(write) == expected
 

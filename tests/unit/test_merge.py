@@ -106,7 +106,7 @@ def accumulator(path: Path, sign: float) -> Path:
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
-def test_variables_of_one_identifier_stay_apart(tmp_path: Path, is_connected: bool) -> None:
+def test_variables_of_one_identifier_stay_separate(tmp_path: Path, is_connected: bool) -> None:
     """Three steps of the merged model in OpenVINO, beside both models one after the other."""
     openvino = pytest.importorskip("openvino")
     paths = [accumulator(tmp_path / "a.xml", 1.0), accumulator(tmp_path / "b.xml", -2.0)]

@@ -97,7 +97,7 @@ def test_if_takes_either_branch() -> None:
     assert {name.split()[0] for name in executable_of(program).names()} == {"if"}
 
 
-def test_the_log_counts_steps_with_subgraphs_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_counts_steps_with_subgraphs_separately(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="dovetail"):
         dovetail.compile(choice(lambda b, x: b.Exp(x), lambda b, x: x), "native")(both(rows())[0])
     assert any("0 native steps, 1 subgraph step: If, 0 interpreter steps" in message for message in caplog.messages)
@@ -361,7 +361,7 @@ def test_the_limit_of_trips_counts_nested_loops() -> None:
         assert raised.value.code == "loop.trips"
 
 
-def test_an_endless_loop_meets_the_limit_of_time() -> None:
+def test_an_endless_loop_ends_at_the_time_limit() -> None:
     program = dovetail.compile(countdown(Limits(seconds=0.05, trips=1 << 40)), "native")
     for _ in range(2):
         start = time.monotonic()

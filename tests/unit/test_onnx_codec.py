@@ -110,13 +110,13 @@ def assert_comes_back(source: Any, proto: ModelProto) -> None:
 
 @pytest.mark.whole_model
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
-def test_light_models_come_back(path: Path) -> None:
+def test_light_models_survive_a_round_trip(path: Path) -> None:
     assert_comes_back(path, onnx.load(path))
 
 
 @pytest.mark.whole_model
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_models_of_real_exporters_come_back(path: Path) -> None:
+def test_models_of_real_exporters_survive_a_round_trip(path: Path) -> None:
     assert_comes_back(path, onnx.load(path))
 
 
@@ -133,7 +133,7 @@ def backend_models() -> list[tuple[str, ModelProto]]:
 
 
 @pytest.mark.whole_model
-def test_models_of_onnx_backend_tests_come_back() -> None:
+def test_models_of_onnx_backend_tests_survive_a_round_trip() -> None:
     models = backend_models()
     assert len(models) > 1800
     for name, proto in models:
@@ -585,7 +585,7 @@ def test_small_tensors_stay_inside_and_no_empty_side_file_is_left(tmp_path: Path
     assert [item.name for item in tmp_path.iterdir()] == ["m.onnx"]
 
 
-def test_models_too_large_for_protobuf_go_to_a_side_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_too_large_for_protobuf_have_a_side_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "INLINE_LIMIT", 100_000)
     codec.write(big_model(), tmp_path / "m.onnx")
     assert (tmp_path / "m.onnx.data").stat().st_size > 100_000
@@ -742,7 +742,7 @@ def test_bad_models_are_refused_with_their_code(tmp_path: Path, code: str, proto
         assert all(item.file == str(path) for item in refuse(path, code).diagnostics)
 
 
-def test_all_independent_faults_come_in_one_error() -> None:
+def test_all_independent_faults_are_in_one_error() -> None:
     first = relu("x", "a", name="first")
     first.attribute.append(AttributeProto(name="v", type=3, s=b"\xff"))
     second = helper.make_node("Thing", ["nowhere"], ["y"], name="second", domain="my.domain")
@@ -921,7 +921,7 @@ def test_symbols_of_a_function_are_new_at_each_call() -> None:
     assert len({symbolic.name_of(size) for shape in shapes for size in shape or ()} | {"n"}) == 5
 
 
-def test_names_given_inside_a_function_do_not_meet_names_outside() -> None:
+def test_names_inside_a_function_do_not_collide_with_names_outside() -> None:
     inner = function("F", ["a"], ["b"], [relu("a", "t"), relu("t", "b")])
     proto = model_of(
         call("F", ["x"], ["u"]),
@@ -1109,7 +1109,7 @@ def test_any_bytes_are_a_value_or_an_error(data: bytes) -> None:
     survives(data)
 
 
-def test_reading_imports_onnx_only_when_asked() -> None:
+def test_importing_the_codec_does_not_import_onnx() -> None:
     code = "import sys, dovetail.formats.onnx.codec; sys.exit('onnx' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -352,7 +352,7 @@ def test_none_in_a_fixed_field_is_none() -> None:
 
 
 @pytest.mark.parametrize("dialect", [ONNX, OPENVINO], ids=["onnx", "openvino"])
-def test_a_node_is_imported_by_the_mappings_of_the_whole_table(dialect: Dialect) -> None:
+def test_mappings_for_a_node_are_those_of_the_table(dialect: Dialect) -> None:
     for (domain, kind, version), mappings in dialect.import_mappings().items():
         found = dialect.mappings_for(ForeignNode(kind, version, [], [], {}, domain=domain))
         assert [mapping.text for mapping in found] == [mapping.text for mapping in mappings]

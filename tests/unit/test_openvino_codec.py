@@ -219,7 +219,7 @@ def test_rt_info_of_model_layers_and_ports_is_kept(tmp_path: Path) -> None:
     assert again.graph.values["1:0"].metadata["rt_info"] == again.graph.outputs[0].metadata["result_rt_info"]
 
 
-def test_rt_info_is_found_and_put_by_name() -> None:
+def test_rt_info_is_read_and_written_by_name() -> None:
     items: list[rt_info.Item] = []
     rt_info.set_value(items, "1", "dovetail", "opset")
     rt_info.set_value(items, "2", "dovetail", "a name")
@@ -313,7 +313,7 @@ def _elements(raw: np.ndarray[Any, Any], kind: Any) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(("name", "values", "packed"), [("nf4", [-1.0, 0.0, 1.0], "700f"), ("f4e2m1", [1.0, 0.0, 6.0], "0207")])
-def test_four_bit_floats_lie_in_the_low_nibble_first(tmp_path: Path, name: str, values: list[float], packed: str) -> None:
+def test_four_bit_floats_begin_in_the_low_nibble(tmp_path: Path, name: str, values: list[float], packed: str) -> None:
     constant = openvino.op.Constant(getattr(openvino.Type, name), openvino.Shape([3]), values)
     openvino.save_model(openvino.Model([ops.result(constant)], [], "m"), tmp_path / "model.xml", compress_to_fp16=False)
     (tensor,) = codec.read(tmp_path / "model.xml").graph.constants.values()
@@ -529,7 +529,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_names_that_xml_must_escape_come_back(tmp_path: Path) -> None:
+def test_names_that_xml_must_escape_survive_a_round_trip(tmp_path: Path) -> None:
     name = "a<b>&\"c',\t\n\r\\d \u00fc"
     model = _model(inputs=[ForeignValue("x", Tensor(dtype("f32"), (2, 3)), (name, "plain"))])
     model.graph.nodes[0].name = name
@@ -561,7 +561,7 @@ def test_models_that_ir_cannot_express_are_refused_without_a_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_write_leaves_the_old_files_whole(tmp_path: Path) -> None:
+def test_a_failed_write_does_not_change_the_old_files(tmp_path: Path) -> None:
     path = written(_model(), tmp_path)
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     with pytest.raises(DovetailError):

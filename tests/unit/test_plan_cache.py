@@ -241,7 +241,7 @@ def test_a_file_that_changes_before_its_plan_is_written_is_not_cached(file: Path
     assert not list(cache.iterdir())
 
 
-def test_a_file_with_warnings_is_read_anew(cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_with_warnings_is_read_again(cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = tmp_path / "model.onnx"
     dovetail.save(network(), model)
     proto = onnx.load(str(model))
@@ -293,7 +293,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_entry_is_ignored_and_written_anew(kind: str, file: Path, cache: Path) -> None:
+def test_a_damaged_entry_is_ignored_and_written_again(kind: str, file: Path, cache: Path) -> None:
     entry = filled(file, cache)
     good = entry.read_bytes()
     entry.write_bytes(DAMAGE[kind](good))
@@ -627,7 +627,7 @@ def test_digests_depend_on_every_byte_and_on_no_thread(tmp_path: Path, monkeypat
     assert digest_of_file(str(tmp_path / "none")) is None and digest_of_file(str(tmp_path)) is None
 
 
-def test_an_entry_holds_no_path_of_the_machine(file: Path, cache: Path) -> None:
+def test_an_entry_contains_no_path_of_the_machine(file: Path, cache: Path) -> None:
     assert str(file.parent).encode() not in filled(file, cache).read_bytes()
 
 

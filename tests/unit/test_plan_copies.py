@@ -376,7 +376,7 @@ def model_of(row: Row) -> dovetail.Model:
 
 
 @pytest.mark.parametrize("elide", ["auto", "all", "none"])
-def test_the_answer_is_the_same_wherever_its_tensors_lie(elide: str) -> None:
+def test_results_do_not_depend_on_aliases(elide: str) -> None:
     for name, row in GRAPHS.items():
         model = model_of(row)
         given = {f"x{place}": RNG.standard_normal(shape).astype(np.float32) for place, shape in enumerate(row.shapes)}

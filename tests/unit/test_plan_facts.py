@@ -79,7 +79,7 @@ BROKEN: dict[str, tuple[Build, list[tuple[Any, ...]], list[tuple[int, ...]], lis
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_rule_that_sizes_break_is_refused_and_the_program_goes_on(name: str) -> None:
+def test_sizes_that_break_a_rule_are_refused_and_the_program_still_runs(name: str) -> None:
     build, shapes, right, wrong, code = BROKEN[name]
     model = model_of(build, *shapes)
     engine = Engine(model, threads=1)
@@ -221,7 +221,7 @@ def test_an_empty_tensor_has_no_buffer() -> None:
     assert (plan.buffers, plan.arena_bytes, plan.copied_bytes) == ([], 0, 0)
 
 
-def test_fillings_come_when_something_is_first_written_there() -> None:
+def test_a_padded_tensor_is_filled_at_its_first_write() -> None:
     """Memory of the first tensor is free when the padded one is filled."""
 
     def build(b: Builder, x: Any, z: Any) -> Any:
@@ -272,7 +272,7 @@ def test_a_view_of_a_constant_begins_where_it_does() -> None:
     plan_of(model_of(build, (1, (1 << 20) + 1)), np.ones((1, (1 << 20) + 1), np.float32))
 
 
-def test_the_axes_of_a_copy_come_outermost_first() -> None:
+def test_the_axes_of_a_copy_are_outermost_first() -> None:
     def build(b: Builder, x: Any, y: Any) -> Any:
         return soft(b, b.Concat(x, soft(b, y), axis=1))
 
@@ -301,7 +301,7 @@ def spread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(("build", "is_read_there"), [(split_sum, True), (other_rows, False)])
-def test_an_input_is_read_where_it_lies_if_every_view_of_it_lies_evenly(build: Build, is_read_there: bool) -> None:
+def test_an_input_is_read_without_a_copy_if_all_its_views_are_affine(build: Build, is_read_there: bool) -> None:
     model = model_of(build, (6, 4))
     engine = Engine(model, threads=1)
     x = spread(arrays((6, 4))[0])

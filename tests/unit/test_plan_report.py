@@ -65,7 +65,7 @@ def test_joining_two_results_copies_nothing() -> None:
     assert shared.nbytes == 64 and [piece.nbytes for piece in shared.pieces if piece.end - piece.start < 1] == [32, 32]
 
 
-def test_a_value_that_comes_twice_is_copied_once_for_a_reason() -> None:
+def test_a_repeated_value_is_copied_once_with_a_reason() -> None:
     found = facts(doubling())
     assert (found.moved_bytes, found.copied_bytes) == (64, sum(copy.nbytes for copy in found.copies))
     assert 32 <= found.copied_bytes <= 64
@@ -90,13 +90,13 @@ def test_all_bytes_are_copied_where_nothing_is_planned_away() -> None:
     assert [buffer for buffer in found.buffers if buffer.is_shared] == []
 
 
-def test_the_arena_lies_between_the_largest_live_set_and_all_activations() -> None:
+def test_the_arena_has_at_least_the_largest_live_set_and_at_most_all_activations() -> None:
     found = facts(inception())
     assert 0 < found.lower_bound <= found.arena_bytes < found.activation_bytes
     assert all(buffer.offset >= 0 and buffer.offset + buffer.nbytes <= found.arena_bytes for buffer in found.buffers)
 
 
-def test_pieces_lie_in_their_buffer_for_as_long_as_it_lives() -> None:
+def test_pieces_are_within_the_range_and_lifetime_of_their_buffer() -> None:
     for buffer in facts(inception()).buffers:
         assert buffer.pieces and all(buffer.first <= piece.first <= piece.last <= buffer.last for piece in buffer.pieces)
         assert all(0 <= piece.start < piece.end <= 1 for piece in buffer.pieces)

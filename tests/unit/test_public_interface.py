@@ -190,7 +190,7 @@ COPIES: list[Callable[[Any], Any]] = [copy.deepcopy, lambda what: pickle.loads(p
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle"])
-def test_models_graphs_and_programs_are_copied_whole(copied: Callable[[Any], Any], model: dovetail.Model) -> None:
+def test_models_graphs_and_programs_can_be_copied(copied: Callable[[Any], Any], model: dovetail.Model) -> None:
     other = copied(model)
     assert other.versions == model.versions and str(other) == str(model)
     assert validate(other.graph) == []
@@ -287,7 +287,7 @@ WAYS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_anything_that_is_an_array_goes_in(way: Callable[[Any], Any], model: dovetail.Model) -> None:
+def test_any_kind_of_array_is_an_input(way: Callable[[Any], Any], model: dovetail.Model) -> None:
     assert_right(dovetail.run(model, {"x": way(X)}))
 
 
@@ -296,7 +296,7 @@ INTEGERS = [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, np.int8, np.uint64,
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=lambda dtype: np.dtype(dtype).name)
-def test_every_element_type_goes_in_and_out_as_it_is(dtype: Any) -> None:
+def test_every_element_type_is_an_input_and_an_output(dtype: Any) -> None:
     x = np.array([0, 1, 1, 0]).astype(dtype)
     with Builder() as b:
         given = b.input("x", np.dtype(dtype), ("n",))
@@ -306,13 +306,13 @@ def test_every_element_type_goes_in_and_out_as_it_is(dtype: Any) -> None:
     assert y.tobytes() == np.concatenate([x, x]).tobytes()
 
 
-def test_strings_go_in_as_any_numpy_strings_and_come_out_as_objects() -> None:
+def test_string_inputs_are_any_numpy_strings_and_outputs_are_objects() -> None:
     for x in (np.array(["a", "bc"]), np.array(["a", "bc"], dtype=object), ["a", "bc"]):
         y = dovetail.run(identity("string"), {"x": x})["y"]
         assert y.dtype == object and y.tolist() == ["a", "bc"]
 
 
-def test_torch_bfloat16_goes_in() -> None:
+def test_torch_bfloat16_is_an_input() -> None:
     torch = pytest.importorskip("torch")
     y = dovetail.run(identity("bf16"), {"x": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)})["y"]
     assert y.dtype == ml_dtypes.bfloat16 and y.astype(np.float32).tolist() == [1.5, -2.0]
@@ -548,7 +548,7 @@ def test_a_misspelt_parameter_gets_a_suggestion(name: str) -> None:
     assert caught.value.code == "attribute.unknown"
 
 
-def test_a_missing_argument_and_an_error_inside_stay_apart() -> None:
+def test_a_missing_argument_is_distinguished_from_an_error_inside() -> None:
     with pytest.raises(ArgumentTypeError, match="load: missing a required argument: 'source'") as caught:
         dovetail.load()  # type: ignore[call-arg]
     assert caught.value.code == "argument.type"

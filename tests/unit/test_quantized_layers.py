@@ -189,7 +189,7 @@ FLOATS: dict[str, Write] = {
 }  # fmt: skip
 
 
-def test_convolutions_in_whole_numbers() -> None:
+def test_convolutions_with_an_integer_kernel() -> None:
     assert {name: "quantized_conv" in steps(write) for name, write in WHOLE.items()} == dict.fromkeys(WHOLE, True)
 
 
@@ -253,7 +253,7 @@ def test_products() -> None:
 
 
 @pytest.mark.parametrize(("count", "summand", "is_whole"), [(66311, 1912, True), (66311, -1913, False), (66312, 0, False)])
-def test_sums_that_32_bits_hold(count: int, summand: int, is_whole: bool) -> None:
+def test_sums_that_fit_into_32_bits(count: int, summand: int, is_whole: bool) -> None:
     """255 * 127 * 66311 is 1913 below 2**31."""
 
     def write(b: Builder, x: Any) -> Any:

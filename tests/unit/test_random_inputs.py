@@ -53,7 +53,7 @@ def test_two_sizes_that_have_to_fit_at_once_are_found() -> None:
     assert found["x"][1] + found["h"][1] == 50 and found["x"][0] == found["h"][0]
 
 
-def test_an_index_lies_inside_where_the_model_is_run() -> None:
+def test_random_indices_are_in_range_where_the_model_is_run() -> None:
     with dovetail.Builder() as b:
         table, x = b.input("table", "f32", ("total", 2)), b.input("x", "f32", ("past",))
         places = b.Add(b.NonZero(b.Cast(b.Shape(x), to=dtypes.boolean)), b.Shape(x))

@@ -144,7 +144,7 @@ def test_a_table_with_the_rows_of_all_samples_is_read_within_each_sample(tmp_pat
     judge(b.model, new, tmp_path / "new.onnx", {"x": 0}, {})
 
 
-def test_repeated_indices_are_found_though_the_given_inputs_hide_them(tmp_path: Path) -> None:
+def test_repeated_indices_are_detected_for_inputs_without_repetition(tmp_path: Path) -> None:
     """The pattern of an exported mask: rows of all samples on one axis, and indices that follow from constants and sizes."""
     with Builder() as b:
         mask = b.input("mask", "i64", (1, 4))

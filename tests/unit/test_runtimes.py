@@ -11,7 +11,7 @@ import dovetail
 from dovetail.compare.verification.conversion import runner_for
 
 
-def test_openvino_rounds_nothing_that_meets_quantised_weights(tmp_path: Path) -> None:
+def test_openvino_does_not_round_operands_of_quantised_weights(tmp_path: Path) -> None:
     """Left to itself its CPU plugin quantises the other factor too, half a percent away from the model."""
     pytest.importorskip("openvino")
     generator = np.random.default_rng(0)

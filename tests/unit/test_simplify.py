@@ -166,7 +166,7 @@ def test_integers_that_a_cast_wraps_are_not_merged() -> None:
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
-def test_a_broken_pass_is_taken_back_and_named(is_exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_pass_is_reverted_and_named(is_exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(passes.PASSES, "broken", passes.Pass("broken", _break, is_exact))
     b = Builder("g")
     x = b.input("x", "f32", ("n", 3))

@@ -270,7 +270,7 @@ def test_dropout_of_old_versions_drops_only_in_training() -> None:
     assert onnx_node("Dropout", 10, x, outputs=2)[1].dtype == np.bool_
 
 
-def test_upsample_takes_the_element_that_its_place_lies_in() -> None:
+def test_upsample_repeats_elements() -> None:
     x = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
     expected = x.repeat(2, axis=2).repeat(3, axis=3)
     scales = np.array([1, 1, 2, 3], np.float32)

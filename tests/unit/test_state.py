@@ -112,7 +112,7 @@ def test_a_session_keeps_the_states_of_openvino(make: Callable[[Path], Path], en
 
 
 @every_model
-def test_a_program_begins_anew_with_each_call(make: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_a_program_resets_its_states_at_each_call(make: Callable[[Path], Path], tmp_path: Path) -> None:
     path = make(tmp_path / "state.xml")
     program, first = dovetail.compile(path), _answers(path)[0]
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_onnx_has_states_as_inputs_and_outputs(make: Callable[[Path], Path], tmp
 
 
 @every_model
-def test_states_come_back_from_onnx(make: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_states_are_restored_from_onnx(make: Callable[[Path], Path], tmp_path: Path) -> None:
     path = make(tmp_path / "state.xml")
     first = dovetail.load(path)
     counts = []

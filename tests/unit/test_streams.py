@@ -67,7 +67,7 @@ def test_an_item_has_any_form_of_the_inputs_of_a_call() -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("count", STREAMS)
-def test_an_error_comes_at_its_place_and_ends_the_iteration(count: Any) -> None:
+def test_an_error_is_raised_in_order_and_ends_the_iteration(count: Any) -> None:
     program = layered()
     feed: list[Any] = items(9)
     feed[6] = np.zeros((2, 5), "f4")
@@ -84,7 +84,7 @@ def test_an_error_comes_at_its_place_and_ends_the_iteration(count: Any) -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("count", STREAMS)
-def test_an_error_of_the_iterable_comes_after_the_results_before_it(count: Any) -> None:
+def test_an_error_of_the_iterable_is_raised_after_the_results_before_it(count: Any) -> None:
     def source() -> Iterator[Any]:
         yield from items(5)
         raise LookupError("no more")

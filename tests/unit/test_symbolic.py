@@ -132,7 +132,7 @@ NESTED: list[Callable[[Any, Any, Any, Any], Any]] = [
 
 
 @pytest.mark.parametrize("expression", NESTED)
-def test_nested_divisions_hold_on_a_grid(expression: Callable[[Any, Any, Any, Any], Any]) -> None:
+def test_nested_divisions_are_exact_on_a_grid_of_points(expression: Callable[[Any, Any, Any, Any], Any]) -> None:
     size = expression(N, P, Q, R)
     low, high = symbolic.bounds(size)
     for n, p, q, r in itertools.product(range(9), range(1, 5), range(-7, 10), range(-4, 0)):
@@ -163,7 +163,7 @@ def test_bounds_are_as_close_as_these(size: int | Dim, expected: tuple[int | Non
 
 @settings(max_examples=800)
 @given(trees(), trees(), st.lists(assignments(), min_size=1, max_size=6))
-def test_answers_hold_at_every_point(left: Tree, right: Tree, points: list[dict[str, int]]) -> None:
+def test_comparisons_agree_with_every_point(left: Tree, right: Tree, points: list[dict[str, int]]) -> None:
     a, b = built(left), built(right)
     equal, less, less_equal = symbolic.equal(a, b), symbolic.less(a, b), symbolic.less_equal(a, b)
     for values in points:
@@ -197,7 +197,7 @@ def test_substitution_is_evaluation_in_steps(tree: Tree, inner: Tree, values: di
 
 
 @given(trees(), trees(), trees())
-def test_ring_laws_hold_in_the_normal_form(left: Tree, middle: Tree, right: Tree) -> None:
+def test_the_normal_form_satisfies_the_ring_laws(left: Tree, middle: Tree, right: Tree) -> None:
     a, b, c = built(left), built(middle), built(right)
     try:
         assert a + b == b + a and a * b == b * a
