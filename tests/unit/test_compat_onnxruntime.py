@@ -612,7 +612,7 @@ REFUSALS: dict[str, Program] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_names_what_is_refused(name: str) -> None:
+def test_a_refusal_names_the_refused_feature(name: str) -> None:
     with pytest.raises(dovetail.DovetailError, match=name):
         REFUSALS[name](ours)
 
