@@ -21,6 +21,8 @@ import call_codes
 import case_laws
 from cases import Case
 from dovetail.ir.host import native_core
+from dovetail.ir.op import REGISTRY
+from dovetail.ir.operator_index import MODULES
 from optional_packages import OPTIONAL_PACKAGES
 
 pytest_plugins = ("gaps", "coverage_summary")
@@ -56,6 +58,16 @@ def documented_codes() -> Iterator[None]:
     call_codes.UNDOCUMENTED.clear()
     yield
     assert not call_codes.UNDOCUMENTED, f"docstrings do not name the codes of {', '.join(set(call_codes.UNDOCUMENTED))}"
+
+
+@pytest.fixture
+def forget_operators() -> Iterator[None]:
+    """Remove the operators that a test registers, since other tests iterate over the registry."""
+    before = set(dict.keys(REGISTRY))
+    yield
+    for name in [name for name in dict.keys(REGISTRY) if name not in before and name not in MODULES]:
+        del REGISTRY[name]
+    REGISTRY.custom_count += 1
 
 
 def _presence(oracle: str) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Graph, Model, Node, Value
     from dovetail.ir.infer import infer
     from dovetail.ir.limits import Limits
+    from dovetail.ir.op import Op
     from dovetail.ir.symbolic import Dim
     from dovetail.laws.gradients import grad
     from dovetail.measure.model_profile import ModelProfile, profile
@@ -70,6 +71,7 @@ __all__ = [
     "ModelProfile",
     "ModelReport",
     "Node",
+    "Op",
     "Program",
     "ReduceReport",
     "ReshardReport",
@@ -129,6 +131,7 @@ _MODULES = {
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
     "ir.limits": "Limits",
+    "ir.op": "Op",
     "data.tensors.recipe": "reshard_graph",
     "data.tensors.reshard": "ReshardReport reshard",
     "measure.overview": "ModelReport model_report",

@@ -41,10 +41,11 @@ from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.ir import dtypes, op_mapping
+from dovetail.ir.attribute_types import Field
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Model
-from dovetail.ir.op import REGISTRY, Field, Op
+from dovetail.ir.op import REGISTRY, Op
 from dovetail.passes.check import validate
 from dovetail.runtime.interpreter.interpret import interpret
 

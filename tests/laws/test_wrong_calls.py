@@ -12,7 +12,8 @@ from cases import Case, all_cases
 from dovetail import Builder, DovetailError, RuleError, save
 from dovetail.errors import UnsupportedError
 from dovetail.ir import dtypes
-from dovetail.ir.op import REGISTRY, REQUIRED, Op
+from dovetail.ir.attribute_types import REQUIRED
+from dovetail.ir.op import REGISTRY, Op
 
 FIRST: dict[str, Case] = {}
 for _, _case in all_cases():

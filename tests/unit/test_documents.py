@@ -25,6 +25,7 @@ SNIPPETS = [
 ]
 
 
+@pytest.mark.usefixtures("forget_operators")
 @pytest.mark.parametrize("text", SNIPPETS)
 def test_a_snippet_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

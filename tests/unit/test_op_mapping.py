@@ -13,8 +13,9 @@ from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.ir import dtypes, op_mapping
+from dovetail.ir.attribute_types import REQUIRED
 from dovetail.ir.dtypes import DType
-from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op import Op
 from dovetail.ir.op_mapping import ParamMapping
 
 

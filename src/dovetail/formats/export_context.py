@@ -94,6 +94,8 @@ class ExportContext:
                 value = None if data is None else export_value(param, as_attribute(data, op, param.name), mapping)
             if value is None:
                 continue
+            if field is not None and not self.format.is_text:
+                value = op_mapping.with_floats(field.annotation, value)
             if len(param.foreign_names) == 2:
                 half = len(value) // 2
                 for name, part in zip(param.foreign_names, (value[:half], value[half:]), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dovetail.errors import DovetailError
+from dovetail.errors import Diagnostic, DovetailError
 from dovetail.ir.builder import describe_op
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
@@ -37,6 +37,8 @@ class ExportErrors:
 
     def __init__(self, file: str | None) -> None:
         self.file = file
+        self.warnings: dict[type[Op], Diagnostic] = {}
+        """A warning for each class of custom operators that the export decomposes."""
         self._errors: dict[tuple[str, str], DovetailError] = {}
         self._origins: dict[Node, Origin] = {}
         self._last_at: dict[str, Node] = {}
@@ -64,6 +66,12 @@ class ExportErrors:
         """Record that a node cannot be exported, unless an earlier error of ``origin`` exists; the error names ``origin``."""
         error.node, error.op = origin.label, origin.text
         self._errors.setdefault(origin.key, error.at(file=self.file))
+
+    def warn_of_decomposition(self, origin: Origin, op: Op, reason: str) -> None:
+        """Record that the decomposition of a custom operator is exported, unless it is recorded for the class of ``op``."""
+        message = f"{reason}; its decomposition is written, which is read back as other operators"
+        warning = Diagnostic("op.unsayable", message, origin.label, self.file, origin.text, "warning")
+        self.warnings.setdefault(type(op), warning)
 
     def add_input(self, name: str, error: DovetailError) -> None:
         """Record that the graph input ``name`` cannot be exported."""

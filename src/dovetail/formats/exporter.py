@@ -38,7 +38,10 @@ def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_
     exporter = GraphExporter(dialect, selector, errors, drop_identities=drop_identities, states=states)
     foreign = exporter.export_graph(graph, {})
     raise_all(errors.list(), f"nodes that {dialect.name} cannot express")
-    return ForeignModel(dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc)
+    warnings = [*errors.warnings.values()]
+    return ForeignModel(
+        dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc, warnings
+    )
 
 
 class GraphExporter:

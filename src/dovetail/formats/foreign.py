@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.errors import Diagnostic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.types import Type
 
@@ -97,7 +98,8 @@ class ForeignGraph:
 class ForeignModel:
     """ForeignModel is the content of a model file.
 
-    ``versions``: ONNX opset imports by domain, or {"ir": 11}. ``metadata`` is preserved and written back.
+    ``versions``: ONNX opset imports by domain, or {"ir": 11}. ``metadata`` is preserved and written back. ``warnings``: content
+    of an exported model that the format expresses in another form.
     """
 
     format: str
@@ -107,6 +109,7 @@ class ForeignModel:
     file: str | None = None
     producer: tuple[str, str] = ("", "")
     doc: str = ""
+    warnings: list[Diagnostic] = field(default_factory=list)
 
 
 def topological_order(sources: Sequence[Collection[int]]) -> list[int]:

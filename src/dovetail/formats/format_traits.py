@@ -50,6 +50,7 @@ class FormatTraits:
     normalize: Normalize = lambda node, deviate: node
     _import_mappings: dict[tuple[str, str], dict[int, tuple[OpMapping, ...]]] = field(default_factory=dict)
     _export_mappings: dict[type[Op], tuple[OpMapping, ...]] = field(default_factory=dict)
+    _custom_count: int = 0
 
     def import_mappings(self) -> dict[tuple[str, str, int], tuple[OpMapping, ...]]:
         """Return the mappings that can import each foreign operator (domain, kind, version), in the order of attempts."""
@@ -65,6 +66,10 @@ class FormatTraits:
         Only the mappings of the node's operator are parsed, and only the modules of their operator classes are imported: a model
         has few different operators.
         """
+        if self._custom_count != operators.REGISTRY.custom_count:
+            # The caches are older than a class that a user has defined since.
+            self._import_mappings.clear()
+            self._custom_count = operators.REGISTRY.custom_count
         key = (node.domain, node.kind)
         by_version = self._import_mappings.get(key)
         if by_version is None:

@@ -12,11 +12,11 @@ from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.import_node import Reading, constant_of
 from dovetail.formats.import_scope import ImportScope
 from dovetail.ir import op_mapping, symbolic
+from dovetail.ir.attribute_types import REQUIRED, Field
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType
 from dovetail.ir.edit import inline
 from dovetail.ir.graph import Graph, Value
-from dovetail.ir.op import REQUIRED, Field
 from dovetail.ir.op_mapping import ParamMapping
 from dovetail.ir.types import UNKNOWN
 

@@ -13,10 +13,11 @@ from dovetail.formats.import_constants import ImportedConstants
 from dovetail.formats.import_scope import ImportScope
 from dovetail.ir import dtypes, op_mapping
 from dovetail.ir.arrays import Array
+from dovetail.ir.attribute_types import REQUIRED
 from dovetail.ir.dtypes import DType
 from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Value
-from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op import Op
 from dovetail.ir.op_mapping import Attributes, OpMapping, ParamMapping
 from dovetail.ir.types import Tensor
 from dovetail.ops.runtime_attributes import RuntimeAttributes, can_be_input

@@ -109,9 +109,19 @@ class Legalizer:
             return result
         result = None if fallback is None else fallback(b, node)
         if result is None and has(node.op, "decompose"):
+            if node.op.is_custom:
+                self.errors.warn_of_decomposition(self.errors.origin_of(node), node.op, self._unsupported_reason(node))
             decomposed: RewriteResult = node.op.decompose(b, *node.inputs)
             return decomposed
         return result
+
+    def _unsupported_reason(self, node: Node) -> str:
+        """Return why the target cannot express the operator of ``node``."""
+        try:
+            mapping = self._selector.select(node).mapping
+        except (NoFit, RuleError) as reason:
+            return f"{self.dialect.name} cannot express {node.op}: {reason}"
+        return f"{self.dialect.name} cannot express {node.op}: {mapping.kind} does not support the types"
 
     def _is_supported(self, node: Node) -> bool:
         """Return whether the target can express the operator of ``node`` without a rewrite."""

@@ -12,8 +12,9 @@ from dovetail.formats.format_traits import FormatTraits, VersionOf
 from dovetail.formats.import_node import constant_of
 from dovetail.ir import op_mapping
 from dovetail.ir.arrays import Array
+from dovetail.ir.attribute_types import REQUIRED
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op import Op
 from dovetail.ir.op_mapping import OpMapping, ParamMapping
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 

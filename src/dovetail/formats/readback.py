@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence as Seq
+from os import PathLike
 
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
@@ -14,6 +16,7 @@ from dovetail.ir.limits import counting
 from dovetail.ir.state import own_outputs
 from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed
 from dovetail.ops.constant import preserved_faults
+from dovetail.storage.deviations import WRITING, log
 
 
 def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_back: Model | None = None) -> None:
@@ -48,6 +51,12 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect, read_b
         types = {key: value.type for key, value in scope.values.items()}
         faults += [_mismatch(model.file, name, text) for name, text in _contradictions(outputs, foreign, graph.outputs, types)]
     raise_all(faults, f"faults in the {dialect.name} file that would be written")
+
+
+def log_decompositions(foreign: ForeignModel, path: object) -> None:
+    """Log a warning for each class of custom operators that was exported to ``path`` as its decomposition."""
+    for warning in foreign.warnings:
+        log([warning], os.fspath(path) if isinstance(path, str | PathLike) else "the model", WRITING)
 
 
 def check_replacement(node: Node, replacement: Value | Seq[Value | None] | None) -> None:

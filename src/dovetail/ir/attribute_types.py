@@ -7,11 +7,12 @@ booleans, a name for an element type.
 from __future__ import annotations
 
 import re
+import types
 from ast import literal_eval
 from collections.abc import Callable, Sequence
 from functools import cache
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
 
@@ -25,6 +26,22 @@ from dovetail.ir.types import Map, Optional, Sequence as SequenceType, Tensor
 
 class WrongType(Exception):
     """WrongType is raised for a value that is not of the type that an annotation names."""
+
+
+class Field(NamedTuple):
+    """Field is one attribute: its name, the text of its annotation, and its default (``REQUIRED`` if it has none)."""
+
+    name: str
+    annotation: str
+    default: Any
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
 
 
 class AttributeType(NamedTuple):
@@ -115,6 +132,30 @@ def attribute_type(annotation: str) -> AttributeType:
     if arguments[-1] == "...":
         return _list_of(arguments[0], attribute_type(arguments[0]))
     return _row_of([attribute_type(argument) for argument in arguments])
+
+
+_QUALIFIED = re.compile(r"\b(?:typing|dovetail(?:\.\w+)*)\.(?=\w)")
+
+
+def annotation_text(annotation: object) -> str:
+    """Return the text of an annotation without modules: "float" for the class ``float`` and for its name.
+
+    Annotations are texts in modules with ``from __future__ import annotations``, and objects in all others.
+    """
+    if isinstance(annotation, str):
+        return _QUALIFIED.sub("", annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return " | ".join(map(annotation_text, arguments))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin is tuple:
+        return f"tuple[{', '.join('...' if item is Ellipsis else annotation_text(item) for item in arguments)}]"
+    if np.ndarray in (annotation, origin):
+        return "np.ndarray[Any, Any]"
+    if annotation is None or annotation is types.NoneType:
+        return "None"
+    return annotation.__name__ if isinstance(annotation, type) else _QUALIFIED.sub("", str(annotation))
 
 
 def _split(text: str, separator: str) -> list[str]:

@@ -17,7 +17,7 @@ from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import EXTENSIONS, Graph, Node, Value
 from dovetail.ir.limits import active, bytes_of, current, refuse_array, refuse_memory
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
-from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
+from dovetail.ir.types import UNKNOWN, Map, Sequence, Size, Tensor, Type, Unknown, View, common_type, is_static, static
 
 FOLD_LIMIT = 1 << 23
 """The maximum size in bytes of a folded constant that is larger than each input of its operator."""
@@ -251,6 +251,8 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
             _refuse_results(node, xs)
         with np.errstate(all="ignore"):
             ys = _evaluate_on_host(node, xs) if on_host else apply(node.op, xp, xs)
+        if node.op.is_custom and xp is np:
+            _check_results(node.op, xs, ys)
         for y in ys:
             # A view with stride 0 allocates no memory, but its readers may copy it at full size.
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
@@ -263,10 +265,39 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
         raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None
     except MemoryError as error:
         raise EngineError("run.memory", str(error), node=node.label, op=describe_op(node.op, node.inputs)) from None
-    except FAILURES as error:
+    except Exception as error:
+        if not isinstance(error, FAILURES) and not node.op.is_custom:
+            raise
         raise EngineError(
             "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=describe_op(node.op, node.inputs)
         ) from error
+
+
+def _check_results(op: Op, xs: Several[Array], ys: Several[Array]) -> None:
+    """Require the results of a custom operator to have the types that its rules infer. Raises EngineError [run.failed]."""
+    count = output_count(op)
+    if len(ys) != count:
+        raise EngineError("run.failed", f"evaluate must return {count} array{'s' * (count != 1)}, got {len(ys)}")
+    hosts = host_inputs(op, len(xs))
+    if not all(x is None or isinstance(x, np.ndarray) for x in xs):
+        return
+    views = [
+        None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if host else None)
+        for x, host in zip(xs, hosts, strict=True)
+    ]
+    for index, (y, type) in enumerate(zip(ys, infer_types(op, tuple(views)), strict=True)):
+        if not isinstance(type, Tensor):
+            continue
+        if not isinstance(y, np.ndarray):
+            raise EngineError("run.failed", f"evaluate must return arrays, got a {y.__class__.__name__} as output {index}")
+        actual = Tensor(arrays.element(y), tuple(y.shape))
+        is_same_shape = type.shape is None or (len(type.shape) == y.ndim and all(map(_may_equal, type.shape, y.shape)))
+        if type.dtype not in (None, actual.dtype) or not is_same_shape:
+            raise EngineError("run.failed", f"evaluate must return {type} as output {index}, got {actual}")
+
+
+def _may_equal(expected: Size, actual: int) -> bool:
+    return not isinstance(expected, int) or expected == actual
 
 
 def host_nodes(graph: Graph) -> frozenset[int]:

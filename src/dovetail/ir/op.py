@@ -26,7 +26,7 @@ import numpy as np
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.arrays.backends import Namespace
-from dovetail.ir.attribute_types import WrongType, attribute_type
+from dovetail.ir.attribute_types import REQUIRED, Field, WrongType, annotation_text, attribute_type
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import VALUE_LIMIT
 from dovetail.ir.registry import Registry
@@ -37,7 +37,7 @@ from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Size, Tensor, T
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
-    from dovetail.ir.graph import Node, Value
+    from dovetail.ir.graph import Graph, Node, Value
 
     Adjoints: TypeAlias = Callable[[Builder, Several[Value], Several[Value], Several[Value]], list[Value]]
 
@@ -85,22 +85,6 @@ class Windows(NamedTuple):
         return cls((Window(0, 0, (size,), 0, (1,), 0, (1,)),))
 
 
-class Field(NamedTuple):
-    """Field is one attribute: its name, the text of its annotation, and its default (``REQUIRED`` if it has none)."""
-
-    name: str
-    annotation: str
-    default: Any
-
-
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = _Required()
-
-
 @dataclass_transform(frozen_default=True)
 class Op:
     """Op is the base class of operators. An Op is immutable, hashable and comparable, prints as code, and works in ``match``."""
@@ -115,6 +99,8 @@ class Op:
     holds_graphs: ClassVar[bool] = False
     sizes_depend_on_data: ClassVar[bool] = False
     selects_by_score: ClassVar[bool] = False
+    is_custom: ClassVar[bool] = False
+    """True if the class is defined outside of dovetail: its definition and its results are checked."""
     is_in_catalog: ClassVar[bool] = True
     """True if a specification defines the operator; False for an operator that only this IR has."""
     moves_elements: ClassVar[bool] = False
@@ -150,17 +136,27 @@ class Op:
         **rest: object,
     ) -> None:
         # Operators that only the engine creates are not registered: they have no builder method and no op mapping.
+        cls.is_custom = not cls.__module__.startswith("dovetail.")
+        if cls.is_custom:
+            # Deferred for start-up time.
+            from dovetail.ir.definition import check_header
+
+            check_header(cls, sig, (onnx, openvino), rest)
         super().__init_subclass__(**rest)
         if sig is not None:
             cls.sig = sig
-            cls.signature = parse_signature(sig)
+            try:
+                cls.signature = parse_signature(sig)
+            except RuleError as error:
+                raise RuleError(error.code, f"{cls.__name__}: {error.message}") from None
         cls.moves_elements = cls.moves_elements or "windows" in cls.__dict__
-        cls.onnx = (onnx,) if isinstance(onnx, str) else onnx
-        cls.openvino = (openvino,) if isinstance(openvino, str) else openvino
+        cls.onnx = (onnx,) if isinstance(onnx, str) else tuple(onnx)
+        cls.openvino = (openvino,) if isinstance(openvino, str) else tuple(openvino)
+        annotations = {name: annotation_text(annotation) for name, annotation in inspect.get_annotations(cls).items()}
         own = {
-            name: Field(name, str(annotation), cls.__dict__.get(name, REQUIRED))
-            for name, annotation in inspect.get_annotations(cls).items()
-            if not str(annotation).startswith("ClassVar")
+            name: Field(name, annotation, cls.__dict__.get(name, REQUIRED))
+            for name, annotation in annotations.items()
+            if not annotation.startswith("ClassVar")
         }
         inherited = tuple(
             Field(field.name, field.annotation, cls.__dict__[field.name]) if field.name in cls.__dict__ else field
@@ -176,6 +172,10 @@ class Op:
         for field in cls.fields:
             check = attribute_type(field.annotation)
             cls._checks[field.name] = check.classes, check.convert
+        if cls.is_custom:
+            from dovetail.ir.definition import check_class
+
+            check_class(cls)
         if is_registered and not cls.__name__.startswith("_") and cls.sig:
             _register(cls)
 
@@ -335,10 +335,11 @@ class Op:
 
 def _register(cls: type[Op]) -> None:
     """Add a class to the registry. Raises RuleError [name.taken] if another class has the same name."""
-    other = REGISTRY[cls.__name__] if REGISTRY.is_loaded(cls.__name__) else None
+    own = cls.__module__, cls.__qualname__
+    other = REGISTRY.definition_of(cls.__name__)
     # A module that is executed again defines the same class again.
-    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise RuleError("name.taken", f"{cls.__module__} and {other.__module__} both define an operator {cls.__name__}")
+    if other is not None and other != own:
+        raise RuleError("name.taken", f"{cls.__module__} and {other[0]} both define an operator {cls.__name__}")
     REGISTRY[cls.__name__] = cls
 
 
@@ -376,6 +377,14 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
     for field in op.fields:
         if field.annotation == "Graph":
             yield field.name, op.__dict__[field.name]
+
+
+def graphs_of(graph: Graph) -> Iterator[Graph]:
+    """Yield a graph and all subgraphs of its nodes, the innermost first."""
+    for node in graph.nodes:
+        for _, body in bodies(node.op):
+            yield from graphs_of(body)
+    yield graph
 
 
 def draws(op: Op, xs: Several[View | None]) -> bool:

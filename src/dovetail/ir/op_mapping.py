@@ -30,15 +30,19 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.arrays import Array
+from dovetail.ir.attribute_types import REQUIRED, Field
 from dovetail.ir.dtypes import DType
-from dovetail.ir.op import REQUIRED, Field, Op
+from dovetail.ir.suggestions import closest
+
+if TYPE_CHECKING:
+    from dovetail.ir.op import Op
 
 Attributes = Mapping[str, Any]
 """Foreign attributes by name: typed values in ONNX, strings in OpenVINO IR."""
@@ -49,11 +53,12 @@ _INT64 = range(-(2**63), 2**63)
 class OpMappingError(ValueError):
     """OpMappingError is raised for a malformed op mapping, and for one that names an unknown input or attribute.
 
-    ``position`` is the offset of the fault in ``text``.
+    ``position`` is the offset of the fault ``message`` in ``text``.
     """
 
     def __init__(self, op: type[Op], text: str, position: int, message: str) -> None:
         super().__init__(f"{op.__name__}: op mapping, position {position}: {message}\n    {text}\n    {' ' * position}^")
+        self.message = message
         self.text = text
         self.position = position
 
@@ -103,7 +108,7 @@ class OpMapping:
 
 # Parsing
 
-_HEAD = re.compile(r"\s*(?P<export>>)?\s*(?:(?P<domain>[\w.]+):)?(?P<kind>\w+)-(?P<versions>\d[\d,]*)\(")
+_HEAD = re.compile(r"\s*(?P<export>>)?\s*(?:(?P<domain>[\w.-]+):)?(?P<kind>\w+)-(?P<versions>\d[\d,]*)\(")
 _PARAM = re.compile(
     r"(?P<star>\*)?(?P<foreign>[\w+-]+)(?:~(?P<conversion>\w+|\{[^}]*\}))?"
     r"(?::(?P<core>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$",
@@ -204,7 +209,7 @@ def _check_params(op: type[Op], line: str, params: Iterable[tuple[int, ParamMapp
     names = _param_names(op)
     for offset, param in params:
         if not param.is_ignored and param.name not in names:
-            raise OpMappingError(op, line, offset, f"{op.__name__} has no input or attribute {param.name!r}")
+            raise OpMappingError(op, line, offset, _unknown_param(op, param.name))
         field = field_of(op, param.name)
         if param.default is None or field is None:
             continue
@@ -220,13 +225,19 @@ def _parse_fixed_values(op: type[Op], line: str, pieces: Iterable[_Piece]) -> tu
     for offset, text in pieces:
         name, _, words = (part.strip() for part in text.partition("="))
         if name not in _param_names(op):
-            raise OpMappingError(op, line, offset, f"{op.__name__} has no input or attribute {name!r}")
+            raise OpMappingError(op, line, offset, _unknown_param(op, name))
         values.append((name, tuple(words.split("/"))))
     return tuple(values)
 
 
 def _param_names(op: type[Op]) -> set[str]:
     return {field.name for field in op.fields} | {port.name for port in op.signature.inputs}
+
+
+def _unknown_param(op: type[Op], name: str) -> str:
+    if name in op.__dict__:
+        return f"the attribute {name!r} of {op.__name__} needs an annotation with its type, such as {name}: float"
+    return f"{op.__name__} has no input or attribute {name!r}{closest(name, sorted(_param_names(op)))}"
 
 
 # Values: strings or typed foreign values to core attributes, by the attribute's annotation.
@@ -327,6 +338,12 @@ def refuse_strings(annotation: str, raws: Iterable[object]) -> None:
         for raw in raws:
             if isinstance(raw, str):
                 raise ValueError
+
+
+def is_mappable(annotation: str) -> bool:
+    """Return whether attributes of the type ``annotation`` can be read from foreign attributes."""
+    bare = annotation.removesuffix(" | None")
+    return bare in _READERS or bare.startswith("Literal[")
 
 
 def coerce(annotation: str, raw: object) -> Any:
@@ -457,6 +474,12 @@ def as_floats(annotation: str, raw: object) -> Any:
         return None
     floats = [float(item) for item in items]
     return floats if isinstance(raw, list) else floats[0]
+
+
+def with_floats(annotation: str, value: Any) -> Any:
+    """Return the value of an attribute with its integers as floats if ``annotation`` is a float type."""
+    floats = as_floats(annotation, list(value) if isinstance(value, tuple) else value)
+    return value if floats is None else tuple(floats) if isinstance(value, tuple) else floats
 
 
 def other_case(param: ParamMapping, raw: str) -> str | None:

@@ -14,7 +14,7 @@ from dovetail.errors import MissingAttributeError
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ir.suggestions import closest
 
-_MAPPED_NAME = re.compile(r"\W*(?:[\w.]+:)?(\w+)")
+_MAPPED_NAME = re.compile(r"\W*(?:[\w.-]+:)?(\w+)")
 """A pattern for the beginning of an op mapping; its group is the name of the foreign operator."""
 
 

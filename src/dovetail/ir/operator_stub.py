@@ -16,8 +16,9 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import indent
 
+from dovetail.ir.attribute_types import REQUIRED, Field
 from dovetail.ir.dtypes import DType
-from dovetail.ir.op import REGISTRY, REQUIRED, Field, Op
+from dovetail.ir.op import REGISTRY, Op
 from dovetail.ir.op_mapping import imported_kind
 
 COMMAND = "python -m dovetail.ir.operator_stub"

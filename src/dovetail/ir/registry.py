@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dovetail.ir.operator_index import KINDS, MODULES
 
-Class = TypeVar("Class")
+Class = TypeVar("Class", bound=type)
 
 
 class Registry(dict[str, Class]):
@@ -20,6 +20,18 @@ class Registry(dict[str, Class]):
     def __init__(self) -> None:
         super().__init__()
         self._is_complete = False
+        self.custom_count = 0
+        """The number of registrations of classes that the index does not know; mappings that were cached before are outdated."""
+
+    def __setitem__(self, name: str, cls: Class) -> None:
+        super().__setitem__(name, cls)
+        self.custom_count += name not in MODULES
+
+    def definition_of(self, name: str) -> tuple[str, str] | None:
+        """Return the module and the qualified name of the class ``name``, also if it is not imported; None if there is none."""
+        if self.is_loaded(name):
+            return self[name].__module__, self[name].__qualname__
+        return (MODULES[name], name) if name in MODULES else None
 
     def is_loaded(self, name: str) -> bool:
         """Return whether the module of an operator is imported."""

@@ -8,9 +8,11 @@ F float, I integer, Z signed integer. All occurrences of a type variable stand f
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import NamedTuple
 
+from dovetail.errors import RuleError
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 
@@ -76,9 +78,14 @@ class Signature:
         return self.inputs[repeated] if index < count - after else self.inputs[index - count]
 
 
+_PORT = re.compile(r"\*?([^\W\d]\w*)[?!]*\s*:\s*(\w+)")
+
+
 def _parse_ports(text: str) -> tuple[Port, ...]:
     ports = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
+        if _PORT.fullmatch(part) is None:
+            raise RuleError("argument.value", f"an input or output of a signature must be name: type, got {part!r}")
         name, _, kind = (piece.strip() for piece in part.partition(":"))
         bare = name.strip("*?!")
         ports.append(Port(bare, kind, _dtype_names(kind), name.startswith("*"), "?" in name, "!" in name))
@@ -90,12 +97,19 @@ def _dtype_names(kind: str) -> frozenset[str] | None:
     """Return the names of the element types that a signature's type ``kind`` allows; None for the type ``any``."""
     if kind == "any":
         return None
-    return frozenset((kind,)) if dtypes.by_name(kind) else _CLASSES[kind[0]]
+    if dtypes.by_name(kind):
+        return frozenset((kind,))
+    if kind[0] not in _CLASSES:
+        rule = f"a type in a signature must be an element type, any, or a variable that begins with {', '.join(_CLASSES)}"
+        raise RuleError("argument.value", f"{rule}, got {kind!r}")
+    return _CLASSES[kind[0]]
 
 
 def parse_signature(text: str) -> Signature:
-    """Parse the text of a signature, ``inputs -> outputs``."""
-    inputs, _, outputs = text.partition("->")
+    """Parse the text of a signature, ``inputs -> outputs``. Raises RuleError [argument.value]."""
+    inputs, arrow, outputs = text.partition("->")
+    if not arrow:
+        raise RuleError("argument.value", f"a signature must be inputs -> outputs, got {text!r}")
     return Signature(_parse_ports(inputs), _parse_ports(outputs))
 
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import symbolic
+from dovetail.ir.attribute_types import REQUIRED, Field
 from dovetail.ir.builder import Builder
 from dovetail.ir.evaluate import apply, type_of
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
+from dovetail.ir.op import Op, check_inputs, draws, host_inputs, output_count
 from dovetail.ir.signature import Signature, parse_signature
 from dovetail.ir.types import Bounded, Shape, Size, Tensor, Type, Unknown, View
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of

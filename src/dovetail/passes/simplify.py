@@ -12,9 +12,10 @@ from dovetail.ir.edit import copy_graph, copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.infer import infer_graph, keep_names, pure_inference
 from dovetail.ir.limits import counting
+from dovetail.ir.op import graphs_of
 from dovetail.ir.suggestions import check_keywords, closest
 from dovetail.ops.constant import Constant
-from dovetail.passes.simplification.rules import Change, Target, graphs_of
+from dovetail.passes.simplification.rules import Change, Target
 
 if TYPE_CHECKING:
     from dovetail.compare.verification.rewrites import RewriteVerification

@@ -171,14 +171,17 @@ def _compile_with_cache(
 
 def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> NativeProgram:
     """Compile a model file to a program whose first call writes its plan to the cache."""
+    from dovetail.ir.op import graphs_of
     from dovetail.runtime.plan_cache.cached_program import PlanWriter
     from dovetail.storage.files import record_files
 
     with record_files() as files:
         program = _compile_native(_load(key.path, limits), options)
     model = program.model
-    # A file with warnings has no plan in the cache, so that each process reads the file and logs the warnings.
-    if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
+    # A file with warnings has no plan in the cache, so that each process reads the file and logs the warnings. A model with
+    # custom operators has none, since their code may differ in the next process.
+    is_custom = any(node.op.is_custom for graph in graphs_of(model.graph) for node in graph.nodes)
+    if not is_custom and not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
         program.record_plans(PlanWriter(cache, key, model, files))
     return program
 

@@ -15,6 +15,7 @@ from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.reader import plain_domain
 from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.ir.graph import Model
+from dovetail.ir.op import graphs_of
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 from dovetail.storage.deviations import WRITING, log
 
@@ -64,15 +65,15 @@ def convert_opset(model: Model, opset: int | None = None) -> ForeignModel:
 def export_at(model: Model, target: int) -> ForeignModel:
     """Export ``model`` to ONNX at an opset. Raises UnsupportedError with every node that cannot be exported."""
     versions = _other_domains(model)
-    imports = {LEARNING: _learning_version(model), **versions, "": target}
+    imports = {**_custom_versions(model), LEARNING: _learning_version(model), **versions, "": target}
 
     def version_of(domain: str, kind: str) -> int | None:
         if domain == CONTRIB:
             # A model that does not use com.microsoft must not get a com.microsoft operator in place of an ONNX operator.
             return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
-        if not domain and ONNX.first_version(domain, kind) is None:
-            # No opset defines the operator: it is a custom operator in the ONNX domain, and keeps its meaning.
-            return target
+        if ONNX.first_version(domain, kind) is None:
+            # No opset defines the operator: it is a custom operator, whose version is that of its domain.
+            return imports.get(domain)
         return since_version(domain, kind, imports.get(domain, 1))
 
     foreign = export_model(model, ONNX, version_of)
@@ -93,6 +94,22 @@ def _learning_version(model: Model) -> int:
 def _other_domains(model: Model) -> dict[str, int]:
     """Return the versions of the imported domains except the default ONNX domain."""
     return {domain: version for domain, version in model.versions.items() if domain != "ir" and plain_domain(domain)}
+
+
+def _custom_versions(model: Model) -> dict[str, int]:
+    """Return a version of each domain to which mappings of custom operators in the model lead.
+
+    It is the newest version that the mappings of all these operators list, or else the newest that any lists.
+    """
+    versions: dict[str, list[set[int]]] = {}
+    classes = dict.fromkeys(type(node.op) for graph in graphs_of(model.graph) for node in graph.nodes if node.op.is_custom)
+    for cls in classes:
+        own: dict[str, set[int]] = {}
+        for mapping in ONNX.export_mappings(cls):
+            own.setdefault(mapping.domain, set()).update(mapping.versions)
+        for domain, listed in own.items():
+            versions.setdefault(domain, []).append(listed)
+    return {domain: max(set.intersection(*lists) or set.union(*lists)) for domain, lists in versions.items()}
 
 
 def _check_version(domain: str, version: int) -> int:

@@ -18,7 +18,7 @@ from dovetail.formats.onnx.opset_conversion import LEARNING, convert_opset
 from dovetail.formats.onnx.read import import_onnx
 from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.writer import FLOAT, kind_of
-from dovetail.formats.readback import check_readback
+from dovetail.formats.readback import check_readback, log_decompositions
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
@@ -90,9 +90,8 @@ def save(
     """
     if weights is not None:
         external = _location_of(weights, path, external)
-    foreign = to_foreign(model, opset)
+    foreign = first = to_foreign(model, opset)
     if types:
-        first = foreign
         foreign, read_back = find_fixpoint(first, codec.snapshot_of, _import_again, to_foreign)
         check_readback(model, foreign, ONNX, read_back)
         if foreign is not first:
@@ -100,7 +99,9 @@ def save(
     else:
         check_readback(model, foreign, ONNX)
         foreign, _ = find_fixpoint(_shorten(foreign), codec.snapshot_of, _import_again, lambda new: _shorten(to_foreign(new)))
-    return codec.write(foreign, path, external=external, threshold=threshold)
+    data = codec.write(foreign, path, external=external, threshold=threshold)
+    log_decompositions(first, path)
+    return data
 
 
 def _location_of(weights: str | PathLike[str], path: object, external: bool | str | None) -> str:

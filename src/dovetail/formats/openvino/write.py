@@ -16,7 +16,7 @@ from dovetail.formats.openvino import codec, opsets, rt_info
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.read import import_openvino
 from dovetail.formats.openvino.variables import add_variables
-from dovetail.formats.readback import check_readback
+from dovetail.formats.readback import check_readback, log_decompositions
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
@@ -107,3 +107,4 @@ def save(
         raise FormatError("argument.conflict", f"IR needs two paths or two binary file objects, got {got}")
     else:
         codec.write_streams(foreign, path, weights)
+    log_decompositions(first, path)

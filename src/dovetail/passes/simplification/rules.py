@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -10,7 +10,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inherit
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.op import Op, bodies
+from dovetail.ir.op import Op
 from dovetail.ir.rewrite import rewrite
 from dovetail.laws.law import Result, is_among
 
@@ -43,14 +43,6 @@ class Target:
     def log(self, node: Node) -> None:
         """Log that ``node`` was replaced or removed."""
         self.changes.append(Change(node.label, node.op.title))
-
-
-def graphs_of(graph: Graph) -> Iterator[Graph]:
-    """Yield a graph and all subgraphs of its nodes, the innermost first."""
-    for node in graph.nodes:
-        for _, body in bodies(node.op):
-            yield from graphs_of(body)
-    yield graph
 
 
 def replace_groups(

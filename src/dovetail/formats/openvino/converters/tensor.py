@@ -12,9 +12,10 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes, symbolic
+from dovetail.ir.attribute_types import REQUIRED
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op import Op
 from dovetail.ir.types import INT64_MAX, View
 from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
 from dovetail.ops.tensor.concat_split import Split
