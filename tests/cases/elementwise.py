@@ -134,6 +134,9 @@ def powers() -> Iterator[Case]:
     yield Case(Power(), (numbers("i64", 2, 3, low=0), np.array([0.5, 2, 3], np.float32)))
     zero = (np.array([0, 0, 2], np.float32), np.array([0, 2, 0], np.float32))
     yield Case(Power(), zero, name="Power of and to 0", skip={"second gradient": "not smooth at 0"}, tolerance=1e-6)
+    for exponent in (0.5, 2, -1):
+        infinite = (np.array([-np.inf, -0.0, 4, np.inf], np.float32), np.array(exponent, np.float32))
+        yield Case(Power(), infinite, name=f"Power of infinities by {exponent}", tolerance=2e-6)
 
 
 def of_many() -> Iterator[Case]:

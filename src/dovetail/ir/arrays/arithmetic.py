@@ -150,9 +150,18 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
         if base.is_integer and exponent.is_integer:
             return _integer_power(xp, x, y)
         if base is exponent and base.bits >= 32:
-            return xp.pow(x, y)
+            return _float_power(xp, x, y)
         wide = xp.float32 if is_narrow(xp) else xp.float64
-        return cast(xp, xp.pow(convert_dtype(xp, x, wide), convert_dtype(xp, y, wide)), base, saturate=False)
+        return cast(xp, _float_power(xp, convert_dtype(xp, x, wide), convert_dtype(xp, y, wide)), base, saturate=False)
+
+
+def _float_power(xp: Namespace, x: Array, y: Array) -> Array:
+    """Compute a power of floats by one formula, whatever the shapes of the operands."""
+    if not is_numpy(xp):
+        return xp.pow(x, y)
+    # numpy computes other formulas for an exponent with a stride of 0: a square root, which is NaN for -inf, and x * x.
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return np.power(x, np.ascontiguousarray(np.broadcast_to(y, shape))).reshape(shape)
 
 
 def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
