@@ -18,6 +18,7 @@ import argparse
 import ast
 import contextlib
 import copy
+import gc
 import importlib
 import json
 import os
@@ -98,7 +99,7 @@ TESTS: dict[str, tuple[list[str], str]] = {
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
 _PROOFS = [
-    *_files("laws", "equality", "operand_laws", "traits"),
+    *_files("laws", "random_terms", "equality", "operand_laws", "traits", "graph_laws", "branches"),
     *_files("unit", "equality", "simplify", "simplify_passes", "fusions"),
     *_files("reports", "equality_proofs", "simplifications", "optional_inputs", "loop_conditions"),
 ]
@@ -476,6 +477,7 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
 def _over_function(old: types.FunctionType, new: types.FunctionType) -> bool:
     if len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
         return False
+    _over_nested(old.__code__, new.__code__)
     old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
     # A decorator such as contextmanager keeps the decorated function in a cell of the function that it returns.
     for before, after in zip(old.__closure__ or (), new.__closure__ or (), strict=True):
@@ -485,6 +487,19 @@ def _over_function(old: types.FunctionType, new: types.FunctionType) -> bool:
         if not isinstance(replacement, types.FunctionType) or not _over_function(inner, replacement):
             before.cell_contents = replacement
     return True
+
+
+def _over_nested(old: types.CodeType, new: types.CodeType) -> None:
+    """Replace the code of functions that a function has returned, such as the rules that a table of laws holds."""
+    nested = [[item for item in code.co_consts if isinstance(item, types.CodeType)] for code in (old, new)]
+    for before, after in zip(*nested, strict=False):
+        if before == after:
+            continue
+        _over_nested(before, after)
+        gc.unfreeze()  # Referrers are found among the objects that are not frozen.
+        for function in gc.get_referrers(before):
+            if isinstance(function, types.FunctionType) and before.co_freevars == after.co_freevars:
+                function.__code__ = after
 
 
 def _over_class(old: type, new: type) -> None:
