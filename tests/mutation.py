@@ -116,7 +116,8 @@ FOLDERS: dict[str, list[str]] = {
         *_RESHARD,
     ],
     "data/rows": [
-        *_files("unit", "mapper", "mapper_tables", "mapper_constants", "mapper_maps", "map_rows", "map_resumption", "part_files"),
+        *_files("unit", "mapper", "mapper_tables", "mapper_constants", "mapper_maps", "mapper_processes", "map_rows"),
+        *_files("unit", "map_resumption", "part_files"),
         *_files("unit", "damaged_datasets", *(f"dataset_{kind}" for kind in ("numpy", "npz", "parquet", "zarr", "images"))),
     ],
     "data/tensors": _RESHARD,

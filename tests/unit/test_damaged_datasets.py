@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dovetail.data.rows.sources import open_source
-from dovetail.errors import FormatError
+from dovetail.errors import DovetailError, FormatError
 
 ROWS = 4000
 
@@ -66,3 +67,85 @@ def test_faults_do_not_depend_on_the_ranges(tmp_path: Path, write: Callable[[Pat
         faults = sorted((fault.row, fault.code) for block in blocks for fault in block.faults)
         assert faults == [(fault.row, fault.code) for fault in whole.faults]
     assert damaged > 3
+
+
+CUT_ROWS = 24
+VALUES = np.arange(CUT_ROWS * 3, dtype=np.int32).reshape(CUT_ROWS, 3)
+
+
+def small_npy(path: Path) -> Path:
+    np.save(path / "x.npy", VALUES)
+    return path / "x.npy"
+
+
+def small_fortran(path: Path) -> Path:
+    np.save(path / "x.npy", np.asfortranarray(VALUES))
+    return path / "x.npy"
+
+
+def small_npz(path: Path) -> Path:
+    np.savez(path / "x.npz", array=VALUES)
+    return path / "x.npz"
+
+
+def small_deflated(path: Path) -> Path:
+    np.savez_compressed(path / "x.npz", array=VALUES)
+    return path / "x.npz"
+
+
+def small_parquet(path: Path) -> Path:
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    parquet.write_table(arrow.table({"array": VALUES.tolist()}), path / "x.parquet", row_group_size=10)
+    return path / "x.parquet"
+
+
+def small_zarr(path: Path, **options: Any) -> Path:
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(path / "x.zarr", data=VALUES, chunks=(10, 3), **options)
+    return path / "x.zarr" / "c" / "1" / "0"
+
+
+def small_plain_zarr(path: Path) -> Path:
+    return small_zarr(path, compressors=None)
+
+
+def small_shards(path: Path) -> Path:
+    return small_zarr(path, shards=(20, 3)).parent.parent / "0" / "0"
+
+
+def small_image(path: Path) -> Path:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(VALUES.astype(np.uint8).reshape(8, 3, 3)).save(path / "x.png")
+    return path / "x.png"
+
+
+SMALL = [
+    small_npy, small_fortran, small_npz, small_deflated, small_parquet, small_zarr, small_plain_zarr, small_shards, small_image,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", SMALL)
+def test_a_file_that_is_cut_gives_no_wrong_row(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    path = write(tmp_path)
+    dataset = next(tmp_path.iterdir())
+    source = open_source(dataset)
+    whole = source.read(0, source.rows)
+    (name,) = source.selected
+    assert not whole.faults
+    if write is not small_image:
+        assert np.array_equal(np.asarray(whole.columns[name]), VALUES)
+    data = path.read_bytes()
+    for size in range(0, len(data), max(len(data) // 60, 1)):
+        path.write_bytes(data[:size])
+        try:
+            source = open_source(dataset)
+            block = source.read(0, source.rows)
+        except DovetailError as error:
+            assert error.code.startswith(("dataset.", "array.", "file.size")), (size, error.code)
+            continue
+        # The end of an image may hold no pixel.
+        assert block.faults or write is small_image, size
+        assert source.rows == len(whole.rows)
+        assert sorted([*block.rows.tolist(), *(fault.row for fault in block.faults)]) == whole.rows.tolist()
+        if len(block.rows):
+            assert np.array_equal(block.columns[name], whole.columns[name][block.rows]), size

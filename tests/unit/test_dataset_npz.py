@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from dovetail.data.rows import npz_files
 from dovetail.data.rows.rows import RowFault
 from dovetail.data.rows.sinks import open_sink
 from dovetail.data.rows.sources import open_source
@@ -149,6 +150,17 @@ def test_damaged_data_is_a_fault_of_its_rows(tmp_path: Path) -> None:
     block = source.read(0, 5005)
     assert block.rows.tolist() == list(range(5)) and len(block.faults) == 5000
     assert {(fault.code, fault.file) for fault in block.faults} == {("dataset.unreadable", "1.npz")}
+
+
+def test_a_compressed_array_in_fortran_order_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.asfortranarray(np.arange(40.0).reshape(10, 4))
+    np.savez_compressed(tmp_path / "x.npz", x=array)
+    size = 128 + array.nbytes
+    monkeypatch.setattr(npz_files, "_MAX_FORTRAN_BYTES", size)
+    assert np.array_equal(open_source(tmp_path).read(3, 7).columns["x"], array[3:7])
+    monkeypatch.setattr(npz_files, "_MAX_FORTRAN_BYTES", size - 1)
+    block = open_source(tmp_path).read(3, 7)
+    assert [(fault.row, fault.code) for fault in block.faults] == [(row, "file.size") for row in range(3, 7)]
 
 
 def test_files_without_a_column_are_listed(tmp_path: Path) -> None:

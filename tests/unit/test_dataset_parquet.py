@@ -184,6 +184,17 @@ def test_files_that_differ_are_listed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_file_of_nulls_alone_fits_any_type(tmp_path: Path, is_first: bool) -> None:
+    names = ["nulls", "numbers"] if is_first else ["numbers", "nulls"]
+    columns = {"nulls": pa.array([None], pa.null()), "numbers": pa.array([5])}
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"x": columns[name]}), tmp_path / f"{number}.parquet")
+    block = open_source(tmp_path, ["x"]).read(0, 2)
+    assert block.rows.tolist() == [names.index("numbers")] and np.asarray(block.columns["x"]).tolist() == [5]
+    assert [(fault.row, fault.code) for fault in block.faults] == [(names.index("nulls"), "batch.missing")]
+
+
 def test_unreadable_files_are_listed_before_the_run(tmp_path: Path) -> None:
     write_files(tmp_path, pa.table({"x": np.arange(10)}), [5, 5], 5)
     (tmp_path / "0-bad.parquet").write_bytes(b"PAR1 nothing PAR1")

@@ -198,6 +198,27 @@ def test_other_codecs_are_refused(tmp_path: Path, name: str) -> None:
     assert caught.value.code in ("dataset.type", "dataset.unreadable")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda codecs: codecs.append({"name": "crc32c"}),
+        lambda codecs: codecs.insert(0, {"name": "bytes", "configuration": {"endian": "little"}}),
+        lambda codecs: codecs[0]["configuration"].update(index_location="start"),
+        lambda codecs: codecs[0]["configuration"]["index_codecs"].pop(),
+        lambda codecs: codecs[0]["configuration"]["codecs"].append({"name": "pickle"}),
+    ],
+)
+def test_shards_of_other_forms_are_refused(tmp_path: Path, change: Callable[[list[Any]], None]) -> None:
+    zarr.create_array(tmp_path / "x", data=np.arange(40), shards=(20,), chunks=(10,))
+    metadata = json.loads((tmp_path / "x" / "zarr.json").read_text())
+    assert [codec["name"] for codec in metadata["codecs"]] == ["sharding_indexed"]
+    change(metadata["codecs"])
+    (tmp_path / "x" / "zarr.json").write_text(json.dumps(metadata))
+    with pytest.raises(DovetailError) as caught:
+        open_source(tmp_path / "x")
+    assert caught.value.code in ("dataset.type", "dataset.unreadable")
+
+
 def test_files_outside_and_too_long_are_not_read(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "x", data=np.arange(30), chunks=(10,))
     chunk = tmp_path / "x" / "c" / "1"

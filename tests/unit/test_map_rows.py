@@ -380,6 +380,22 @@ def test_options_of_engines_are_checked(folder: Path, tmp_path: Path, options: d
     assert caught.value.code == "argument.value"
 
 
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (np.array(["a"] * 5), "batch.dtype"),
+        (np.zeros((5, WIDTH + 1), "f4"), "batch.shape"),
+        (np.zeros((5, 2, WIDTH)), "batch.shape"),
+    ],
+)
+def test_a_column_of_which_no_row_fits_is_refused_before_the_job(folder: Path, tmp_path: Path, data: Any, code: str) -> None:
+    np.save(tmp_path / "rows.npy", data)
+    with pytest.raises(EngineError) as caught:
+        map_rows(folder / "model.onnx", tmp_path / "rows.npy", tmp_path / "out", workers=1)
+    assert caught.value.code == code
+    assert not (tmp_path / "out").exists()
+
+
 # The schedule, without processes
 
 
@@ -454,6 +470,15 @@ def test_workers_that_never_start_end_the_job() -> None:
     with pytest.raises(EngineError, match=r"workers must start, .* exit code 1") as caught:
         Scheduler(Failing(2, random.Random(0), 0), lambda progress: None).first_call("measure", 1)
     assert caught.value.code == "job.worker"
+
+
+def test_first_rows_that_end_their_workers_end_the_job() -> None:
+    pool = Pool(2, random.Random(0), losses=0, poison=1)
+    with pytest.raises(EngineError, match=rf"{ATTEMPTS} workers were lost while they ran the first rows; killed") as caught:
+        Scheduler(pool, lambda progress: None).first_call("measure", 1)
+    assert caught.value.code == "job.worker"
+    pool = Pool(2, random.Random(0), losses=0)
+    assert Scheduler(pool, lambda progress: None).first_call("measure", 1) == PartSummary(1, 10, 0)
 
 
 def test_parts_are_of_a_time_and_a_size(job: Job) -> None:
