@@ -182,6 +182,17 @@ def test_results_are_images(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "out") == ["mine"]
 
 
+def test_two_rows_do_not_write_one_image(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path / "out", "images", rows=2, part_rows=2)
+    pixels = np.zeros((2, 4, 4), np.uint8)
+    for names in (["a.png", "a.png"], ["a/b.png", "a//b.png"], ["a.jpg", "./a.jpg"]):
+        with pytest.raises(EngineError, match="different") as caught:
+            sink.write(0, np.arange(2), {"y": pixels, "file": names}, [])
+        assert caught.value.code == "dataset.output" and sink.parts() == set()
+    sink.write(0, np.arange(2), {"y": pixels, "file": ["a.jpg", "a.jpg.png"]}, [])
+    assert sink.parts() == {0}
+
+
 def test_results_that_are_no_images_are_refused(tmp_path: Path) -> None:
     sink = open_sink(tmp_path, "images", rows=2, part_rows=2)
     cases: list[dict[str, Any]] = [

@@ -120,3 +120,16 @@ def test_the_state_file_of_a_run_that_ends_is_not_locked_in_its_place(source: Pa
     with mock.patch.object(module, "lock_file", lock), mock.patch.object(copy_worker.CopyWorker, "execute", run_second):
         run(source)
     assert calls == ["removed", "second", "folder.locked"]
+
+
+def test_an_index_does_not_stay_beside_files_that_it_does_not_name(source: Path) -> None:
+    out = source.parent / "out"
+    run(source)
+    before = listing(out)
+    with pytest.raises(EngineError) as caught:
+        dovetail.reshard(OTHER, source, out)
+    assert caught.value.code == "folder.occupied" and listing(out) == before
+    dovetail.reshard(OTHER, source, out, restart=True)
+    assert "model.safetensors" in os.listdir(out) and module.INDEX not in os.listdir(out)
+    # A file of another name is no part of the set.
+    dovetail.reshard(OTHER, source, source.parent / "out" / "more.safetensors")

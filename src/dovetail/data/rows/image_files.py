@@ -264,6 +264,8 @@ class ImageSink(Sink):
             files |= {name: column[position] for name, column in zip(written, pictures.values(), strict=True)}
             texts = {name: column[position] for name, column in index.items()}
             lines.append(json.dumps({"row": row, "pictures": written, **texts}))
+        if len({os.path.normpath(name) for name in files}) < len(lines) * len(pictures):
+            raise EngineError("dataset.output", f"the column {FILE!r} must have a different name for each row of a part")
         # Several threads, because writing waits for the disk, which can flush several files at a time.
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(self._write_picture, files, files.values()))

@@ -132,7 +132,11 @@ def reshard(
         _refuse_inputs(folder, files, tensors)
         workers = threads or min(os.cpu_count() or 1, 4)
         digest = _digest(files, composition, tensors)
-        with _lock_output(folder, files, digest, restart=restart) as complete:
+        names = [file.name for file in files]
+        if os.path.abspath(os.fspath(output)) not in [os.path.join(folder, name) for name in names]:
+            # In a folder, readers read the files that the index names, which may be those of an earlier run.
+            names.append(INDEX)
+        with _lock_output(folder, names, digest, restart=restart) as complete:
             pending = [file for file in files if file.name not in complete]
             _refuse_full_disk(folder, pending, composition)
             # Files of this size would evict the pages of all other processes from the page cache.
@@ -276,8 +280,8 @@ def _add_blocks(digest: Any, tensor: TensorBlocks) -> None:
 
 
 @contextmanager
-def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, restart: bool) -> Iterator[set[str]]:
-    """Lock the state file of a run; yield the names of the files that an interrupted run with the same digest completed.
+def _lock_output(folder: str, names: Sequence[str], digest: str, *, restart: bool) -> Iterator[set[str]]:
+    """Lock the state file of a run; yield those of the files ``names`` that an interrupted run with the same digest completed.
 
     Raises EngineError [folder.locked], [folder.occupied], [folder.resume].
     """
@@ -285,7 +289,7 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
     with _lock_state_file(path, folder) as stream:
         stream.seek(0)
         state = stream.read().decode(errors="replace")
-        existing = {file.name for file in files if os.path.lexists(os.path.join(folder, file.name))}
+        existing = {name for name in names if os.path.lexists(os.path.join(folder, name))}
         if not restart and state and state != digest:
             message = "the folder has an interrupted run of a different model, input or option; restart overwrites it"
             raise EngineError("folder.resume", message, file=folder)
