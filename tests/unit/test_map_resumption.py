@@ -21,6 +21,7 @@ from dovetail.data.rows.part_runner import PartRunner, call_runner
 from dovetail.data.rows.scheduler import Event
 from dovetail.data.rows.sinks import FORMATS
 from dovetail.data.rows.sources import open_source
+from dovetail.storage.lock import LOCK_NAME
 from row_models import map_rows
 
 pytest.importorskip("pyarrow")
@@ -182,6 +183,40 @@ def test_a_job_runs_the_parts_that_are_missing_and_no_other(dataset: Path, forma
         report = run_job(dataset, format)
         assert (report.parts, report.skipped_parts) == (PARTS - kept.bit_count(), kept.bit_count())
         assert listing(dataset / "out") == whole
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_restart_killed_at_any_removal_loses_no_result_of_the_next_call(dataset: Path, format: str) -> None:
+    out = dataset / "out"
+    run_job(dataset, format)
+    whole = listing(out)
+    unlink, rmdir = os.unlink, os.rmdir
+    for number in range(0, 1000, 3):
+        left = [number]
+
+        def counting(call: Any, left: list[int] = left) -> Any:
+            def remove(path: Any, **options: Any) -> None:
+                left[0] -= 1
+                if left[0] < 0 and path != str(out / LOCK_NAME):
+                    raise Killed if left[0] == -1 else OSError
+                call(path, **options)
+
+            return remove
+
+        with mock.patch.object(os, "unlink", counting(unlink)), mock.patch.object(os, "rmdir", counting(rmdir)):
+            try:
+                run_job(dataset, format, restart=True)
+            except Killed:
+                pass
+            else:
+                break
+        try:
+            run_job(dataset, format)
+        except dovetail.FormatError as error:
+            assert error.code == "folder.resume"
+            run_job(dataset, format, restart=True)
+        assert listing(out) == whole, number
+    assert number > 6
 
 
 def test_a_file_of_no_part_of_the_job_does_not_count_as_a_part(dataset: Path) -> None:

@@ -22,6 +22,7 @@ import dovetail
 from dovetail import Builder, DovetailError, EngineError, Model, UnsupportedError
 from dovetail.data.tensors import copy_worker, reshard as module
 from dovetail.data.tensors.copy_tasks import Budget
+from dovetail.data.tensors.output_files import parse_size
 from hostile_models import NPY_FILES
 
 RNG = np.random.default_rng(7)
@@ -402,6 +403,15 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert int(done.stdout) * 1024 < 180e6
     loaded = load_file(tmp_path / "out" / "model.safetensors")["joined"]
     assert np.array_equal(loaded[:, :5120], data[:5120].T) and np.array_equal(loaded[:, 5120:], data[5120:])
+
+
+def test_sizes_are_numbers_of_bytes_with_a_unit() -> None:
+    for power, letter in enumerate("KMGT", 1):
+        assert parse_size(f"3 {letter}B", "memory") == parse_size(f"3{letter.lower()}b", "memory") == 3 * 1000**power
+        assert parse_size(f"1.5 {letter}iB", "memory") == 3 * 1024**power // 2
+    assert parse_size(7, "memory") == parse_size("7", "memory") == parse_size("7B", "memory") == 7
+    for wrong in ("0", "-1", "1 K", "", "B", "1e3", "1.KB", "nan"):
+        assert code_of(parse_size, wrong, "memory") == "argument.value"
 
 
 def test_errors_name_the_file(source: Path) -> None:

@@ -241,11 +241,13 @@ def check_folder(output: str, input: str) -> None:
 def forget(folder: str) -> None:
     """Remove the files that the job in ``folder`` has written.
 
-    The record is removed last, so that the job can resume until then.
+    The record is changed first, so that no call takes parts for complete of which some files are removed, and is removed last.
     """
     record = read_record(folder, for_removal=True)
     if record is None:
         return
+    with replace_file(os.path.join(folder, JOB_NAME)) as stream:
+        stream.write(json.dumps({**record, "record_digest": ""}, indent=1).encode())
     # Deferred import for the same reason as in Job.sink.
     from dovetail.data.rows.sinks import open_sink
 
