@@ -104,7 +104,7 @@ _PROOFS = [
     *_files("reports", "equality_proofs", "simplifications", "optional_inputs", "loop_conditions"),
 ]
 _RESHARD = [
-    *_files("unit", "reshard", "reshard_resumption", "reshard_recipe", "chunked_arrays"),
+    *_files("unit", "reshard", "reshard_resumption", "reshard_recipe", "radix_boxes", "chunked_arrays"),
     *_files("laws", "random_reshard"),
 ]
 FOLDERS: dict[str, list[str]] = {

@@ -210,6 +210,12 @@ def test_inputs_that_do_not_fit_are_refused(source: Path) -> None:
     assert code_of(dovetail.reshard, transposing(), source, source.parent / "x.safetensors", shards=2) == "argument.conflict"
     assert code_of(dovetail.reshard, transposing(), source, source) == "folder.occupied"
     assert code_of(dovetail.reshard, transposing(), source, source / "m.safetensors") == "folder.occupied"
+    single = source.parent / "single" / "model.safetensors"
+    single.parent.mkdir()
+    save_file({"w": np.zeros((4, 6), np.float32)}, single)
+    for output in (single.parent, single):
+        assert code_of(dovetail.reshard, transposing(), single, output, restart=True) == "folder.occupied"
+        assert load_file(single)["w"].shape == (4, 6)
     assert code_of(dovetail.reshard, transposing(), source.parent, out) == "dataset.kind"
     assert code_of(dovetail.reshard, transposing(), source / "m.bin", out) == "dataset.kind"
     b = Builder("gap")

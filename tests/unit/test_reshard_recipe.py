@@ -148,12 +148,24 @@ WRONG: list[dict[str, Any]] = [
     {"fuse": [{"tensors": ["*.o.weight"], "into": "x", "axis": 0}]},
     {"unfuse": [{"tensor": "*.qkv.weight", "into": ["*.a", "*.b"], "sizes": [1], "axis": 0}]},
     {"unfuse": [{"tensor": "*.qkv.weight", "into": ["*.a", "*.b"], "sizes": [1, 2], "axis": 0}]},
+    *(
+        {"unfuse": [{"tensor": "*.qkv.weight", "into": ["*.a", "*.b"], "sizes": sizes, "axis": 0}]}
+        for sizes in ([0, 1], [-1, 2], [1.0, 1], "11", [])
+    ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("changes", WRONG, ids=str)
 def test_wrong_recipes_are_refused(source: Path, changes: dict[str, Any]) -> None:
     assert code_of(recipe(split=SPLIT) | changes, source) == "reshard.recipe"
+
+
+@pytest.mark.parametrize("content", [b"split = ", b"\xff", b"a = " + b"[" * 3000])
+def test_a_file_that_is_no_recipe_is_refused(source: Path, content: bytes) -> None:
+    (source.parent / "recipe.toml").write_bytes(content)
+    with pytest.raises(DovetailError) as caught:
+        dovetail.reshard(source.parent / "recipe.toml", source, source.parent / "out")
+    assert caught.value.code == "reshard.recipe" and caught.value.file == str(source.parent / "recipe.toml")
 
 
 def test_tensors_that_differ_between_ranks_need_an_axis(source: Path) -> None:
