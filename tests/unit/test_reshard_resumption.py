@@ -122,7 +122,7 @@ def test_the_state_file_of_a_run_that_ends_is_not_locked_in_its_place(source: Pa
     assert calls == ["removed", "second", "folder.locked"]
 
 
-def test_an_index_does_not_stay_beside_files_that_it_does_not_name(source: Path) -> None:
+def test_an_index_of_an_earlier_run_does_not_stay_with_files_of_another(source: Path) -> None:
     out = source.parent / "out"
     run(source)
     before = listing(out)
