@@ -83,10 +83,14 @@ class Commands(click.Group):
 
 def version_text() -> str:
     from dovetail import __version__
-    from dovetail.ir.host import native_core
+    from dovetail.ir.host import native_core, plugins
 
     core = f"{native_core.build()}, {native_core.instruction_set()}" if native_core.is_compiled else "pure Python, no native core"
-    return f"dovetail {__version__}, {core}, Python {sys.version.split()[0]}"
+    lines = [
+        f"dovetail {__version__}, {core}, Python {sys.version.split()[0]}",
+        *(f"plug-in {each}" for each in plugins.installed()),
+    ]
+    return "\n".join(lines)
 
 
 def _print_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -104,7 +108,7 @@ def _print_version(context: click.Context, option: click.Parameter, wanted: bool
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Print version, core, instruction set, compiler and Python.",
+    help="Print version, core, instruction set, compiler, Python and plug-ins.",
 )
 @click.pass_context
 def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
@@ -115,8 +119,9 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
     """
     context.obj = {"debug": debug, "quiet": quiet}
     if not quiet:
-        # Loggers: dovetail.core warns of runs without the native core, dovetail.write of content that a file cannot express.
-        for name in ("dovetail.core", "dovetail.write"):
+        # Loggers: dovetail.core warns of runs without the native core, dovetail.plugins of plug-ins that were left out,
+        # dovetail.write of content that a file cannot express.
+        for name in ("dovetail.core", "dovetail.plugins", "dovetail.write"):
             logging.getLogger(name).addHandler(NARRATOR)
 
 

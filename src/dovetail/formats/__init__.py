@@ -9,7 +9,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.model_source import ModelSource, Source, bytes_of, format_of, resolve_source
+from dovetail.formats.model_source import SUFFIXES, ModelSource, Source, bytes_of, format_of, resolve_source
+from dovetail.formats.plugin_formats import load_by_plugin, save_by_plugin
 from dovetail.ir.graph import INFERRED, Graph, Model
 from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import Limits, counting, default_limits, within_memory
@@ -131,6 +132,9 @@ def _load(
                 from dovetail.formats.default_inputs import freeze_defaults as freeze
 
                 model = freeze(model)
+        elif source.format not in SUFFIXES.values():
+            assert source.file is not None
+            model = load_by_plugin(source.file, source.format)
         else:
             foreign = read(source, weights=weights, deviations=deviations)
             if freeze_defaults:
@@ -249,6 +253,11 @@ def _save(
         raise FormatError("argument.conflict", "opset must be None for any format but ONNX", file=str(path))
     if options.keys() - {"weights"}:
         raise FormatError("argument.conflict", f"{min(options.keys() - {'weights'})} is only for ONNX", file=str(path))
+    if isinstance(path, str | PathLike) and format_of(path) not in SUFFIXES.values():
+        if options:
+            raise FormatError("argument.conflict", f"{min(options)} must be None for a format of a plug-in", file=str(path))
+        save_by_plugin(model, os.fspath(path), format_of(path))
+        return
     if isinstance(path, str | PathLike) and format_of(path) == "text":
         from dovetail.formats.text import codec
 

@@ -66,6 +66,16 @@ class FormatTraits:
         Only the mappings of the node's operator are parsed, and only the modules of their operator classes are imported: a model
         has few different operators.
         """
+        mappings = self._known_mappings(node)
+        if not mappings:
+            count = operators.REGISTRY.custom_count
+            operators.REGISTRY.load_plugins()
+            if operators.REGISTRY.custom_count != count:
+                return self._known_mappings(node)
+        return mappings
+
+    def _known_mappings(self, node: ForeignNode) -> tuple[OpMapping, ...]:
+        """Return the mappings of the operators that are known without plug-ins that are not loaded yet."""
         if self._custom_count != operators.REGISTRY.custom_count:
             # The caches are older than a class that a user has defined since.
             self._import_mappings.clear()

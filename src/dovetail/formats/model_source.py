@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import FormatError, MissingFileError, UnsupportedError
+from dovetail.ir.host import plugins
 
 SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".dt": "text"}
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -36,8 +37,14 @@ class ModelSource(NamedTuple):
 
 
 def format_of(path: str | PathLike[str]) -> str:
-    """Return the format that a path's suffix names. Raises UnsupportedError [format.unknown]."""
-    format = SUFFIXES.get(Path(path).suffix.lower())
+    """Return the format that a path's suffix names; for a format of a plug-in, the suffix without the point.
+
+    Raises UnsupportedError [format.unknown].
+    """
+    suffix = Path(path).suffix.lower()
+    format = SUFFIXES.get(suffix)
+    if format is None and suffix[1:] in plugins.load("formats", [name[1:] for name in SUFFIXES]):
+        return suffix[1:]
     if format is None:
         raise UnsupportedError(
             "format.unknown", f"the name of a model file must end in {' or '.join(SUFFIXES)}, got {Path(path).name!r}"

@@ -9,13 +9,17 @@ import importlib
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any, TypeVar
 
+from dovetail.ir.host import plugins
 from dovetail.ir.operator_index import KINDS, MODULES
 
 Class = TypeVar("Class", bound=type)
 
 
 class Registry(dict[str, Class]):
-    """Registry maps names to operator classes. A lookup imports one module, iteration imports all modules of the index."""
+    """Registry maps names to operator classes. A lookup imports one module, iteration imports all modules of the index.
+
+    The lookup of an unknown name, and iteration, load the plug-ins of the group ``dovetail.ops``.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,18 +50,26 @@ class Registry(dict[str, Class]):
         own = [name for name in super().__iter__() if name not in MODULES]
         return [self[name] for name in (*names, *own) if name in self]
 
+    def load_plugins(self) -> None:
+        """Load the plug-ins of the group ``dovetail.ops``, whose classes register themselves."""
+        plugins.load("ops")
+
     def load_all(self) -> None:
-        """Import every module of the index."""
+        """Import every module of the index, and load the plug-ins."""
         if not self._is_complete:
             for module in dict.fromkeys(MODULES.values()):
                 importlib.import_module(module)
+            self.load_plugins()
             self._is_complete = True
 
     def __missing__(self, name: str) -> Class:
         module = MODULES.get(name)
         if module is None:
-            raise KeyError(name)
-        importlib.import_module(module)
+            self.load_plugins()
+            if not self.is_loaded(name):
+                raise KeyError(name)
+        else:
+            importlib.import_module(module)
         return super().__getitem__(name)
 
     def get(self, name: str, default: object = None) -> Any:

@@ -80,8 +80,8 @@ def simplify(
 ) -> Model:
     """Return an equivalent model with fewer nodes; its ``report`` is a SimplifyReport.
 
-    ``keep`` names the passes to apply (default: all of PASSES), and ``skip`` names the passes to leave out. Inputs and outputs
-    keep their names, types and order.
+    ``keep`` names the passes to apply (default: all of PASSES and of plug-ins), and ``skip`` the passes to leave out. Inputs and
+    outputs keep their names, types and order.
 
     With ``prove`` the result is proved equal to the model for all inputs, if a proof is found (``report.verdict``). If both are
     equal only over the real numbers, they also run once on inputs drawn from ``seed``, at two sizes of dynamic dimensions. If the
@@ -107,10 +107,11 @@ def simplify(
     # Deferred for start-up time: the passes import a third of the operators.
     from dovetail.compare.prove.proof import prove as prove_equal
     from dovetail.compare.verification.rewrites import RewriteVerification
-    from dovetail.passes.simplification.passes import PASSES
+    from dovetail.passes.simplification.passes import all_passes
 
+    passes = all_passes()
     fusions, notes = _select_fusions(model, ["all"] if fuse == "all" else list(fuse))
-    chosen = [*(PASSES[name] for name in _select(PASSES, keep, skip)), *fusions]
+    chosen = [*(passes[name] for name in _select(passes, keep, skip)), *fusions]
     with counting(model.limits):
         new, report = _simplify(model, chosen, target, None)
         if not prove:

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import EngineError, printable
-from dovetail.ir.host import native_core
+from dovetail.ir.host import native_core, plugins
 from dovetail.ir.host.threads import thread_count
 from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.suggestions import check_keywords
@@ -66,7 +66,7 @@ def compile(
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
     "jax" or "torch" (that library runs the operators, with the options ``device``), or "auto": native if the native core is
-    compiled, else the interpreter.
+    compiled, else the interpreter; or the engine of a plug-in (docs/howto/custom_operators.md).
 
     Options of the native engine: ``threads``, by default DOVETAIL_THREADS or the number of processors that this process may use;
     ``elide``, the elision of operators that only move data: "auto" (where elision is faster), "all" (wherever elision is
@@ -93,21 +93,29 @@ def compile(
     >>> dovetail.compile(b.model)(x=np.array([[-1, 2]], np.float32))["y"]
     array([[0., 2.]], dtype=float32)
     """
-    if engine not in ("auto", *ENGINES):
-        raise EngineError("argument.value", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
+    if is_plugin := engine not in ("auto", *ENGINES):
+        names = ("auto", *ENGINES, *plugins.load("engines", ("auto", *ENGINES)))
+        if engine not in names:
+            raise EngineError("argument.value", f"engine must be one of {', '.join(names)}, got {engine!r}")
     if device is not None and not isinstance(device, DeviceOptions):
         raise EngineError("argument.type", f"device must be DeviceOptions(device={device!r}), got {device!r}")
-    if engine in ("jax", "torch"):
+    if is_plugin or engine in ("jax", "torch"):
         own = {"threads": threads, "elide": elide, "cache_dir": cache_dir, "reuse_caches": reuse_caches}
         wrong = [name for name, value in own.items() if value != {"elide": "auto", "reuse_caches": False}.get(name)]
         if wrong:
             raise EngineError("argument.conflict", f"engine={engine!r} does not take {', '.join(wrong)}")
+    if device is not None and engine not in ("jax", "torch"):
+        raise EngineError("argument.conflict", f"device is an option of the engines jax and torch, got engine={engine!r}")
+    if is_plugin:
+        # Deferred for start-up time.
+        from dovetail.runtime.plugin_program import PluginProgram
+
+        return PluginProgram(_load(model, limits), engine)
+    if engine in ("jax", "torch"):
         # Deferred for start-up time.
         from dovetail.runtime.devices.compilation import compile_on_device
 
         return compile_on_device(_load(model, limits), engine, device or DeviceOptions())
-    if device is not None:
-        raise EngineError("argument.conflict", f"device is an option of the engines jax and torch, got engine={engine!r}")
     if engine == "interpreter" and reuse_caches:
         raise EngineError("argument.conflict", "reuse_caches is an option of the native engine")
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):

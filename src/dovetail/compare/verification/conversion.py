@@ -432,7 +432,7 @@ def runner_of_target(path: str | PathLike[str]) -> Runner:
 
 def own_runtime(path: str | PathLike[str]) -> str:
     """Return the name of the runtime of a file's format; dovetail if this runtime is not installed."""
-    own = {"onnx": "onnxruntime", "openvino": "openvino", "text": "dovetail"}[format_of(path)]
+    own = {"onnx": "onnxruntime", "openvino": "openvino"}.get(format_of(path), "dovetail")
     return own if importlib.util.find_spec(own) else "dovetail"
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node
+from dovetail.ir.host import plugins
 from dovetail.laws.law import Result, is_among
 from dovetail.ops.constant import Identity
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
@@ -81,6 +82,12 @@ PASSES = {
     )
 }
 """The passes by name, in the order in which a round applies them."""
+
+
+def all_passes() -> dict[str, Pass]:
+    """Return PASSES with the passes of plug-ins, which are applied before the removal of dead nodes."""
+    own = {name: Pass(name, function, is_exact=False) for name, function in plugins.load("passes", PASSES).items()}
+    return {**{name: each for name, each in PASSES.items() if name != "dead_code"}, **own, "dead_code": PASSES["dead_code"]}
 
 
 class Fusion(NamedTuple):

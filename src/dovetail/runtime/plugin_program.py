@@ -1,0 +1,43 @@
+"""PluginProgram: a Program that the engine of a plug-in runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dovetail.errors import EngineError
+from dovetail.ir.host import plugins
+from dovetail.ir.inputs_outputs import check_inputs, copy_shared_outputs, named_inputs, to_array
+from dovetail.runtime.program import LoadedProgram, write_outputs
+
+if TYPE_CHECKING:
+    from dovetail.ir.graph import Model
+
+
+class PluginProgram(LoadedProgram):
+    """PluginProgram is a Program of the plug-in ``name``.
+
+    The plug-in is a function of a Model. It returns a function that takes the inputs as numpy arrays by name, and returns the
+    outputs by name, or in the order of the model.
+    """
+
+    def __init__(self, model: Model, name: str) -> None:
+        super().__init__(model, name, {"name": name})
+        self._function = plugins.load("engines")[name](self.model)
+
+    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+        by_name = named_inputs(self.model, inputs)
+        arrays = {value.name: to_array(by_name[value.name], value) for value in self.model.inputs}
+        check_inputs(self.model, list(arrays.values()))
+        results = self._function(dict(arrays))
+        names = [value.name for value in self.model.outputs]
+        if not isinstance(results, Mapping):
+            results = dict(zip(names, results, strict=False))
+        missing = [name for name in names if name not in results]
+        if missing:
+            message = f"the engine {self.engine!r} must return the output {', '.join(map(repr, missing))}"
+            raise EngineError("run.failed", message, file=self.model.file)
+        outputs = copy_shared_outputs({name: np.asarray(results[name]) for name in names}, arrays.values())
+        return write_outputs(outputs, out)
