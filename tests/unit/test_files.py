@@ -355,7 +355,7 @@ def test_files_are_renamed_under_the_lock_of_the_folder_after_their_data_are_on_
         shared.append(os.dup(src_dir_fd))
         replace(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(atomic_write.time, "sleep", wait)
+    monkeypatch.setattr("time.sleep", wait)
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(os, "replace", rename)
     with atomic_write.replace_files([model, folder / "w.bin", folder / "sub" / "w.bin"]) as streams:

@@ -85,6 +85,11 @@ def test_layer_normalization_is_fused(form: str) -> None:
         (GELU["erf"], NUMBERS.replace("1.4142", "1.4152")),
         (GELU["erf"].replace("m = Mul(x, a)", "u = Neg(x) m = Mul(u, a)"), NUMBERS),
         (GELU["tanh"], NUMBERS.replace("0.044715", "0.0457")),
+        # The argument of tanh is a product of two factors, neither of which is x.
+        (
+            "u = Exp(x) v = Sin(x) p = Mul(u, v) w = Mul(p, pi) t = Tanh(w) a = Add(t, one) m = Mul(x, a) y = Mul(m, half)",
+            NUMBERS,
+        ),
         (NORM["quotient"], AXES.replace("{-1}", "{1}") + ONES),
         (NORM["quotient"].replace("q = Pow(d, two)", "q = Pow(x, two)"), AXES + ONES),
         (NORM["quotient"], AXES.replace("float eps = {0.00001}", "float[3, 1] eps = {1, 2, 1}") + ONES),

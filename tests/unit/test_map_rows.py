@@ -29,6 +29,7 @@ from dovetail.data.rows.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress
 from dovetail.data.rows.sources import open_source
 from dovetail.errors import EngineError
 from dovetail.storage import lock as job_lock
+from dovetail.storage.atomic_write import lock_file
 from dovetail.storage.lock import LOCK_NAME, FolderLock
 from row_models import map_rows
 
@@ -255,7 +256,7 @@ def test_the_lock_of_a_dead_driver_is_taken_over(tmp_path: Path, monkeypatch: py
 def test_a_lock_file_that_its_driver_removes_before_the_lock_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock_file, calls = job_lock.lock_file, []
+    calls: list[int] = []
 
     def lock(descriptor: int) -> bool:
         calls.append(descriptor)

@@ -16,6 +16,8 @@ from safetensors.numpy import load_file, save_file
 import dovetail
 from dovetail import Builder, EngineError, Model
 from dovetail.data.tensors import copy_worker, reshard as module
+from dovetail.data.tensors.tensor_sets import INDEX
+from dovetail.storage.atomic_write import lock_file
 from interruptions import killed_at
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -100,7 +102,7 @@ def test_a_restart_killed_at_each_system_call_mixes_no_files_of_two_runs(source:
 
 def test_the_state_file_of_a_run_that_ends_is_not_locked_in_its_place(source: Path) -> None:
     """Another run may end, and remove its state file, between the opening and the locking of that file."""
-    lock_file, execute = module.lock_file, copy_worker.CopyWorker.execute
+    execute = copy_worker.CopyWorker.execute
     calls: list[str] = []
 
     def lock(descriptor: int) -> bool:
@@ -117,7 +119,10 @@ def test_the_state_file_of_a_run_that_ends_is_not_locked_in_its_place(source: Pa
             calls.append(caught.value.code)
         return execute(self, *arguments)
 
-    with mock.patch.object(module, "lock_file", lock), mock.patch.object(copy_worker.CopyWorker, "execute", run_second):
+    with (
+        mock.patch("dovetail.data.tensors.reshard.lock_file", lock),
+        mock.patch.object(copy_worker.CopyWorker, "execute", run_second),
+    ):
         run(source)
     assert calls == ["removed", "second", "folder.locked"]
 
@@ -130,6 +135,6 @@ def test_an_index_of_an_earlier_run_does_not_stay_with_files_of_another(source: 
         dovetail.reshard(OTHER, source, out)
     assert caught.value.code == "folder.occupied" and listing(out) == before
     dovetail.reshard(OTHER, source, out, restart=True)
-    assert "model.safetensors" in os.listdir(out) and module.INDEX not in os.listdir(out)
+    assert "model.safetensors" in os.listdir(out) and INDEX not in os.listdir(out)
     # A file of another name is no part of the set.
     dovetail.reshard(OTHER, source, source.parent / "out" / "more.safetensors")

@@ -102,6 +102,22 @@ def _partitioned(*cuts: tuple[int, int]) -> str:
     return f"g (float[2, 6] x) => ({outputs}) <int64[1] a = {{1}}, {constants}> {{ {body} {sums} }}"
 
 
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_merged_products_of_several_widths_give_the_results_of_the_products(is_transposed: bool) -> None:
+    draw = np.random.default_rng(0)
+    with Builder("products") as b:
+        x = b.input("x", "f32", (2, 3, 4))
+        for width in (2, 5, 3):
+            weights = draw.standard_normal((width, 4) if is_transposed else (4, width)).astype(np.float32)
+            b.output(f"y{width}", b.Relu(b.MatMul(x, b.constant(weights), transpose_b=is_transposed)))
+    new = dovetail.simplify(b.model)
+    assert Counter(type(node.op).__name__ for node in new.graph.nodes)["MatMul"] == 1
+    inputs = {"x": draw.standard_normal((2, 3, 4)).astype(np.float32)}
+    expected = dovetail.run(b.model, inputs)
+    for name, array in dovetail.run(new, inputs).items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("cuts", "is_split"),
     [
