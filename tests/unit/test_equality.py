@@ -185,6 +185,7 @@ DIFFERENT = {
         lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0]), axis=1, coerce_to_2d=True)[:, :, 1:],
         lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0])[:, :, 1:], axis=1, coerce_to_2d=True),
     ),
+    "dropout in training": (lambda b, x, y: b.Dropout(x, np.float32(0.5), True), lambda b, x, y: b.Dropout(x)),
     "weight": (
         lambda b, x, y: b.MatMul(x, np.float32(np.eye(3))) * np.float32([2, 3, 4]),
         lambda b, x, y: b.MatMul(x, np.float32(np.diag([2, 3, 4.001]))),
