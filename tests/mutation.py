@@ -470,6 +470,8 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
         for value in list(vars(each).values()) if name.startswith("dovetail.") else ():
             if isinstance(value, _CACHED):
                 value.cache_clear()
+    if (table := sys.modules.get("dovetail.laws.table")) is not None:
+        table._BY_KIND.clear()
     for dialect in (ONNX, OPENVINO):
         dialect._import_mappings.clear()
         dialect._export_mappings.clear()
