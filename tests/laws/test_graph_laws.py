@@ -17,7 +17,7 @@ from dovetail.ir.graph import Model, Node
 from dovetail.laws.law import Law, Result
 from dovetail.laws.table import LAWS
 from dovetail.passes.simplification.rules import Target, apply_rules
-from dovetail.passes.simplify import count_nodes
+from dovetail.passes.simplify import count_nodes, simplify
 
 ROW, MATRIX = np.float32([3, 0.5]), np.float32([[1, 2], [3, 4]])
 PATTERNS: dict[str, Callable[[Any, Any], Any]] = {
@@ -97,3 +97,25 @@ def test_a_law_keeps_the_results_and_makes_no_graph_larger(name: str) -> None:
             assert_close(ours, theirs, 1e-6, name)
         else:
             assert_same_bits(ours, theirs, name)
+
+
+@pytest.mark.parametrize("write", [
+    lambda b, x: b.Slice(b.Slice(x, [1], [70], [0]), [1], [2**63 - 1], [0]),
+    lambda b, x: b.Slice(b.Slice(x, [0], [70], [0]), [1], [66], [0]),
+    lambda b, x: b.Slice(b.Concat(b.Slice(x, [0], [1], [1]), x, axis=1), [1], [2], [1]),
+    lambda b, x: b.Slice(b.Concat(ROW[None], x, axis=0), [1], [64], [0]),
+    lambda b, x: b.Concat(b.Slice(x, [1], [2], [1]), b.Slice(x, [0], [1], [1]), b.Slice(x, [1], [2], [1]), axis=1),
+])  # fmt: skip
+def test_merged_slices_keep_their_ends(write: Callable[[Any, Any], Any]) -> None:
+    b = Builder()
+    b.output("y", b.Relu(write(b, b.input("x", "f32", ("n", 2)))))
+    short = simplify(b.model)
+    for size in (0, 1, 4, 80):
+        x = np.random.default_rng(size).standard_normal((size, 2)).astype(np.float32)
+        assert_same_bits(*(run_row_major(model, {"x": x})["y"] for model in (short, b.model)))
+
+
+def test_dropout_in_training_stays() -> None:
+    b = Builder()
+    b.output("y", b.Relu(b.Dropout(b.input("x", "f32", ("n", 2)), np.float32(0.5), True)))
+    assert "Dropout" in [type(node.op).__name__ for node in simplify(b.model).graph.nodes]
