@@ -109,9 +109,9 @@ import dovetail.runtime.compilation
 import onnx, onnxruntime, openvino
 for name in cli.COMMANDS:
     cli.dovetail.get_command(None, name)
-from dovetail.engine.machine_limits import measure_limits
+from dovetail.engine.machine_limits import LimitMeter
 from dovetail.ir.host.threads import thread_count
-measure_limits(thread_count(None))  # The bytes of this measurement do not depend on the model.
+LimitMeter(thread_count(None)).measure()
 peaks = {}
 for command in [["--help"], *json.loads(sys.argv[1])]:
     pid = os.fork()

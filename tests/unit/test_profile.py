@@ -15,11 +15,11 @@ from onnx import TensorProto, helper
 
 import dovetail
 from dovetail import Builder, Limits, cli
-from dovetail.engine.machine_limits import measure_limits
+from dovetail.engine.machine_limits import COPIED_BYTES, SIZE, LimitMeter
 from dovetail.engine.step_profile import profile_steps
 from dovetail.ir.host import native_core
 from dovetail.ir.modules import module_of, module_paths
-from dovetail.measure.model_profile import EngineProfile, ModelProfile
+from dovetail.measure.model_profile import EngineProfile, EngineStep, MachineLoad, ModelProfile
 from perfetto_ui import query_trace, requires_perfetto
 
 F32 = np.float32
@@ -148,10 +148,96 @@ def test_steps_have_the_operators_and_modules_of_the_model(found: ModelProfile) 
 def test_limits_are_positive_and_bound_each_step(found: ModelProfile) -> None:
     if native_core.core() is None:
         pytest.skip("needs the native core")
-    assert measure_limits(1) is measure_limits(1) and min(measure_limits(1)) > 0
-    assert found.limits == measure_limits(1)
+    assert found.limits is not None and min(found.limits) > 0
     for step in found.engines[0].steps:
         assert step.bound in ("memory", "compute") and step.share_of_limit is not None and step.share_of_limit > 0
+
+
+def test_limits_are_the_best_of_measurements_before_between_and_after_the_runs() -> None:
+    """Times of a busy machine do not lower a limit that another moment of the profile reached."""
+    b = Builder()
+    b.output("y", b.MatMul(b.input("x", "f32", (16, 16)), np.ones((16, 16), F32)))
+    copies, products = [], []
+
+    def copy() -> float:
+        copies.append(0.5 if len(copies) == 4 else 2.0)
+        return copies[-1]
+
+    def product() -> float:
+        products.append(1.0 + len(products))
+        return products[-1]
+
+    found = profile_steps(b.model, [np.ones((16, 16), F32)], 1, 8, LimitMeter(1, [copy, product, lambda: 1.0]))
+    assert found.limits is not None and found.runs == 8
+    # Two measurements each time: before the runs, three times between them, and after them.
+    assert len(copies) == len(products) == 10
+    assert found.limits.copy_rate == 2 * COPIED_BYTES / 0.5 and found.limits.f32_rate == 2 * SIZE**3
+    for step in found.steps:
+        assert step.attainable == found.limits.attainable(step.nbytes, step.operations)[0]
+
+
+def test_meters_of_one_process_share_their_shortest_times() -> None:
+    if native_core.core() is None:
+        pytest.skip("needs the native core")
+    first = LimitMeter(1)
+    first.measure()
+    before = first.limits
+    second = LimitMeter(1)
+    assert second.limits == before
+    second.measure()
+    assert all(new >= old for new, old in zip(second.limits, before, strict=True)) and first.limits == second.limits
+
+
+def profile_of(steps: list[float], run: float, attainable: float | None = None, load: MachineLoad | None = None) -> ModelProfile:
+    """Return a profile of steps with these seconds, in a run of ``run`` seconds; each step takes ``attainable`` at the limits."""
+    rows = [
+        EngineStep(n, f"n{n}", "Relu", "unary", "", s, read=8, written=8, operations=8, attainable=attainable, bound="memory")
+        for n, s in enumerate(steps)
+    ]
+    limits = LimitMeter(1, [lambda: 1.0] * 3)
+    limits.measure()
+    return ModelProfile("net", {"x": [2]}, 1, limits.limits, [EngineProfile("native", "dovetail", run, 3, rows)], load)
+
+
+@pytest.mark.parametrize("average", [0.3, 12.6, None])
+def test_a_share_above_the_limit_is_explained(average: float | None) -> None:
+    load = None if average is None else MachineLoad(average, 2)
+    found = profile_of([1e-3, 1e-3], 2e-3, attainable=3.31e-3, load=load)
+    for text in (repr(found), found.html(), found.svg()):
+        assert "331" not in text and (">100 %" in text or "&gt;100 %" in text)
+    for text in (repr(found), found.html()):
+        assert "2 steps faster than the measured limit: operands in a cache" in text
+        assert ("limits measured on a busy machine" in text) is (average != 0.3)
+        assert ("12.6 on 2 processors" in text) is (average == 12.6)
+    step = found.as_dict()["engines"][0]["steps"][0]
+    assert step["share_of_limit"] == pytest.approx(3.31)
+    assert found.as_dict()["load"] == (None if load is None else {"average": average, "processors": 2})
+
+
+def test_a_share_up_to_the_limit_is_a_number() -> None:
+    found = profile_of([1e-3], 1e-3, attainable=1.0004e-3)
+    assert "100.0 %" in found.html() and "&gt;100 %" not in found.html() and "faster than" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("steps", "run", "expected"),
+    [
+        ([4e-3, 4e-3], 16e-3, "steps 8 ms of the run's 16 ms: the rest is spent outside of the steps"),
+        ([9e-3, 9e-3], 12e-3, "steps 18 ms of the run's 12 ms: the timers or other programs lengthened the steps"),
+        ([4e-3, 4e-3], 8.5e-3, None),
+    ],
+)
+def test_steps_that_do_not_add_up_to_the_run_are_reported(steps: list[float], run: float, expected: str | None) -> None:
+    found = profile_of(steps, run)
+    assert (expected in repr(found)) if expected else ("of the run's" not in repr(found))
+    page = "".join(ElementTree.fromstring(found.html().split("\n", 1)[1]).itertext())
+    assert (expected in page) if expected else ("of the run's" not in page)
+
+
+def test_the_load_of_the_machine_is_that_of_the_system(found: ModelProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (7.25, 1.0, 1.0))
+    load = dovetail.profile(network(), threads=1, runs=1).load
+    assert load is not None and load.average == 7.25 and load.processors >= 1
 
 
 def test_modules_come_from_metadata_then_names() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+import time
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +22,8 @@ SIZE = 1024
 """The number of rows, of columns and of terms per sum (depth) of the measured f32 matrix product."""
 CHANNELS, PIXELS = 256, 32
 """The number of channels, and the height and width of the image, in the measured 8-bit convolution."""
-ROUNDS = 5
-"""The number of runs measured after the first run; the time of the fastest of all runs is the result."""
+Timer = Callable[[], float]
+"""A function that runs a measured operation once and returns its seconds."""
 
 
 class MachineLimits(NamedTuple):
@@ -42,24 +44,71 @@ class MachineLimits(NamedTuple):
         return max(memory, compute), "memory" if memory >= compute else "compute"
 
 
-@cache
-def measure_limits(threads: int) -> MachineLimits:
-    """Measure the limits with ``threads`` threads, in about a quarter of a second, once per process."""
-    with counting(DEFAULT):
-        values = np.ones(COPIED_BYTES // 4, np.float32)  # np.zeros would share one page of memory.
-        copy = _fastest(_copy_model(), values, threads)
-        product = _fastest(_product_model(), np.full((SIZE, SIZE), 0.5, np.float32), threads)
-        quantized = _fastest(_quantized_model(), np.full((1, CHANNELS, PIXELS, PIXELS), 0.5, np.float32), threads)
-    integer_operations = 2.0 * 9 * (CHANNELS * PIXELS) ** 2
-    return MachineLimits(threads, 2.0 * COPIED_BYTES / copy, 2.0 * SIZE**3 / product, integer_operations / quantized)
+class LimitMeter:
+    """LimitMeter measures the limits with ``threads`` threads in rounds, and keeps the shortest times.
+
+    Other programs on the processors only lengthen times, so that further rounds give higher rates. All meters
+    of a process with the same number of threads share the shortest times. ``timers`` replaces the measured copy, f32 product and
+    8-bit convolution; the times of such a meter are its own.
+
+    >>> meter = LimitMeter(1, [lambda: 0.5, lambda: 0.25, lambda: 0.125])
+    >>> meter.measure()
+    >>> meter.limits.copy_rate == 2 * COPIED_BYTES / 0.5
+    True
+    """
+
+    def __init__(self, threads: int, timers: Sequence[Timer] | None = None) -> None:
+        self.threads = threads
+        self._timers = timers
+        self._shortest = [inf] * 3 if timers is not None else _SHORTEST.setdefault(threads, [inf] * 3)
+
+    def measure(self, rounds: int = 1) -> None:
+        """Measure each limit ``rounds`` times after a first time, in which caches and threads are cold."""
+        with counting(DEFAULT):
+            # The memory of the measured copy is released at the end: a profiled model may need it.
+            timers = _timers(self.threads) if self._timers is None else self._timers
+            for _ in range(rounds + 1):
+                self._shortest[:] = [min(shortest, timer()) for shortest, timer in zip(self._shortest, timers, strict=True)]
+
+    @property
+    def limits(self) -> MachineLimits:
+        """The limits of the shortest times; the rates are 0 before the first round."""
+        copy, product, quantized = self._shortest
+        integer_operations = 2.0 * 9 * (CHANNELS * PIXELS) ** 2
+        return MachineLimits(self.threads, 2.0 * COPIED_BYTES / copy, 2.0 * SIZE**3 / product, integer_operations / quantized)
 
 
-def _fastest(model: Model, array: Array, threads: int) -> float:
-    """Return the seconds of the slowest step of a model: the minimum over all runs."""
-    engine = Engine(model, threads)
-    executable, arrays = engine.bind([array])
+_SHORTEST: dict[int, list[float]] = {}
+"""Maps a number of threads to the shortest seconds of the copy, the f32 product and the 8-bit convolution in this process."""
+
+
+def _timers(threads: int) -> list[Timer]:
+    return [
+        _copy_timer(threads),
+        _step_timer(_product_model(), np.full((SIZE, SIZE), 0.5, np.float32), threads),
+        _step_timer(_quantized_model(), np.full((1, CHANNELS, PIXELS, PIXELS), 0.5, np.float32), threads),
+    ]
+
+
+def _copy_timer(threads: int) -> Timer:
+    """Return a function that copies COPIED_BYTES between arrays whose pages are mapped, and returns the seconds."""
+    executable, arrays = Engine(_copy_model(), threads).bind([np.ones(COPIED_BYTES // 4, np.float32)])
+    # A result array of the engine may be new, and the first writes to its pages take longer than the copy.
+    target = {"y": np.ones(COPIED_BYTES // 4, np.float32)}
+
+    def run() -> float:
+        start = time.perf_counter()
+        executable(arrays, target, ["y"])
+        return time.perf_counter() - start
+
+    return run
+
+
+def _step_timer(model: Model, array: Array, threads: int) -> Timer:
+    """Return a function that runs a model and returns the seconds of its slowest step."""
+    executable, arrays = Engine(model, threads).bind([array])
     names = [value.name for value in model.outputs]
-    return min(max(step_times(executable, arrays, names)) for _ in range(ROUNDS + 1)) / 1e9
+    return lambda: max(step_times(executable, arrays, names)) / 1e9
 
 
 def _copy_model() -> Model:

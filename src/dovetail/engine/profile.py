@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import median
@@ -35,19 +35,34 @@ class Times:
     subgraphs: list[SubgraphTimes] = field(default_factory=list)
 
 
+MAX_PAUSES = 3
+"""The maximum number of calls of ``between`` in the rounds of ``median_times``."""
+
+
 def median_times(
-    executable: Executable, arrays: Sequence[Array], names: Sequence[str], rounds: int, *, warm_up: bool = True
+    executable: Executable,
+    arrays: Sequence[Array],
+    names: Sequence[str],
+    rounds: int,
+    *,
+    warm_up: bool = True,
+    between: Callable[[], object] | None = None,
 ) -> Times:
     """Time a whole run and each step: medians of ``rounds`` whole runs, interleaved with ``rounds`` runs timed step by step.
 
-    ``warm_up``: the model runs once before, untimed.
+    ``warm_up``: the model runs once before, untimed. ``between`` is called up to MAX_PAUSES times, at equal distances between the
+    rounds; the model runs untimed after each call, because the call may displace the model's data from the caches.
     """
     runs: list[float] = []
     rows: list[list[int]] = []
     recorders: list[Recorder] = []
     if warm_up:
         executable(arrays, None, names)
-    for _ in range(rounds):
+    pauses = {round(rounds * number / (MAX_PAUSES + 1)) for number in range(1, MAX_PAUSES + 1)} - {0, rounds}
+    for number in range(rounds):
+        if between is not None and number in pauses:
+            between()
+            executable(arrays, None, names)
         start = time.perf_counter()
         executable(arrays, None, names)
         runs.append(time.perf_counter() - start)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.engine.engine import Engine
-from dovetail.engine.machine_limits import MachineLimits, measure_limits
+from dovetail.engine.machine_limits import LimitMeter, MachineLimits
 from dovetail.engine.plan import Step
 from dovetail.engine.plan_report import StepFact, step_facts
 from dovetail.engine.profile import SubgraphTimes, median_times, subgraphs_of
@@ -82,19 +82,27 @@ class NativeProfile:
 
 
 def profile_steps(
-    model: Model, inputs: Mapping[str, Any] | Sequence[Any], threads: int | None = None, runs: int | None = None
+    model: Model,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    threads: int | None = None,
+    runs: int | None = None,
+    meter: LimitMeter | None = None,
 ) -> NativeProfile:
     """Run ``model`` in the native engine and profile its steps.
 
-    ``runs``: number of timed runs; None: the number that fits into TIMED_SECONDS, 1 to MAX_RUNS. Raises EngineError [run.time] if
+    ``runs``: number of timed runs; None: the number that fits into TIMED_SECONDS, 1 to MAX_RUNS. ``meter`` measures the machine's
+    limits before, between and after these runs, by default a LimitMeter of the engine's threads. Raises EngineError [run.time] if
     the first run exceeds the model's limit ``seconds`` (default RUN_SECONDS), or would exceed it by operations and bytes alone.
     """
     seconds = RUN_SECONDS if model.limits.seconds is None else model.limits.seconds
     engine = Engine(model, threads)
     executable, arrays = engine.bind(inputs)
     costs = _costs_of(executable)
-    limits = measure_limits(engine.threads) if executable.native_steps else None
-    _refuse_long_run(costs, limits, seconds, model.file)
+    if meter is None and executable.native_steps:
+        meter = LimitMeter(engine.threads)
+    if meter is not None:
+        meter.measure()
+    _refuse_long_run(costs, None if meter is None else meter.limits, seconds, model.file)
     names = [value.name for value in model.outputs]
     with counting(replace(model.limits, seconds=seconds)):
         start = time.perf_counter()
@@ -102,7 +110,11 @@ def profile_steps(
         first = time.perf_counter() - start
     count = runs or max(1, min(MAX_RUNS, int(TIMED_SECONDS / max(2 * first, 1e-9))))
     with counting(replace(model.limits, seconds=None)):
-        times = median_times(executable, arrays, names, count, warm_up=count > 1)
+        between = None if meter is None else meter.measure
+        times = median_times(executable, arrays, names, count, warm_up=count > 1, between=between)
+    if meter is not None:
+        meter.measure()
+    limits = None if meter is None else meter.limits
     steps = _Profiler(limits, times.subgraphs).steps(executable, Origins(model.graph, engine.graph), times.steps, 1)
     return NativeProfile(times.run, count, limits, steps, _live(executable))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import time
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike, path as paths
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError, EngineError, UnsupportedError, printable
 from dovetail.formats import load, save
@@ -82,7 +83,10 @@ class EngineStep:
 
     @property
     def share_of_limit(self) -> float | None:
-        """The time at the machine's limits as a share of the measured time; above 1 where operands are in a cache."""
+        """The time at the machine's limits as a share of the measured time.
+
+        It is above 1 where operands are in a cache, or where other programs slowed the measurement of the limits.
+        """
         return None if self.attainable is None or not self.seconds else self.attainable / self.seconds
 
 
@@ -177,15 +181,36 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
+class MachineLoad(NamedTuple):
+    """MachineLoad is the average number of threads that ran or waited in the minute before a profile, and the processors."""
+
+    average: float
+    processors: int
+
+    @property
+    def is_high(self) -> bool:
+        """Return whether more threads ran or waited than there are processors, so that measured times are too long."""
+        return self.average > self.processors
+
+    def __str__(self) -> str:
+        noun = "processor" if self.processors == 1 else "processors"
+        text = f"{self.average:.1f} on {self.processors} {noun} in the minute before"
+        return f"{text}: the machine was busy, and times are too long" if self.is_high else text
+
+
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """ModelProfile holds a model's profiles in engines on inputs of ``shapes``, and the machine's ``limits`` if measured."""
+    """ModelProfile holds a model's profiles in engines on inputs of ``shapes``, and the machine's ``limits`` if measured.
+
+    ``load``: the load of the machine before the profile; None where the system does not report it.
+    """
 
     name: str
     shapes: dict[str, list[int]]
     threads: int
     limits: MachineLimits | None
     engines: list[EngineProfile]
+    load: MachineLoad | None = None
 
     def operators(self) -> list[tuple[str, list[ProfileGroup | None]]]:
         """Return the time of each operator in each engine; None where an engine has no step of that name."""
@@ -201,6 +226,7 @@ class ModelProfile:
             "shapes": self.shapes,
             "threads": self.threads,
             "limits": None if self.limits is None else self.limits._asdict(),
+            "load": None if self.load is None else self.load._asdict(),
             "engines": [],
         }
         for engine in self.engines:
@@ -272,6 +298,7 @@ def profile(
     if limits is not None:
         loaded = copy_model(loaded)
         loaded.limits = limits
+    load_before = machine_load()
     with counting(loaded.limits), within_memory("the profile", loaded.file):
         arrays = Inputs.of(inputs).complete(loaded)
         count = thread_count(threads)
@@ -285,7 +312,18 @@ def profile(
             else:
                 found.append(_peer(engine, loaded, arrays, count, runs))
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(arrays).items()}
-    return ModelProfile(loaded.graph.name or "model", shapes_run, count, machine, found)
+    return ModelProfile(loaded.graph.name or "model", shapes_run, count, machine, found, load_before)
+
+
+def machine_load() -> MachineLoad | None:
+    """Return the load of the machine over the last minute; None where the system does not report it."""
+    from dovetail.ir.host.threads import processor_count
+
+    try:
+        return MachineLoad(os.getloadavg()[0], processor_count())
+    except (AttributeError, OSError):
+        # Windows has no load average.
+        return None
 
 
 def _add_shares(steps: Sequence[EngineStep], rows: Sequence[dict[str, Any]]) -> None:

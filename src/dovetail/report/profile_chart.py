@@ -63,7 +63,8 @@ def charts_of(profile: Any) -> list[tuple[str, str, str]]:
 
 ROOFLINE_NOTE = (
     "Each dot is a step, its area the time. The lines are the measured limits of this machine: its copy bandwidth, and the rates "
-    "of an f32 product and of an 8-bit convolution. A dot above the slope has operands in a cache."
+    "of an f32 product and of an 8-bit convolution. A dot above a line had operands in a cache, or the limits were measured on a "
+    "busy machine."
 )
 
 

@@ -6,9 +6,18 @@ from typing import Any
 
 from dovetail.report.document import cards, document, stylesheet, text_of
 from dovetail.report.profile_chart import charts_of, legend
-from dovetail.report.profile_text import engine_text, machine_text, nbytes, operations, rows_of_subgraphs, share_of_limit
+from dovetail.report.profile_text import (
+    engine_text,
+    limit_percent,
+    machine_text,
+    nbytes,
+    notes_of,
+    operations,
+    rows_of_subgraphs,
+    share_of_limit,
+)
 from dovetail.report.tables import Bar, Indented, table
-from dovetail.report.text import count, duration, percent, size
+from dovetail.report.text import count, duration, size
 
 MAX_INPUTS = 8
 """The maximum number of inputs that the subtitle names."""
@@ -35,9 +44,12 @@ def section(profile: Any) -> str:
     notes = "".join(
         f'<p class="note">{text_of(engine.name)}: {text_of(note)}</p>' for engine in profile.engines for note in engine.notes
     )
+    notes += "".join(f'<p class="note">{text_of(name)}: {text_of(text)}.</p>' for name, text in notes_of(profile))
     native = [engine for engine in profile.engines if engine.engine == "native"]
     tables = "".join(_native_tables(engine) for engine in native)
     machine = f'<p class="note">Limits of this machine, measured by dovetail: {text_of(machine_text(profile))}.</p>'
+    if profile.load is not None:
+        notes += f'<p class="note">Load: {text_of(profile.load)}.</p>'
     inputs = [f"{name}[{', '.join(map(str, shape))}]" for name, shape in profile.shapes.items()]
     if len(inputs) > MAX_INPUTS:
         inputs[MAX_INPUTS:] = [f"{len(inputs) - MAX_INPUTS} more"]
@@ -58,7 +70,7 @@ def _cards(profile: Any) -> str:
         seconds = sum(step.seconds for step in work)
         if seconds and profile.limits is not None:
             share = sum(step.attainable for step in work) / seconds
-            items.append(("of the limit", percent(share), "time at the limits of the machine over measured time"))
+            items.append(("of the limit", limit_percent(share), "time at the limits of the machine over measured time"))
     return cards(items)
 
 
