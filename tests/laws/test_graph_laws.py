@@ -119,3 +119,19 @@ def test_dropout_in_training_stays() -> None:
     b = Builder()
     b.output("y", b.Relu(b.Dropout(b.input("x", "f32", ("n", 2)), np.float32(0.5), True)))
     assert "Dropout" in [type(node.op).__name__ for node in simplify(b.model).graph.nodes]
+
+
+@pytest.mark.parametrize("write", [
+    lambda b, x: b.Divide(b.MatMul(x, MATRIX), ROW),
+    lambda b, x: b.Multiply(ROW, b.MatMul(x, MATRIX)),
+    lambda b, x: b.Multiply(b.Gemm(x, MATRIX, ROW, beta=2.0), ROW),
+    lambda b, x: b.Subtract(b.Gemm(x, MATRIX, ROW, beta=2.0, transpose_b=True), ROW),
+    lambda b, x: b.Add(ROW, b.Gemm(x, MATRIX, ROW, beta=0.5)),
+])  # fmt: skip
+def test_constants_are_folded_into_weights(write: Callable[[Any, Any], Any]) -> None:
+    b = Builder()
+    b.output("y", write(b, b.input("x", "f32", ("n", 2))))
+    short = simplify(b.model)
+    assert count_nodes(short.graph) == 1
+    x = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
+    assert_close(*(run_row_major(model, {"x": x})["y"] for model in (short, b.model)), 1e-6)
