@@ -134,4 +134,5 @@ def test_constants_are_folded_into_weights(write: Callable[[Any, Any], Any]) -> 
     short = simplify(b.model)
     assert count_nodes(short.graph) == 1
     x = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
-    assert_close(*(run_row_major(model, {"x": x})["y"] for model in (short, b.model)), 1e-6)
+    ours, theirs = (run_row_major(model, {"x": x})["y"] for model in (short, b.model))
+    assert_close(ours, theirs, 1e-6)
