@@ -70,7 +70,9 @@ class CacheProgram(LoadedProgram):
         """The input names of the states that the next call of a session overwrites."""
         return frozenset(cache.input for cache in self._updated)
 
-    def _call_in_session(self, inputs: Mapping[str, Any], kept: dict[str, Any]) -> Mapping[str, Any]:
+    def _call_in_session(
+        self, inputs: Mapping[str, Any], kept: dict[str, Any], out: Mapping[str, Any] | None
+    ) -> Mapping[str, Any]:
         arrays = {**kept, **inputs}
         stated = {state.input for state in self.model.states}
         missing = [cache for cache in self._caches if cache.input not in arrays and cache.input not in stated]
@@ -79,16 +81,16 @@ class CacheProgram(LoadedProgram):
         given = {cache.input for cache in self._updated if cache.input in kept and cache.input not in inputs}
         fast = self._program.call_growing
         if fast is not None and not given and active() is None and not self._is_closed:
-            results = fast((arrays,), {}, None)
+            results = fast((arrays,), {}, out)
             if results is not None:
                 return results  # type: ignore[no-any-return]
         if self._is_closed:
-            return self(arrays)
+            return self(arrays, out=out)
 
-        def run(by_name: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
-            return self._extend(by_name, out, given, kept)
+        def run(by_name: Any, targets: Mapping[str, Any] | None) -> dict[str, Any]:
+            return self._extend(by_name, targets, given, kept)
 
-        return self._run_with(run, (arrays,), {}, None)
+        return self._run_with(run, (arrays,), {}, out)
 
     def _initial_caches(self, arrays: Mapping[str, Any], missing: list[Cache]) -> dict[str, Any]:
         """Return initial arrays by name for the caches ``missing``. Raises EngineError [state.first] for an unknown size.

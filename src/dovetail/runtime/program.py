@@ -188,12 +188,14 @@ class Program(ABC):
         """The inputs whose arrays the next call of a session overwrites."""
         return frozenset()
 
-    def _call_in_session(self, inputs: Mapping[str, Any], kept: dict[str, Any]) -> Mapping[str, Any]:
+    def _call_in_session(
+        self, inputs: Mapping[str, Any], kept: dict[str, Any], out: Mapping[str, Any] | None
+    ) -> Mapping[str, Any]:
         """Run a call of a session, for ``inputs`` and the session's states ``kept``. ``inputs`` may contain states too.
 
-        States that the run overwrites are removed from ``kept`` before the run.
+        States that the run overwrites are removed from ``kept`` before the run. ``out`` names no states.
         """
-        return self({**kept, **inputs})
+        return self({**kept, **inputs}, out=out)
 
     def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
         """Return the inputs of a call as a tuple: either one mapping by name, or one array for each input in order."""
@@ -207,9 +209,14 @@ class Program(ABC):
             return tuple(inputs[0])
         return inputs
 
-    def _check_out(self, out: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
-        """Check ``out`` and return it as a mapping by name. Raises EngineError [output.unknown], [output.array]."""
-        names = [value.name for value in self.model.outputs]
+    def _check_out(
+        self, out: Mapping[str, Any] | Sequence[Any], names: Sequence[str] | None = None, subject: str = "model"
+    ) -> Mapping[str, Any]:
+        """Check ``out`` and return it as a mapping by name. Raises EngineError [output.unknown], [output.array].
+
+        ``names``: the outputs that ``out`` may name, by default all. ``subject`` has these outputs.
+        """
+        names = [value.name for value in self.model.outputs] if names is None else names
         if not isinstance(out, Mapping):
             if not isinstance(out, list | tuple) or len(out) != len(names):
                 size = f"a list of {len(out)}" if isinstance(out, list | tuple) else type(out).__name__
@@ -221,7 +228,8 @@ class Program(ABC):
         unknown = [name for name in out if name not in names]
         if unknown:
             raise EngineError(
-                "output.unknown", f"the model has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
+                "output.unknown",
+                f"the {subject} has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}",
             )
         arrays = [(name, array) for name, array in out.items() if isinstance(array, np.ndarray)]
         for (one, first), (other, second) in combinations(arrays, 2):

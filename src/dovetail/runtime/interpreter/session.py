@@ -93,25 +93,34 @@ class Session:
         """Restore the initial states."""
         self.states = {}
 
-    def __call__(self, *inputs: Array, **by_name: Array) -> Arrays:
-        """Run the program once for inputs by name or in order. Returns the outputs by name, without the states.
+    def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:
+        """Run the program once. Takes what a call of the program takes, and returns the outputs without the states.
 
-        Raises EngineError [state.first] after a run that failed and has overwritten states.
+        In order, the inputs are those that are no states, or all. ``out`` is for the outputs that are no states.
+
+        Raises EngineError [state.first] after a run that failed and has overwritten states, and the errors of the program.
         """
         if self._is_lost:
             message = "a failed run has overwritten states: call reset(), or set states"
             raise EngineError("state.first", message, file=self.program.model.file)
-        inputs = inputs if inputs or not by_name else (by_name,)
-        is_by_name = len(inputs) == 1 and type(inputs[0]) is dict and inputs[0].keys() <= self._names
-        given = inputs[0] if is_by_name else inputs_by_name(self.program.model, inputs, [name for name, _ in self._states])
+        arrays = self._inputs_by_name(inputs, by_name)
+        targets = None if out is None else self.program._check_out(out, self._outputs, "session")
         before = len(self._kept)
         try:
-            results = self.program._call_in_session(given, self._kept)
+            results = self.program._call_in_session(arrays, self._kept, targets)
         except BaseException:
             self._is_lost = len(self._kept) < before
             raise
         self._kept.update((name, results[output]) for name, output in self._states)
         return Results({name: results[name] for name in self._outputs})
+
+    def _inputs_by_name(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> Mapping[str, Any]:
+        # This path is for speed: a call by names that are no aliases needs no conversion.
+        only = (inputs[0] if len(inputs) == 1 else None) if not by_name else None if inputs else by_name
+        if type(only) is dict and only.keys() <= self._names:
+            return only
+        inputs = self.program._positional_inputs(inputs, by_name)
+        return inputs_by_name(self.program.model, inputs, [name for name, _ in self._states])
 
 
 class _States(MutableMapping[str, Any]):
