@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +23,7 @@ from onnx.helper import get_attribute_value
 import dovetail
 from backend_data import samples
 from dovetail.cli.simplify import simplify as command
+from dovetail.compare.prove.equality_proof import EqualityProof
 from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
@@ -243,8 +245,31 @@ def test_the_command_reports_each_changed_node(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert (report["nodes_before"], report["nodes_after"]) == (4, 1)
-    assert (report["equality"]["verdict"], report["proved"]) == ("bits", [])
+    assert (report["equality"]["verdict"], report["runs"]) == ("bits", [])
     assert kinds((tmp_path / "s.onnx").read_bytes()) == Counter(expected)
+
+
+@pytest.mark.parametrize("sizes", [("n", 3), (2, 3)], ids=["open", "fixed"])
+@pytest.mark.parametrize("verdict", ["bits", "real", "open"])
+def test_one_line_says_what_is_proved_and_at_which_sizes_runs_agree(
+    verdict: Any, sizes: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that is not proved equal for all inputs has runs before and after each pass; no line calls these a proof."""
+    b = Builder("g")
+    b.output("y", b.Negative(b.Negative(b.Relu(b.input("x", "f32", sizes)))))
+    dovetail.save(b.model, tmp_path / "m.onnx")
+    if verdict != "bits":
+        found = EqualityProof(verdict, rewrites=["reassociation"] if verdict == "real" else [])
+        monkeypatch.setattr("dovetail.compare.prove.proof.prove", lambda *models, **options: found)
+    result = CliRunner().invoke(command, [str(tmp_path / "m.onnx"), "-o", str(tmp_path / "s.onnx"), "--prove"])
+    lines = [line for line in result.stderr.splitlines() if "prove" in line or "runs" in line]
+    at = r"n=\d+; n=\d+" if sizes[0] == "n" else "the sizes of the model"
+    expected = {
+        "bits": "proved equal: the same bits for all inputs and sizes",
+        "real": rf"proved equal over the real numbers for all inputs and sizes; .*; rewrites: reassociation; runs .* agree, at {at}",
+        "open": f"not proved equal for all inputs and sizes; only runs on seeded inputs agree, at {at}",
+    }
+    assert len(lines) == 1 and re.fullmatch(expected[verdict], lines[0]), lines
 
 
 def test_a_factor_and_the_merged_products_need_no_more_weights() -> None:

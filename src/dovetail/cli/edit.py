@@ -61,7 +61,7 @@ def edit(
     model = original = load(source)
     count = len(model.warnings)
     steps: list[Callable[[Model], Model]] = [
-        lambda model: model.replace_constants(_elements(model, data)) if data else model,
+        lambda model: model.with_constants(_elements(model, data)) if data else model,
         lambda model: model.convert_inputs(dtypes) if dtypes else model,
         lambda model: model.add_outputs(split_names(outputs)) if outputs else model,
         lambda model: model.drop_outputs(split_names(drops)) if drops else model,

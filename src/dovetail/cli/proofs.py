@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +18,23 @@ if TYPE_CHECKING:
 VERDICTS = {
     "bits": "proved equal: the same bits for all inputs and sizes",
     "real": f"proved {REAL}",
-    "open": "not proved equal",
+    "open": "not proved equal for all inputs and sizes",
     "different": "different",
 }
 MAX_LABELS = 3
 """The maximum number of nodes of a region that a row of the table names."""
+
+
+def verdict_text(verdict: str, rewrites: Sequence[str] = (), runs: Sequence[Mapping[str, int]] = ()) -> str:
+    """Return one line: what is proved and by which rewrites, or that nothing is, and at which sizes runs agree.
+
+    ``runs``: the sizes of open dimensions of each run on seeded inputs in which the results agree.
+    """
+    text = VERDICTS[verdict] + (f"; rewrites: {', '.join(rewrites)}" if rewrites else "")
+    if not runs:
+        return text
+    sizes = "; ".join(", ".join(f"{name}={size}" for name, size in run.items()) or "the sizes of the model" for run in runs)
+    return f"{text}; {'only ' if verdict == 'open' else ''}runs on seeded inputs agree, at {sizes}"
 
 
 def prove_files(
@@ -47,8 +60,7 @@ def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> Equalit
     from dovetail.compare.prove.proof import prove
 
     proof = prove(source, target, real=True, regions=is_alone)
-    rewrites = f": {', '.join(proof.rewrites)}" if proof.rewrites else ""
-    narrate(f"{VERDICTS[proof.verdict]}{rewrites}")
+    narrate(verdict_text(proof.verdict, proof.rewrites))
     for note in proof.notes:
         narrate(note)
     for region in proof.regions:
@@ -75,9 +87,7 @@ def say_proof(proof: EqualityProof) -> None:
     """Print the verdict, the rewrites on which the proof rests, and the regions that are not proved."""
     for note in proof.notes:
         narrate(note)
-    click.echo(VERDICTS[proof.verdict])
-    if proof.rewrites:
-        click.echo(f"rewrites: {', '.join(proof.rewrites)}")
+    click.echo(verdict_text(proof.verdict, proof.rewrites))
     if proof.regions:
         rows = [
             (

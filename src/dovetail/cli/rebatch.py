@@ -6,7 +6,7 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
-from dovetail.cli.proofs import VERDICTS
+from dovetail.cli.proofs import verdict_text
 from dovetail.cli.transformation import FileOptions, saving
 
 CHANGES = ("node", "operator", "old", "new", "reason")
@@ -70,7 +70,7 @@ def rebatch(
     for note in report.notes:
         narrate(note)
     if report.verdict:
-        narrate(f"at the old sizes {VERDICTS[report.verdict]}")
+        narrate(f"at the old sizes, the result is {verdict_text(report.verdict)}")
     narrate(f"{len(report.changes)} constants changed; wrote {target}")
     if as_json:
         say_json(

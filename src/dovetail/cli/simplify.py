@@ -6,7 +6,7 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
-from dovetail.cli.proofs import VERDICTS
+from dovetail.cli.proofs import verdict_text
 from dovetail.cli.transformation import FileOptions, saving, split_names
 
 
@@ -77,10 +77,8 @@ def simplify(
         narrate(f"warning {note}")
     for each in report.refutations:
         narrate(f"warning pass {each.name} taken back: {each.reverted}")
-    if prove and report.sizes:
-        narrate(f"proved at {'; '.join(_sizes_text(sizes) for sizes in report.sizes)}")
     if report.verdict:
-        narrate(f"{VERDICTS[report.verdict]}{': ' if report.rewrites else ''}{', '.join(report.rewrites)}")
+        narrate(verdict_text(report.verdict, report.rewrites, report.sizes))
     narrate(f"{report.nodes_before} nodes before, {report.nodes_after} after; wrote {target}")
     if as_json:
         passes = [
@@ -99,7 +97,7 @@ def simplify(
             nodes_before=report.nodes_before,
             nodes_after=report.nodes_after,
             rounds=report.rounds,
-            proved=report.sizes if prove else None,
+            runs=report.sizes if prove else None,
             equality={"verdict": report.verdict, "rewrites": report.rewrites} if prove else None,
             notes=report.notes,
             passes=passes,
@@ -108,7 +106,3 @@ def simplify(
         rows = [(each.name, len(each.changes), each.reverted) for each in report.passes if each.changes or each.reverted]
         table(("pass", "changed nodes", "taken back"), rows)
     return 0
-
-
-def _sizes_text(sizes: dict[str, int]) -> str:
-    return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "fixed sizes"
