@@ -47,7 +47,7 @@ def test_names_survive_in_both_formats(tmp_path: Path, model: dovetail.Model, su
 
 def test_constants_and_input_types(tmp_path: Path, model: dovetail.Model) -> None:
     ort = pytest.importorskip("onnxruntime")
-    edited = model.replace_constants({"w": 0.5}).convert_inputs({"x": "f16"})
+    edited = model.with_constants({"w": 0.5}).convert_inputs({"x": "f16"})
     dovetail.save(edited, tmp_path / "m.onnx")
     onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
     half = X.astype(np.float16)
@@ -73,8 +73,8 @@ def test_metadata(tmp_path: Path, model: dovetail.Model) -> None:
         ("add_outputs", ["hh"], ["name.unknown"]),
         ("drop_outputs", ["h", "x"], ["output.unknown", "output.unknown"]),
         ("drop_outputs", ["y", "z"], ["graph.outputs"]),
-        ("replace_constants", {"h": 1, "x": 2}, ["constant.computed", "constant.computed"]),
-        ("replace_constants", {"w": np.zeros(4)}, ["input.dtype"]),
+        ("with_constants", {"h": 1, "x": 2}, ["constant.computed", "constant.computed"]),
+        ("with_constants", {"w": np.zeros(4)}, ["input.dtype"]),
         ("convert_inputs", {"h": "f16", "x": "f99"}, ["input.unknown", "dtype.unknown"]),
         ("set_metadata", {"": "a", "dovetail.ir.state": "b"}, ["argument.type", "name.taken"]),
     ],
@@ -101,7 +101,7 @@ g (float[4] x, bool way) => (float[4] y)
         ("rename_values", lambda name: {name: "q"}),
         ("add_outputs", lambda name: [name]),
         ("set_outputs", lambda name: [name]),
-        ("replace_constants", lambda name: {name: 1}),
+        ("with_constants", lambda name: {name: 1}),
         ("convert_inputs", lambda name: {name: "f16"}),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_constant_that_loading_folded_is_not_replaced(tmp_path: Path) -> None:
     openvino.save_model(openvino.Model(results, [x, n], "g"), tmp_path / "m.xml", compress_to_fp16=False)
     model = dovetail.load(tmp_path / "m.xml")
     with pytest.raises(UnsupportedError, match="'axis' was folded") as caught:
-        model.replace_constants({"axis": [0]})
+        model.with_constants({"axis": [0]})
     assert caught.value.code == "constant.computed"
 
 

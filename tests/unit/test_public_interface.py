@@ -573,11 +573,27 @@ def test_an_earlier_parameter_leads_to_the_new_one(name: str) -> None:
         getattr(dovetail, function)(**{parameter: None})
 
 
-@pytest.mark.parametrize("name", [name for name in RENAMED if "(" not in name])
+@pytest.mark.parametrize("name", [name for name in RENAMED if "(" not in name and "." not in name])
 def test_an_earlier_pass_leads_to_the_new_one(name: str) -> None:
     assert f"| `{name}` | `{RENAMED[name]}` |" in CHANGES
     with pytest.raises(DovetailError, match=f"did you mean '{RENAMED[name]}'"):
         dovetail.simplify(Builder().model, skip=[name])
+
+
+@pytest.mark.parametrize("name", [name for name in RENAMED if name.startswith("Model.")])
+def test_an_earlier_method_of_a_model_leads_to_the_new_one(name: str) -> None:
+    method, model = name.removeprefix("Model."), Builder().model
+    assert re.search(rf"\| `model\.{method}\(.*\| `model\.{RENAMED[name]}\(", CHANGES)
+    assert callable(getattr(model, RENAMED[name])) and not hasattr(model, method)
+    with pytest.raises(DovetailError, match=rf"has no attribute '{method}': did you mean '{RENAMED[name]}'"):
+        getattr(model, method)
+
+
+def test_a_model_copied_and_pickled_lacks_unknown_attributes() -> None:
+    model = pickle.loads(pickle.dumps(copy.deepcopy(Builder().model)))
+    with pytest.raises(AttributeError, match="has no attribute 'grpah'") as caught:
+        _ = model.grpah
+    assert (caught.value.name, caught.value.obj) == ("grpah", model)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dovetail.errors import printable
+from dovetail.errors import MissingAttributeError, printable
 from dovetail.ir import symbolic
 from dovetail.ir.limits import Limits, default_limits
+from dovetail.ir.suggestions import RENAMED
 from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, View, is_static, shape_of, static
 
 if TYPE_CHECKING:
@@ -322,9 +323,9 @@ class Model:
         """Return a model with fewer outputs; see :func:`dovetail.passes.edit.drop_outputs`."""
         return EXTENSIONS.drop_outputs(self, names)
 
-    def replace_constants(self, data: Mapping[str, Operand]) -> Model:
-        """Return a model with new elements of constants; see :func:`dovetail.passes.edit.replace_constants`."""
-        return EXTENSIONS.replace_constants(self, data)
+    def with_constants(self, data: Mapping[str, Operand]) -> Model:
+        """Return a model with new elements of constants; see :func:`dovetail.passes.edit.with_constants`."""
+        return EXTENSIONS.with_constants(self, data)
 
     def convert_inputs(self, dtypes: Mapping[str, DTypeLike]) -> Model:
         """Return a model with new element types of inputs; see :func:`dovetail.passes.edit.convert_inputs`."""
@@ -348,6 +349,14 @@ class Model:
         return EXTENSIONS.model_svg(
             self, colors=colors, measure=measure, unit=unit, is_sum=is_sum, boxes=boxes, depth=depth
         )  # fmt: skip
+
+    if not TYPE_CHECKING:
+        # Type checkers, which do not see it, report names that the class lacks.
+        def __getattr__(self, name: str) -> Any:
+            message = f"a Model has no attribute {name!r}"
+            if (renamed := RENAMED.get(f"Model.{name}")) is not None:
+                raise MissingAttributeError("attribute.unknown", f"{message}: did you mean {renamed!r}?")
+            raise AttributeError(message, name=name, obj=self)
 
     def __repr__(self) -> str:
         def signature_text(values: Iterable[Value]) -> str:
@@ -382,7 +391,7 @@ class Extensions:
     set_outputs: Callable[[Model, str | Iterable[str]], Model]
     add_outputs: Callable[[Model, str | Iterable[str]], Model]
     drop_outputs: Callable[[Model, str | Iterable[str]], Model]
-    replace_constants: Callable[[Model, Mapping[str, Operand]], Model]
+    with_constants: Callable[[Model, Mapping[str, Operand]], Model]
     convert_inputs: Callable[[Model, Mapping[str, DTypeLike]], Model]
     set_metadata: Callable[[Model, Mapping[str, str]], Model]
     model_text: Callable[[Model], str]
@@ -408,7 +417,7 @@ _MODULE_OF_EXTENSION = {
     "set_outputs": "dovetail.passes.edit",
     "add_outputs": "dovetail.passes.edit",
     "drop_outputs": "dovetail.passes.edit",
-    "replace_constants": "dovetail.passes.edit",
+    "with_constants": "dovetail.passes.edit",
     "convert_inputs": "dovetail.passes.edit",
     "set_metadata": "dovetail.passes.edit",
     "model_text": "dovetail.report.printer",

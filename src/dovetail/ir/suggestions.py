@@ -11,6 +11,7 @@ from dovetail.errors import ArgumentTypeError
 F = TypeVar("F", bound=Callable[..., Any])
 
 RENAMED = {
+    "Model.replace_constants": "with_constants",
     "algebra": "algebraic_simplification",
     "bisect(seed=)": "inputs=Inputs(seed=...)",
     "bisect(shapes=)": "inputs=Inputs(shapes=...)",
@@ -67,7 +68,7 @@ RENAMED = {
     "transposes": "transpose_fusion",
     "weights": "weight_folding",
 }
-"""Maps the earlier names of renamed passes and parameters to their current names, which errors suggest."""
+"""Maps the earlier names of renamed passes, parameters and methods to their current names, which errors suggest."""
 
 
 def closest(name: str, candidates: Iterable[str]) -> str:

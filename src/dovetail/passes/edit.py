@@ -124,7 +124,7 @@ def drop_outputs(model: Model, names: str | Iterable[str]) -> Model:
 # Constants
 
 
-def replace_constants(model: Model, data: Mapping[str, Operand]) -> Model:
+def with_constants(model: Model, data: Mapping[str, Operand]) -> Model:
     """Return ``model`` with new elements for the constants that ``data`` names. Types are inferred again.
 
     An array must have the element type of the constant, and may have another shape. A Python number fills the shape of the
@@ -270,6 +270,6 @@ EXTENSIONS.rename_values = rename_values
 EXTENSIONS.set_outputs = set_outputs
 EXTENSIONS.add_outputs = add_outputs
 EXTENSIONS.drop_outputs = drop_outputs
-EXTENSIONS.replace_constants = replace_constants
+EXTENSIONS.with_constants = with_constants
 EXTENSIONS.convert_inputs = convert_inputs
 EXTENSIONS.set_metadata = set_metadata

@@ -21,7 +21,7 @@ from dovetail.ir.limits import counting, default_limits, within_memory
 from dovetail.ir.substitution import map_sizes
 from dovetail.ir.types import Optional, Size, Tensor, Type
 from dovetail.ops.default_inputs import default_inputs
-from dovetail.passes.edit import replace_constants
+from dovetail.passes.edit import with_constants
 from dovetail.storage.deviations import Deviations, log
 
 
@@ -54,7 +54,7 @@ def read_model(source: str | bytes, options: SessionOptions, *, open_sizes: bool
     log(deviations.warnings(), resolved.file or "the model")
     constants = {value.name for value in model.graph.values() if value.constant is not None}
     data = {name: value.numpy() for name, value in options._initializers.items() if name in constants}
-    model = replace_constants(model, data) if data else model
+    model = with_constants(model, data) if data else model
     return SessionModel(
         model,
         [node_arg(value.name, value.metadata.get("declared", value.type)) for value in model.inputs],
