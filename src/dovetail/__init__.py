@@ -109,6 +109,7 @@ __all__ = [
     "split",
 ]
 
+_PUBLIC_MODULES = ("compat", "ngraph")
 _MODULES = {
     "runtime.array_ops": "concat copy split",
     "laws.gradients": "grad",
@@ -174,4 +175,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_PUBLIC_MODULES, "__version__"])

@@ -109,6 +109,29 @@ def test_a_model_is_saved_to_a_stream(tmp_path: Path) -> None:
     assert stream.getvalue() == (tmp_path / "m.onnx").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["m.onnx", "m.xml", "m.dt"])
+def test_a_model_without_outputs_is_not_saved(name: str, tmp_path: Path) -> None:
+    """The old file stays, and no new one appears."""
+    dovetail.save(small(), tmp_path / name)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with dovetail.Builder() as b:
+        b.Relu(b.input("x", "f32", (2,)))
+    for path in (tmp_path / name, tmp_path / f"other_{name}"):
+        with pytest.raises(dovetail.FormatError, match="must have at least 1 output") as caught:
+            dovetail.save(b.model, path)
+        assert (caught.value.code, caught.value.file) == ("graph.outputs", str(path))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_streams_get_no_model_without_outputs() -> None:
+    streams = [io.BytesIO() for _ in range(3)]
+    for target in (streams[0], (streams[1], streams[2])):
+        with pytest.raises(dovetail.FormatError) as caught:
+            dovetail.save(dovetail.Builder().model, target)
+        assert caught.value.code == "graph.outputs"
+    assert not any(stream.getvalue() for stream in streams)
+
+
 # Programs
 
 

@@ -561,6 +561,24 @@ def _fails_inside(path: str) -> bool:
     raise TypeError(f"inside the check of {path}")
 
 
+def test_dir_and_help_show_the_public_names() -> None:
+    """In a new process, so that no other test has imported submodules."""
+    code = """
+import dovetail, pydoc
+print(*dir(dovetail))
+print(pydoc.plain(pydoc.render_doc(dovetail)))
+import dovetail.cli
+assert "cli" not in dir(dovetail) and callable(dovetail.cli.main)
+"""
+    text = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    names, _, page = text.partition("\n")
+    assert sorted(names.split()) == sorted([*dovetail.__all__, "__version__", "compat", "ngraph"])
+    sections = dict(re.findall(r"^([A-Z ]+)\n((?: .*\n|\n)+)", page, re.MULTILINE))
+    classes = re.findall(r"^    class (\w+)\(", sections["CLASSES"], re.MULTILINE)
+    functions = re.findall(r"^    (\w+)\(", sections["FUNCTIONS"], re.MULTILINE)
+    assert sorted([*classes, *functions]) == sorted(dovetail.__all__)
+
+
 CHANGES = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ W = np.arange(3, dtype=np.float32)
 
 
 def _accumulator() -> dovetail.Model:
-    """h' = h + x * w; y = h' and z = -h', with h a state. The input x has the alias "image"."""
+    """Build h_next = h + x * w, y = 2 * h_next and z = -h_next, with the state h. The input x has the alias "image"."""
     with dovetail.Builder("accumulator") as b:
         x, w, h = b.input("x", "f32", (2, 3)), b.input("w", "f32", (3,)), b.input("h", "f32", (2, 3))
         after = h + x * w
@@ -34,7 +34,7 @@ def _accumulator() -> dovetail.Model:
 
 
 def _cached() -> dovetail.Model:
-    """The sum over all rows so far, which Concat collects in a growing cache."""
+    """Build the sum over all rows so far, which Concat collects in a growing cache."""
     with dovetail.Builder("cached") as b:
         x, w = b.input("x", "f32", (2, 3)), b.input("w", "f32", (3,))
         past = b.input("past", "f32", ("n", 3))
@@ -163,7 +163,7 @@ def test_a_session_writes_into_out(kind: str, tmp_path: Path) -> None:
 
 @every_program
 @pytest.mark.parametrize("form", REFUSED)
-def test_a_session_refuses_what_the_program_refuses(kind: str, form: str, tmp_path: Path) -> None:
+def test_a_session_and_its_program_refuse_equal_calls(kind: str, form: str, tmp_path: Path) -> None:
     """The codes are equal, and the session keeps its states."""
     program = PROGRAMS[kind](tmp_path)
     session = program.session()

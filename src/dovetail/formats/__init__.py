@@ -231,6 +231,8 @@ def save(
     options = {option: value for option, value in options.items() if value is not None}
     check_mapped_files(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
+    if not model.outputs:
+        raise FormatError("graph.outputs", "a model that is saved must have at least 1 output, got 0", file=name)
     with pause_gc(), counting(model.limits), within_memory("the file to write", name):
         _save(model, path, opset, format, options)
 

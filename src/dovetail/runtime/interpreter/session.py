@@ -93,7 +93,7 @@ class Session:
         """Restore the initial states."""
         self.states = {}
 
-    def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:
+    def __call__(self, *inputs: Array, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Array) -> Results:
         """Run the program once. Takes what a call of the program takes, and returns the outputs without the states.
 
         In order, the inputs are those that are no states, or all. ``out`` is for the outputs that are no states.
@@ -114,7 +114,7 @@ class Session:
         self._kept.update((name, results[output]) for name, output in self._states)
         return Results({name: results[name] for name in self._outputs})
 
-    def _inputs_by_name(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> Mapping[str, Any]:
+    def _inputs_by_name(self, inputs: tuple[Array, ...], by_name: dict[str, Array]) -> Mapping[str, Any]:
         # This path is for speed: a call by names that are no aliases needs no conversion.
         only = (inputs[0] if len(inputs) == 1 else None) if not by_name else None if inputs else by_name
         if type(only) is dict and only.keys() <= self._names:
