@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 import dovetail
 from dovetail import Builder, DovetailError, DType, Model, Op
-from dovetail.ir.op import REGISTRY
+from dovetail.ir.op import REGISTRY, graphs_of
 
 pytestmark = pytest.mark.usefixtures("forget_operators")
 
@@ -436,3 +436,141 @@ def test_a_kernel_in_cpp_runs_in_both_engines(engine: str, tmp_path: Path) -> No
 
     model = build(lambda b, x: b.FastCube(b.Transpose(x, [1, 0]), scale=0.5))
     np.testing.assert_allclose(dovetail.run(model, X, engine=engine)["y0"], X.T**3 / 2, rtol=1e-6)
+
+
+# Functions in the model
+
+
+def with_function(proto: onnx.ModelProto, factor: float | None = None) -> onnx.ModelProto:
+    """Add a function with the body of Cube to a model, which other runtimes then run; ``factor`` is multiplied in besides."""
+    nodes = [
+        helper.make_node("Constant", [], ["s"]),
+        helper.make_node("Mul", ["x", "x"], ["xx"]),
+        helper.make_node("Mul", ["xx", "x"], ["xxx"]),
+        helper.make_node("Mul", ["xxx", "s"], ["scaled"]),
+        helper.make_node("Constant", [], ["f"], value_float=1.0 if factor is None else factor),
+        helper.make_node("Mul", ["scaled", "f"], ["y"]),
+    ]
+    reference = nodes[0].attribute.add()
+    reference.name, reference.ref_attr_name, reference.type = "value_float", "scale", onnx.AttributeProto.FLOAT
+    opsets = [helper.make_opsetid("", 18)]
+    proto.functions.append(helper.make_function(DOMAIN, "Cube", ["x"], ["y"], nodes, opsets, ["scale"]))
+    return proto
+
+
+def run_elsewhere(proto: onnx.ModelProto, x: Any) -> Any:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.5, 3.0])
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+def test_a_class_agrees_with_onnxruntime_on_a_function_of_its_body(scale: float, engine: str, tmp_path: Path) -> None:
+    define_all()
+    model = build(lambda b, x: b.Relu(b.Cube(b.Negative(x), scale=scale)))
+    dovetail.save(model, tmp_path / "cube.onnx", opset=18)
+    expected = run_elsewhere(with_function(onnx.load(tmp_path / "cube.onnx")), X)
+    np.testing.assert_allclose(dovetail.run(tmp_path / "cube.onnx", X, engine=engine)["y0"], expected, rtol=1e-6)
+
+
+def test_the_body_of_a_function_is_preferred_to_a_class_of_its_name() -> None:
+    define_all()
+    proto = with_function(proto_of({"scale": 2.0}), factor=5.0)
+    model = dovetail.load(proto)
+    assert not custom_operators(model)
+    np.testing.assert_allclose(dovetail.run(model, X)["y"], run_elsewhere(proto, X), rtol=1e-6)
+
+
+def test_custom_operators_in_subgraphs_come_back(tmp_path: Path) -> None:
+    define_all()
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    branches = {
+        name: helper.make_graph([helper.make_node("Cube", ["x"], [out], domain=DOMAIN, scale=scale)], name, [], [port])
+        for name, out, scale in (("then_branch", "a", 1.0), ("else_branch", "b", 2.0))
+        for port in [helper.make_tensor_value_info(out, TensorProto.FLOAT, [2, 3])]
+    }
+    graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], **branches)], "choice", [condition, ports[0]], ports[1:])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
+    model = dovetail.load(helper.make_model(graph, opset_imports=opsets, ir_version=9))
+    for suffix in ("xml", "onnx", "dt"):
+        dovetail.save(model, tmp_path / f"choice.{suffix}")
+        model = dovetail.load(tmp_path / f"choice.{suffix}")
+        assert {node.op for graph in graphs_of(model.graph) for node in graph.nodes if node.op.is_custom} == {
+            REGISTRY["Cube"](scale=scale) for scale in (1.0, 2.0)
+        }
+        for engine in ("interpreter", "native"):
+            for choice, factor in ((True, 1), (False, 2)):
+                result = dovetail.run(model, {"c": np.array(choice), "x": X}, engine=engine)["y"]
+                np.testing.assert_allclose(result, factor * X**3, rtol=1e-6)
+
+
+def test_check_simplify_and_prove_take_custom_operators(tmp_path: Path) -> None:
+    define_all()
+    model = build(lambda b, x: b.Add(b.Cube(x), b.Cube(b.Identity(x))))
+    dovetail.save(model, tmp_path / "twice.xml")
+    assert dovetail.check(str(tmp_path / "twice.xml")) == []
+    simplified = dovetail.simplify(model, prove=True)
+    assert len(custom_operators(simplified)) == 1
+    assert dovetail.prove(model, dovetail.load(tmp_path / "twice.xml")).is_proved
+
+
+OPENVINO_CUBE = """
+import sys
+import numpy as np
+import openvino
+
+class Cube(openvino.Op):
+    def __init__(self, inputs=None, scale=1.0):
+        super().__init__(self, inputs)
+        self.attributes = {"scale": scale}
+        if inputs is not None:
+            self.constructor_validate_and_infer_types()
+
+    def validate_and_infer_types(self):
+        self.set_output_type(0, self.get_input_element_type(0), self.get_input_partial_shape(0))
+
+    def clone_with_new_inputs(self, inputs):
+        return Cube(inputs, self.attributes["scale"])
+
+    def has_evaluate(self):
+        return True
+
+    def evaluate(self, outputs, inputs):
+        outputs[0].shape = inputs[0].shape
+        outputs[0].data[:] = inputs[0].data ** 3 * self.attributes["scale"]
+        return True
+
+    def visit_attributes(self, visitor):
+        visitor.on_attributes(self.attributes)
+        return True
+
+folder = sys.argv[1]
+core = openvino.Core()
+core.add_extension(Cube)
+model = core.read_model(f"{folder}/cube.xml")
+np.save(f"{folder}/y.npy", core.compile_model(model, "CPU")(np.load(f"{folder}/x.npy"))[0])
+openvino.save_model(model, f"{folder}/again.xml", compress_to_fp16=False)
+"""
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.5])
+def test_openvino_with_an_extension_reads_and_writes_the_operator(scale: float, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+
+    class Cube(Op, sig="x: F -> y: F", openvino="extension:Cube-1(x; scale)"):
+        scale: float = 1.0
+
+        def shape(self, x: Any) -> Any:
+            return x.dims
+
+        def evaluate(self, xp: Any, x: Any) -> Any:
+            return self.scale * x * x * x
+
+    model = build(lambda b, x: b.Relu(b.Cube(x, scale=scale)))
+    dovetail.save(model, tmp_path / "cube.xml")
+    np.save(tmp_path / "x.npy", X)
+    subprocess.run([sys.executable, "-c", OPENVINO_CUBE, str(tmp_path)], check=True, timeout=120)
+    np.testing.assert_allclose(dovetail.run(model, X)["y0"], np.load(tmp_path / "y.npy"), rtol=1e-6)
+    assert custom_operators(dovetail.load(tmp_path / "again.xml")) == [Cube(scale=scale)]

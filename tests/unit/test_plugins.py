@@ -131,6 +131,7 @@ def test_plugins_of_every_group_are_used(site: Path, tmp_path: Path) -> None:
     assert program.engine == "by_position"
     dovetail.save(model, "cube.xml")
     assert dovetail.load("cube.xml").graph.nodes[0].op == model.graph.nodes[0].op
+    dovetail.save(model, "cube.dt")
     report = dovetail.simplify(model).report
     names = [each.name for each in report.passes]
     assert names[-2:] == ["count_nothing", "dead_code"]
@@ -149,6 +150,13 @@ def test_plugins_of_every_group_are_used(site: Path, tmp_path: Path) -> None:
     done = run(MODEL + code, site, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["argument.conflict False", "argument.value True"]
+
+
+def test_the_text_form_and_builders_find_operators_of_plugins(site: Path, tmp_path: Path) -> None:
+    first = "dovetail.save(dovetail.load(proto()), 'cube.dt')"
+    for code in (first, "assert 'Cube' in str(dovetail.load('cube.dt'))", "assert 'Cube' in dir(dovetail.Builder())"):
+        done = run(MODEL + "    " + code, site, tmp_path)
+        assert done.returncode == 0, done.stderr
 
 
 def test_nothing_is_searched_before_it_is_needed(site: Path, tmp_path: Path) -> None:

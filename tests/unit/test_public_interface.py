@@ -614,6 +614,7 @@ def test_a_model_copied_and_pickled_lacks_unknown_attributes() -> None:
     assert (caught.value.name, caught.value.obj) == ("grpah", model)
 
 
+@pytest.mark.usefixtures("forget_operators")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_example_of_a_docstring_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -88,7 +88,7 @@ def version_text() -> str:
     core = f"{native_core.build()}, {native_core.instruction_set()}" if native_core.is_compiled else "pure Python, no native core"
     lines = [
         f"dovetail {__version__}, {core}, Python {sys.version.split()[0]}",
-        *(f"plug-in {each}" for each in plugins.installed()),
+        *(f"plug-in {each}" for each in plugins.find_plugins()),
     ]
     return "\n".join(lines)
 

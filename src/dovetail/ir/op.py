@@ -87,7 +87,21 @@ class Windows(NamedTuple):
 
 @dataclass_transform(frozen_default=True)
 class Op:
-    """Op is the base class of operators. An Op is immutable, hashable and comparable, prints as code, and works in ``match``."""
+    """Op is the base class of operators. An Op is immutable, hashable and comparable, prints as code, and works in ``match``.
+
+    A subclass has the keywords ``sig``, ``onnx`` and ``openvino``, and registers itself: ``Builder`` then has a method for it,
+    and ``load`` and ``save`` use its op mappings (docs/howto/custom_operators.md). ``is_registered=False`` leaves that out.
+
+    The definition of a subclass raises RuleError [argument.type], [argument.value], [attribute.unknown], [name.taken] for a fault
+    of the class. An instance raises RuleError [attribute.missing], [attribute.repeated], [attribute.unknown], [attribute.value].
+
+    >>> class Third(dovetail.Op, sig="x: F -> y: F", onnx="com.example:Third-1(x)"):
+    ...     def shape(self, x): return x.dims
+    ...     def evaluate(self, xp, x): return x / 3
+    >>> with dovetail.Builder() as b: y = b.output("y", b.add(Third(), b.input("x", "f32", ("n",)))[0])
+    >>> dovetail.run(b.model, np.array([6], np.float32))["y"]
+    array([2.], dtype=float32)
+    """
 
     sig: ClassVar[str] = ""
     onnx: ClassVar[tuple[str, ...]] = ()

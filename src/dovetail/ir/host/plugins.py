@@ -38,7 +38,7 @@ class Plugin(NamedTuple):
 
 
 @cache
-def installed() -> tuple[Plugin, ...]:
+def find_plugins() -> tuple[Plugin, ...]:
     """Return the plug-ins of all installed distributions, without loading them."""
     if os.environ.get("DOVETAIL_PLUGINS", "1") == "0":
         return ()
@@ -86,7 +86,7 @@ def load(group: str, reserved: Iterable[str] = ()) -> Mapping[str, Any]:
         if group not in _loaded:
             # A plug-in that uses dovetail while it is imported sees the plug-ins before it.
             objects = _loaded[group] = {}
-            for plugin in installed():
+            for plugin in find_plugins():
                 if plugin.group == group:
                     _load(plugin, objects, reserved)
         return _loaded[group]
