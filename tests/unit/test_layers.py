@@ -218,9 +218,11 @@ def test_help_imports_no_command() -> None:
 
 SHARED_CLASS_NAMES = {
     *("Add", "Concat", "Constant", "Multiply", "Reshape", "Slice", "Split", "Subtract"),  # nGraph's operators
-    "Node",  # nGraph's node
+    "Node",  # nGraph's and OpenVINO's node
+    *("Core", "Layout", "Model", "Output", "Shape", "Tensor"),  # OpenVINO's classes
     "Optional",  # ONNX's operator and its type
     "EngineError",  # dovetail's and onnxruntime's
+    "ExecutionMode",  # onnxruntime's and OpenVINO's
 }
 
 
