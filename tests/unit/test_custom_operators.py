@@ -216,6 +216,24 @@ def test_an_integer_for_a_float_is_written_as_a_float(tmp_path: Path) -> None:
         assert attribute.type == onnx.AttributeProto.FLOAT and attribute.f == 2
 
 
+def test_empty_lists_are_written_with_their_types(tmp_path: Path) -> None:
+    class Lists(Op, sig="x: F -> y: F", onnx=f"{DOMAIN}:Lists-1(x; i, f, s)", openvino="example:Lists-1(x; i, f, s)"):
+        i: tuple[int, ...] = (1,)
+        f: tuple[float, ...] = (1.0,)
+        s: tuple[str, ...] = ("1",)
+
+        def shape(self, x: Any) -> Any:
+            return x.dims
+
+    model = build(lambda b, x: b.Lists(x, i=(), f=(), s=()))
+    for suffix in ("onnx", "xml", "onnx"):
+        dovetail.save(model, tmp_path / f"lists.{suffix}")
+        model = dovetail.load(tmp_path / f"lists.{suffix}")
+        assert custom_operators(model) == [Lists(i=(), f=(), s=())]
+    kinds = {item.name: item.type for item in onnx.load(tmp_path / "lists.onnx").graph.node[0].attribute}
+    assert kinds == {"i": onnx.AttributeProto.INTS, "f": onnx.AttributeProto.FLOATS, "s": onnx.AttributeProto.STRINGS}
+
+
 # Targets without a mapping
 
 

@@ -79,6 +79,7 @@ class ExportContext:
             else:
                 inputs.append(self.key(xs.get(param.name)))
         attributes: dict[str, Any] = {}
+        empty: dict[str, int] = {}
         for param in mapping.attributes:
             if param.is_ignored:
                 continue
@@ -96,13 +97,19 @@ class ExportContext:
                 continue
             if field is not None and not self.format.is_text:
                 value = op_mapping.with_floats(field.annotation, value)
+            if value == () and field is not None and field.annotation in self.format.list_kinds:
+                empty[param.foreign_names[0]] = self.format.list_kinds[field.annotation]
             if len(param.foreign_names) == 2:
                 half = len(value) // 2
                 for name, part in zip(param.foreign_names, (value[:half], value[half:]), strict=True):
                     attributes[name] = self.format.encode_attribute(part)
             else:
                 attributes[param.foreign_names[0]] = self.format.encode_attribute(value)
-        return self.add_node(node, mapping.domain, mapping.kind, version, inputs, attributes)
+        foreign = self.add_node(node, mapping.domain, mapping.kind, version, inputs, attributes)
+        if mapping.op.is_custom and empty:
+            # No schema gives the types of these empty lists.
+            foreign.metadata["empty"] = empty
+        return foreign
 
     def add_node(
         self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]

@@ -30,6 +30,7 @@ class FormatTraits:
     - ``subgraphs_capture``: True if subgraphs can read values of enclosing graphs.
     - ``is_text``: True if all attribute values in a file, including numbers, are strings.
     - ``encode_attribute``: converts a core attribute value to a foreign attribute value.
+    - ``list_kinds``: the numbers by which the format types an empty list, by the annotation of the core attribute.
     - ``unsupported_reasons``: the reason why the format has no equivalent of an operator, by core or foreign name.
     - ``input_arity``: returns, for (domain, kind, version), the number of non-repeated inputs and the minimum number of inputs;
       both include absent inputs.
@@ -44,6 +45,7 @@ class FormatTraits:
     subgraphs_capture: bool = False
     is_text: bool = False
     encode_attribute: Callable[[Any], Any] = lambda value: value
+    list_kinds: dict[str, int] = field(default_factory=dict)
     unsupported_reasons: dict[str, str] = field(default_factory=dict)
     input_arity: Callable[[str, str, int], tuple[int, int]] = lambda domain, kind, version: (0, 0)
     first_version: Callable[[str, str], int | None] = lambda domain, kind: None

@@ -200,6 +200,14 @@ ONNX = Dialect(
     lambda cls: cls.onnx,
     check_types,
     encode_attribute=encode_attribute,
+    # AttributeProto.AttributeType: FLOATS, INTS, STRINGS.
+    list_kinds={
+        "tuple[float, ...]": 6,
+        "tuple[int, ...]": 7,
+        "tuple[bool, ...]": 7,
+        "tuple[DType, ...]": 7,
+        "tuple[str, ...]": 8,
+    },
     has_opsets=True,
     subgraphs_capture=True,
     input_arity=input_arity,
