@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 
 import dovetail
 import dovetail.compat.onnxruntime as ours
+import onnxruntime_table
 from assertions import assert_same_bits
 from dovetail.compat.onnxruntime.errors import EXCEPTIONS, OrtError
 
@@ -643,23 +644,31 @@ def test_every_name_of_onnxruntime_is_covered_or_refused_by_name() -> None:
         _ = ours.unknown
 
 
-METHODS = ("InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "IOBinding", "OrtDevice", "ModelMetadata", "NodeArg")
-
-
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", onnxruntime_table.CLASSES)
 def test_every_method_is_covered_or_refused_by_name(name: str) -> None:
-    theirs_has = set(public(getattr(theirs, name)))
-    made = {"SessionOptions": ours.SessionOptions, "RunOptions": ours.RunOptions, "ModelMetadata": ours.ModelMetadata}
-    instance: Any = made.get(name, lambda: None)() or getattr(ours, name)
-    if name == "NodeArg":
-        instance = ours.NodeArg("x", "tensor(float)", [])
-    if name == "InferenceSession":
-        instance = session_of(ours, affine())
-    for method in sorted(theirs_has):
-        try:
-            getattr(instance, method)
-        except AttributeError as error:
-            assert f"{name}.{method} is not supported" in str(error)
+    item = session_of(ours, affine()) if name == "InferenceSession" else onnxruntime_table.instance(name)
+    refused = onnxruntime_table.METHODS_REFUSED.get(name, set())
+    for method in public(getattr(theirs, name)):
+        if method in refused and not hasattr(item, method):
+            with pytest.raises(AttributeError, match=f"{name}.{method} is not supported"):
+                getattr(item, method)
+        else:
+            assert hasattr(item, method), method
+    assert refused <= set(public(getattr(theirs, name)))
+
+
+def test_the_table_of_the_documentation_is_this() -> None:
+    if not onnxruntime_table.PAGE.exists():
+        pytest.skip("an installed package comes without its documentation")
+    _, rows, _ = onnxruntime_table.parts(onnxruntime_table.PAGE.read_text("utf-8"))
+    assert rows == onnxruntime_table.table(), "python tests/onnxruntime_table.py writes the table"
+
+
+@pytest.mark.parametrize("name", ["SessionOptions", "RunOptions"])
+def test_stored_options_are_those_of_onnxruntime(name: str) -> None:
+    plain = onnxruntime_table.plain_attributes(getattr(theirs, name)())
+    assert onnxruntime_table.plain_attributes(getattr(ours, name)()) == plain
+    assert onnxruntime_table.USED[name] <= plain
 
 
 def test_the_module_takes_the_place_of_onnxruntime() -> None:

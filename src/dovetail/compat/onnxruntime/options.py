@@ -165,10 +165,10 @@ class SessionOptions(_Options):
             raise UnsupportedError("argument.value", f"the execution provider must be CPUExecutionProvider, got {name!r}")
 
     def __getattr__(self, name: str) -> Any:
-        raise refused_attribute("SessionOptions", name, _REFUSED_METHODS)
+        raise refused_attribute("SessionOptions", name, REFUSED_METHODS)
 
 
-_REFUSED_METHODS = {
+REFUSED_METHODS = {
     "add_external_initializers_from_files_in_memory": "pass the model's folder, or add_external_initializers",
     "add_provider_for_devices": "there is no other device than the CPU",
     "clear_ep_context_data_read_func": "models with EPContext nodes do not run",
@@ -209,4 +209,4 @@ class RunOptions(_Options):
         return self._get_entry(key)
 
     def __getattr__(self, name: str) -> Any:
-        raise refused_attribute("RunOptions", name, _REFUSED_METHODS)
+        raise refused_attribute("RunOptions", name, REFUSED_METHODS)

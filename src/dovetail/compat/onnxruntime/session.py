@@ -34,7 +34,7 @@ from dovetail.runtime.program import Program
 PROVIDERS = ["CPUExecutionProvider"]
 Providers = Sequence[str | tuple[str, dict[Any, Any]]]
 
-_REFUSED = {
+REFUSED = {
     "get_input_epdevices": "there is no other device than the CPU",
     "get_input_memory_infos": "there is no other memory than that of the CPU",
     "get_output_memory_infos": "there is no other memory than that of the CPU",
@@ -87,9 +87,18 @@ class InferenceSession:
             if options.optimized_model_filepath:
                 is_simplified = options.graph_optimization_level > GraphOptimizationLevel.ORT_DISABLE_ALL
                 save(simplify(found.model) if is_simplified else found.model, options.optimized_model_filepath)
-            self._program = self._compile(found.model)
+            self._program: Program | None = None
+            self._fault: InvalidArgument | None = None
+            try:
+                self._program = self._compile(found.model)
+            except RuleError as error:
+                if not error.code.startswith("shape."):
+                    raise
+                # onnxruntime has no shape rules for some operators: such a model loads, and is refused by the run.
+                self._fault = InvalidArgument(error.code, error.message, node=error.node, op=error.op, file=error.file)
         except DovetailError as error:
             raise load_error(error) from error
+        self._model = found.model
         self._inputs, self._outputs, self._optional = found.inputs, found.outputs, found.optional
         self._metadata = found.metadata
         self._types: dict[str, Type] = {value.name: value.type for value in found.model.inputs}
@@ -110,7 +119,7 @@ class InferenceSession:
         return type(self), (self._source, self._options)
 
     def __getattr__(self, name: str) -> Any:
-        raise refused_attribute("InferenceSession", name, _REFUSED)
+        raise refused_attribute("InferenceSession", name, REFUSED)
 
     # Runs
 
@@ -241,11 +250,14 @@ class InferenceSession:
         for name in self._absent:
             feed.setdefault(name, None)
         if self._profiler is not None:
-            self._profiler.record(self._program.model, feed)
+            self._profiler.record(self._model, feed)
         results = self._call(feed, out)
         return [results[name] for name in output_names] if output_names else list(results.values())
 
     def _call(self, feed: dict[str, Any], out: Mapping[str, Any] | None) -> Results:
+        if self._program is None:
+            assert self._fault is not None
+            raise self._fault
         try:
             return self._program(feed, out=out)
         except DovetailError as error:
