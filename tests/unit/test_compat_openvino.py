@@ -388,6 +388,15 @@ core.compile_model(str(folder / "image.onnx"), "CPU", F32)(x)[0], core.compile_m
   "CPU", F32)(x)[0])
 (ov.save_model(pair, folder / "s.xml", compress_to_fp16=False), core.compile_model(folder / "s.xml", "CPU", F32)([p, q])[0])
 (ov.save_model(pair, folder / "s.xml"), core.compile_model(folder / "s.xml", "CPU", F32)([p, q])[0])
+(pair.set_rt_info("v2", "version"), pair.set_rt_info(42, ["config", "batch"]), pair.get_rt_info("version").value)
+(pair.set_rt_info(42, ["config", "batch"]), pair.get_rt_info(["config", "batch"]).value, pair.get_rt_info("config").value)
+(pair.set_rt_info("42", "n"), [pair.get_rt_info("n").astype(kind) for kind in (int, float, str)],
+  pair.get_rt_info("n") == "42")
+(pair.set_rt_info("42", "n"), pair.get_rt_info("n").astype(bool))
+pair.has_rt_info("no"), (pair.set_rt_info(1, ["a", "b"]), [pair.has_rt_info(path) for path in ("a", ["a", "b"], ["a", "c"])])
+pair.get_rt_info("no")
+(model.set_rt_info([1, 2], ["a", "b"]), ov.save_model(model, folder / "i.xml"),
+  core.read_model(folder / "i.xml").get_rt_info("a").value)
 ov.no_such_name
 """)
 

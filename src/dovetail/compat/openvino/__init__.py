@@ -20,6 +20,7 @@ from dovetail.compat.openvino.infer_request import InferRequest
 from dovetail.compat.openvino.layout import Layout
 from dovetail.compat.openvino.model import Model, convert_model, get_batch, save_model, serialize, set_batch
 from dovetail.compat.openvino.nodes import ConstOutput, Node, Output
+from dovetail.compat.openvino.runtime_info import OVAny
 from dovetail.compat.openvino.shapes import Dimension, PartialShape, Shape
 from dovetail.compat.openvino.tensor import Tensor, tensor_from_file
 from dovetail.errors import MissingAttributeError
@@ -34,6 +35,7 @@ __all__ = [
     "Layout",
     "Model",
     "Node",
+    "OVAny",
     "Output",
     "PartialShape",
     "Shape",

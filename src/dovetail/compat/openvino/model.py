@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from math import prod
 from typing import TypeAlias
 
@@ -14,9 +15,10 @@ from dovetail.compat.openvino.errors import Partial, runtime_errors
 from dovetail.compat.openvino.layout import Layout
 from dovetail.compat.openvino.nodes import Node, Output, TensorPort, find_port, layouts_of, port_node, ports_text
 from dovetail.compat.openvino.operations import nodes_of
+from dovetail.compat.openvino.runtime_info import OVAny, Path, Tree, find, keys_of, store, text_of, tree_of
 from dovetail.compat.openvino.shapes import Dimension, PartialShape, Shape, ShapeLike
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
-from dovetail.formats import load, save
+from dovetail.formats import load, reload, save
 from dovetail.formats.model_source import Source
 from dovetail.ir import dtypes, graph as ir
 from dovetail.ir.builder import Builder
@@ -47,6 +49,8 @@ class Model(Partial):
             dict(other.layouts) if isinstance(other, Model) else layouts_of(self.source)
         )
         self._name: str = other.friendly_name if isinstance(other, Model) else self.source.graph.name
+        self._info: Tree = deepcopy(other._info) if isinstance(other, Model) else tree_of(self.source.metadata)
+        self._new_info: dict[tuple[str, ...], object] = dict(other._new_info) if isinstance(other, Model) else {}
         self.file: str | None = self.source.file
         """The file whose content the model still is, for the plan cache; None after a change."""
 
@@ -190,6 +194,39 @@ class Model(Partial):
             self.replace_source(self.source.add_outputs(names))
         return self.outputs[count:]
 
+    def has_rt_info(self, path: Path) -> bool:
+        """Return whether the model has the entry ``path``: a name, or a list of names."""
+        try:
+            find(self._info, path)
+        except EngineError:
+            return False
+        return True
+
+    def get_rt_info(self, path: Path = ()) -> OVAny:
+        """Return the entry ``path``, by default all entries. Raises EngineError [name.unknown]."""
+        return OVAny(find(self._info, path))
+
+    def set_rt_info(self, obj: object, path: Path) -> None:
+        """Set the entry ``path``, which ``save_model`` writes as text."""
+        store(self._info, path, obj)
+        self._new_info[keys_of(path)] = obj
+
+    @property
+    def rt_info(self) -> Tree:
+        """All entries, as a dict of values and dicts."""
+        return self._info
+
+    def to_save(self) -> ir.Model:
+        """Return the graph under the model's friendly name, and with the entries that were set."""
+        source = self.source
+        if self._new_info:
+            source = source if source.format == "openvino" else reload(source, "openvino")
+            source = source.set_metadata({"/".join(path): text_of(value) for path, value in self._new_info.items()})
+        if source.graph.name != self.friendly_name:
+            source = copy_model(source)
+            source.graph.name = self.friendly_name
+        return source
+
     def clone(self) -> Model:
         """Return a copy that changes independently."""
         return Model(self)
@@ -262,7 +299,7 @@ def save_model(model: Model, output_model: str | os.PathLike[str], compress_to_f
     A constant with elements that f16 cannot hold is stored as it is. Raises the errors of :func:`dovetail.save` as RuntimeError.
     """
     with runtime_errors():
-        source = _rename(model)
+        source = model.to_save()
         save(compress_constants(source) if compress_to_fp16 else source, output_model)
 
 
@@ -271,16 +308,7 @@ def serialize(model: Model, xml_path: str | os.PathLike[str], bin_path: str | os
     if str(version).rpartition(".")[2] not in ("", "UNSPECIFIED", "IR_V11"):
         raise UnsupportedError("argument.value", f"version must be IR_V11, got {version!r}")
     with runtime_errors():
-        save(_rename(model), xml_path, weights=bin_path or None)
-
-
-def _rename(model: Model) -> ir.Model:
-    """Return the graph under the model's friendly name."""
-    if model.source.graph.name == model.friendly_name:
-        return model.source
-    source = copy_model(model.source)
-    source.graph.name = model.friendly_name
-    return source
+        save(model.to_save(), xml_path, weights=bin_path or None)
 
 
 def compress_constants(model: ir.Model) -> ir.Model:
