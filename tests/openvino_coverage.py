@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,16 @@ def _split(own: Any, other: Any, names: set[str]) -> tuple[list[str], list[str]]
 
 def has(item: Any, name: str) -> bool:
     """Return whether a class or a module of the interface has an attribute, and does not refuse it."""
-    if inspect.isclass(item):
-        annotated = any(name in getattr(kind, "__annotations__", {}) for kind in item.__mro__)
-        is_set = f"self.{name} " in inspect.getsource(item) or f"self.{name}:" in inspect.getsource(item)
-        return (hasattr(item, name) or annotated or is_set) and not isinstance(getattr(item, name, None), Refusal)
-    return hasattr(item, name)
+    if hasattr(item, name):
+        return not isinstance(getattr(item, name), Refusal)
+    return inspect.isclass(item) and name in _attributes_of(item)
+
+
+@cache
+def _attributes_of(kind: type) -> set[str]:
+    """Return the attributes that a class annotates or that its methods set."""
+    annotated = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", {})}
+    return annotated | set(re.findall(r"self\.(\w+)(?::| =)", inspect.getsource(kind)))
 
 
 def table() -> str:

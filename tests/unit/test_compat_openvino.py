@@ -514,6 +514,24 @@ def test_resize_to_the_size_of_a_dynamic_picture(folder: Path) -> None:
         assert found[0][1] == found[1][1]
 
 
+@pytest.mark.parametrize("name", "f16 bf16 f64 boolean i8 u8 i32 i64 u64 string".split())
+def test_arrays_of_each_element_type_pass_through_a_model(name: str, tmp_path: Path) -> None:
+    ops = importlib.import_module("openvino.opset13")
+    kind = getattr(theirs.Type, name)
+    parameter = ops.parameter([2, 3], kind, name="x")
+    parameter.output(0).get_tensor().set_names({"x"})
+    theirs.serialize(theirs.Model([ops.reshape(parameter, ops.constant([3, 2]), False)], [parameter], "m"), tmp_path / "m.xml")
+    array = (
+        np.array([["a", "bc", ""], ["d", "e", "f"]]) if name == "string" else np.arange(6).reshape(2, 3).astype(kind.to_dtype())
+    )
+    found = []
+    for module in MODULES.values():
+        compiled = module.Core().compile_model(tmp_path / "m.xml", "CPU")
+        request = compiled.create_infer_request()
+        found.append([plain(result) for result in (compiled(array)[0], request.infer([array])[0], request.results[0])])
+    assert found[0] == found[1]
+
+
 # What OpenVINO has and this interface refuses
 
 

@@ -65,6 +65,8 @@ class CompiledModel(Partial):
         self.source = self.program.model
         self.layouts = dict(model.layouts)
         self.streams = Streams(self.configuration.streams)
+        self._inputs = [ConstOutput(self, True, index) for index in range(len(own_inputs(self.source)))]
+        self._outputs = [ConstOutput(self, False, index) for index in range(len(own_outputs(self.source)))]
         self._request: InferRequest | None = None
 
     def _compile(self, model: Model, path: str | None) -> Program:
@@ -79,11 +81,11 @@ class CompiledModel(Partial):
 
     @property
     def inputs(self) -> list[ConstOutput]:
-        return [ConstOutput(self, True, index) for index in range(len(own_inputs(self.source)))]
+        return list(self._inputs)
 
     @property
     def outputs(self) -> list[ConstOutput]:
-        return [ConstOutput(self, False, index) for index in range(len(own_outputs(self.source)))]
+        return list(self._outputs)
 
     def input(self, index: int | str | None = None) -> TensorPort:
         """Return the input with that index or name, or the only input. Raises EngineError [input.unknown], [input.count]."""

@@ -129,6 +129,7 @@ class InferRequest(Partial):
         self._compiled = compiled
         model = compiled.source
         self._values = own_inputs(model), own_outputs(model)
+        self._shapes = tuple([PartialShape.of_sizes(value.shape) for value in values] for values in self._values)
         self._tensors = tuple([_tensor_of(value) for value in values] for values in self._values)
         self._session = compiled.program.session() if model.states else None
         self._callback: Callable[[object], object] | None = None
@@ -213,7 +214,7 @@ class InferRequest(Partial):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"a Tensor is needed, got {type(tensor)}")
         value = self._values[side][index]
-        kind, shape = self._tensors[side][index].element_type, PartialShape.of_sizes(value.shape)
+        kind, shape = self._tensors[side][index].element_type, self._shapes[side][index]
         if tensor.element_type is not kind:
             message = f"the tensor for {value.name!r} must be {kind.to_string()}, got {tensor.element_type.to_string()}"
             raise EngineError("input.dtype", message)
@@ -277,7 +278,7 @@ class InferRequest(Partial):
             raise TypeError(f"Incompatible inputs of type: {type(item)}")
         array = np.asarray(item)
         tensor = self._tensors[0][index]
-        kind, shape = tensor.element_type, PartialShape.of_sizes(self._values[0][index].shape)
+        kind, shape = tensor.element_type, self._shapes[0][index]
         if kind is Type.string:
             self._set(0, index, Tensor(array.astype(object)))
             return
@@ -345,8 +346,8 @@ class InferRequest(Partial):
         """Return the memory of the outputs of static shape, into which the program writes."""
         return {
             value.name: tensor.to_array(value.dtype)
-            for value, tensor in zip(self._values[1], self._tensors[1], strict=True)
-            if PartialShape.of_sizes(value.shape).is_static and tensor.element_type is not Type.string
+            for value, shape, tensor in zip(self._values[1], self._shapes[1], self._tensors[1], strict=True)
+            if shape.is_static and tensor.element_type is not Type.string
         }
 
     def _results(self, is_shared: bool, decodes: bool) -> OVDict:
