@@ -98,6 +98,13 @@ class Browser:
         move = {"type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": {ELEMENT: self.find(selector)}}
         self._send("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [move]}]})
 
+    def emulate(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Give the window a size in pixels, and pages the preferred colour scheme light or dark."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        for command, parameters in (("setDeviceMetricsOverride", size), ("setEmulatedMedia", {"features": [scheme]})):
+            self._send("POST", "/goog/cdp/execute", {"cmd": f"Emulation.{command}", "params": parameters})
+
     def screenshot(self, path: Path) -> None:
         """Write what the window shows as a PNG file."""
         path.write_bytes(base64.b64decode(self._send("GET", "/screenshot")))

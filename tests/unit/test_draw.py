@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -15,7 +17,9 @@ from functools import partial
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 import onnx.backend.test
 import pytest
@@ -27,11 +31,13 @@ from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
 from dovetail.measure.node_measures import plan_measure
-from dovetail.report.draw import Drawing, draw_model
+from dovetail.ops.elementwise.logical import Where
+from dovetail.report.draw import Drawing, details, draw_model
 from dovetail.report.draw.arrangement import MAX_ITEMS
 from dovetail.report.draw.layout import Placed, place_item, separate
 from dovetail.report.draw.repeats import Repeat, tandem_repeats
 from dovetail.report.draw.scene import Card, Frame, Gate, node_names
+from dovetail.report.model_summary import summarize
 from work_counts import count_lines
 
 pytest.importorskip("fast_sugiyama", reason="dovetail-graph[draw] is not installed")
@@ -169,7 +175,131 @@ def test_shapes_weights_and_movement_are_marked() -> None:
     with dovetail.Builder() as b:
         b.output("y", b.MatMul(b.input("x", "f32", (2, 3)), b.constant([[1.0] * 4] * 3, "f32")))
     text = b.model.svg()
-    assert 'data-kind="weighted"' in text and ">3\u00d74<" in text
+    assert 'data-kind="weighted"' in text and ">b: 3\u00d74<" in text
+
+
+def texts_of(drawing: Drawing) -> list[str]:
+    """Return the texts of a picture."""
+    root = ElementTree.fromstring(drawing.svg())
+    return [item.text or "" for item in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+def test_a_picture_has_the_names_of_the_file_and_of_its_format(suffix: str, tmp_path: Path) -> None:
+    """The oracle is the file: onnx's op_type, the attribute ``type`` of IR's layers."""
+    with dovetail.Builder("main_graph") as b:
+        x = b.input("x", "f32", ("n", 3, 8, 8))
+        y = b.Conv(x, np.ones((4, 3, 3, 3), np.float32))
+        b.output("y", b.Clip(b.Multiply(b.Relu(y), y), 0.0, 6.0))
+    path = tmp_path / f"net.{suffix}"
+    dovetail.save(b.model, path)
+    if suffix == "onnx":
+        kinds = {node.op_type for node in onnx.load(path).graph.node}
+        assert kinds == {"Conv", "Relu", "Mul", "Clip"}
+        kinds |= {"input", "output"}
+    else:
+        kinds = {layer.attrib["type"] for layer in ElementTree.parse(path).iter("layer")} - {"Const"}
+        assert kinds == {"Convolution", "ReLU", "Multiply", "Clamp", "Parameter", "Result"}
+    model = dovetail.load(path)
+    for each in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        texts = texts_of(draw_model(each))
+        assert kinds <= set(texts) and texts[0] == path.name and "main_graph" not in texts
+    assert f"<title>{path.name}</title>" in draw_model(model).html()
+    assert dovetail.plan(model, {"x": np.ones((1, 3, 8, 8), np.float32)}).name == path.name
+    assert set(summarize(model)["operators"]) == kinds - {"input", "output", "Parameter", "Result"}
+
+
+def test_operands_have_the_names_of_the_signature() -> None:
+    with dovetail.Builder() as b:
+        limit = b.input("limit", "i64", ())
+        b.output("y", b.Range(np.int64(3), limit, np.int64(2)))
+        b.output("z", b.Slice(b.input("x", "f32", (9, 9)), [1], [5], [0], [2]))
+    texts = texts_of(draw_model(b.model))
+    assert {"start: 3", "delta: 2", "starts: [1]", "ends: [5]", "axes: [0]", "steps: [2]"} <= set(texts)
+
+
+def attention(layers: int, *, named: bool) -> Model:
+    """Return scaled, masked attention of ``layers`` layers, each with projections; ``named``: nodes have paths of modules."""
+    weight = np.ones((8, 8), np.float32)
+    with dovetail.Builder("attention") as b:
+        x, mask = b.input("x", "f32", (2, 5, 8)), b.input("mask", "f32", (5, 5))
+        for layer in range(layers):
+            first = len(b.model.graph.nodes)
+            q, k, v = b.MatMul(x, weight), b.MatMul(x, weight * 2), b.MatMul(x, weight * 3)
+            scores = b.Add(b.Divide(b.MatMul(q, b.Transpose(k, [0, 2, 1])), np.float32(2)), mask)
+            y = b.MatMul(b.Softmax(scores, axis=-1), v)
+            for node in b.model.graph.nodes[first:]:
+                node.name = f"/layer.{layer}/self_attn/{node.op.title}_{len(b.model.graph.nodes)}" if named else ""
+            x = b.Add(x, y)
+            x.node.name = f"/layer.{layer}/Add" if named else ""
+        b.output("y", x)
+    return b.model
+
+
+@pytest.mark.parametrize(("named", "inside"), [(True, 9), (False, 5)])
+def test_attention_is_one_box_unless_a_depth_is_chosen(named: bool, inside: int) -> None:
+    """Unnamed: two products, the scale, the mask and the Softmax. Named: the module, which contains the projections too."""
+    for layers in (1, 3):
+        model = attention(layers, named=named)
+        folded = draw_model(model)
+        texts = texts_of(folded)
+        boxes = [item for item in folded.scene.items() if isinstance(item, Frame) and item.is_attention and not item.is_open]
+        outer = [item for item in boxes if item.parent is not None and item.parent.is_open]
+        assert sum(item.total for item in outer) in (inside, inside * layers)
+        assert "Softmax" not in texts and "Softmax" in texts_of(draw_model(model, depth=9))
+        names = Counter(node_names(folded.scene.root))
+        assert names == Counter(node.label for node in model.graph.nodes if node.outputs[0].constant is None)
+
+
+def test_a_softmax_that_others_read_is_no_attention() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (4, 4))
+        share = b.Softmax(b.MatMul(x, x), axis=-1)
+        b.output("y", b.MatMul(share, x))
+        b.output("share", share)
+    assert "Softmax" in texts_of(draw_model(b.model))
+
+
+def items_of(page: str) -> list[dict[str, Any]]:
+    """Return the data of the boxes of a page."""
+    return list(json.loads(page.split('id="scene">', 1)[1].split("</script>", 1)[0])["items"])
+
+
+def test_a_page_has_attributes_and_statistics_of_weights() -> None:
+    weight = np.arange(24, dtype=np.float32).reshape(4, 6) - 4
+    with dovetail.Builder() as b:
+        y = b.Softmax(b.MatMul(b.input("x", "f32", ("n", 4)), b.constant(weight, name="w")), axis=0)
+        b.output("y", b.Where(b.Greater(y, np.float32(0)), y, np.float32(-1)))
+    by_title = {item["t"][0]: item["x"] for item in items_of(draw_model(b.model).html()) if "x" in item}
+    assert ["axis", "0"] in by_title["Softmax"][0]
+    name, value, type, statistics, first = by_title["MatMul"][1][1]
+    assert (name, value, type) == ("b", "w", "f32[4, 6]")
+    assert statistics == f"min {weight.min():g}, max {weight.max():g}, mean {weight.mean():g}"
+    assert first == "[-4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, …]"
+    assert [row[0] for row in by_title["Where"][1]] == [port.name for port in Where.signature.inputs]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "i4", "u2", "boolean", "string", "f8e4m3", "nf4", "complex64"])
+def test_weights_of_every_type_have_details(dtype: str) -> None:
+    data = ["a", "\x1b[31m"] if dtype == "string" else [1, 0]
+    with dovetail.Builder() as b:
+        w = b.constant(data, dtype)
+        b.output("y", b.Concat(b.input("x", dtype, (2,)), w, axis=0))
+    (found,) = [item["x"] for item in items_of(draw_model(b.model).html()) if item["t"][0] == "Concat"]
+    assert found[1][1][0] == "inputs[1]" and found[1][1][-1].startswith("[") and "\x1b" not in str(found)
+
+
+def test_details_of_large_weights_and_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(details, "MAX_ELEMENTS", 100)
+    monkeypatch.setattr(details, "MAX_NODES", 2)
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (9, 9))
+        for weight in (np.ones((9, 9), np.float32), np.eye(9, dtype=np.float32), np.zeros((9, 9), np.float32)):
+            x = b.Tanh(b.MatMul(x, weight)) if weight[0, 0] else b.MatMul(b.Exp(x), weight)
+        b.output("y", x)
+    found = [item["x"] for item in items_of(draw_model(b.model).html()) if "x" in item]
+    assert len(found) == 2
+    assert "mean 1" in found[0][1][1][3]
 
 
 def test_repeated_blocks_are_drawn_once_with_their_count() -> None:

@@ -143,7 +143,7 @@ def test_a_plan_is_for_given_shapes_or_sizes() -> None:
 def test_the_public_name_takes_a_model_or_a_file(tmp_path: Path) -> None:
     dovetail.save(joining(), tmp_path / "m.onnx")
     found = dovetail.plan(tmp_path / "m.onnx", rounds=0)
-    assert repr(found) == repr(dovetail.plan(joining(), rounds=0))
+    assert repr(found).replace("'m.onnx'", "'joining'") == repr(dovetail.plan(joining(), rounds=0))
     assert "64 B would be copied, 0 B are (0.0 %)" in repr(found) and len(repr(found).splitlines()) < 10
 
 

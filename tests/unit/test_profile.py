@@ -157,7 +157,8 @@ def test_limits_are_the_best_of_measurements_before_between_and_after_the_runs()
     """Times of a busy machine do not lower a limit that another moment of the profile reached."""
     b = Builder()
     b.output("y", b.MatMul(b.input("x", "f32", (16, 16)), np.ones((16, 16), F32)))
-    copies, products = [], []
+    copies: list[float] = []
+    products: list[float] = []
 
     def copy() -> float:
         copies.append(0.5 if len(copies) == 4 else 2.0)

@@ -179,7 +179,7 @@ def report(
     steps = step_facts(executable, times)
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(inputs).items()}
     return PlanReport(
-        model.graph.name or "model", shapes_run, elide, engine.threads,
+        model.title, shapes_run, elide, engine.threads,
         plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound,
         times.run if times else None,
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],

@@ -152,7 +152,9 @@ class _Profiler:
         nodes = origins.of(step)
         operator = operator_of(step, nodes, executable.tensor_map)
         main = next((node for node in nodes if node.op.title == operator), nodes[-1] if nodes else None)
-        fused = tuple(dict.fromkeys(title for node in nodes if (title := node.op.title) != operator))
+        fused = tuple(dict.fromkeys(node.title for node in nodes if node.op.title != operator))
+        if main is not None and main.op.title == operator:
+            operator = main.title
         read, written, operations = runs * cost.read, runs * cost.written, runs * cost.operations
         attainable, bound = (None, "")
         if self.limits is not None and (read or written or operations):

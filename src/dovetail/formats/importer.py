@@ -257,7 +257,7 @@ class GraphImporter:
         for y, value in zip(outputs, values, strict=True):
             y.value = value
         core_node = Node(op, inputs, outputs, node.name, node.place)
-        core_node.doc, core_node.metadata = node.doc, node.metadata
+        core_node.doc, core_node.metadata, core_node.kind = node.doc, node.metadata, node.kind
         graph.nodes.append(connect(core_node))
         self._set_outputs(node, xs, outputs)
 
@@ -279,6 +279,9 @@ class GraphImporter:
             outputs.append(value)
         for core_node in graph.nodes[mark:]:
             core_node.metadata = core_node.metadata or node.metadata
+        computing = [core_node for core_node in graph.nodes[mark:] if type(core_node.op).__name__ != "Constant"]
+        if len(computing) == 1:
+            computing[0].kind = node.kind
         if len(graph.nodes) > mark and node.name:
             graph.nodes[-1].name = node.name
         self._set_outputs(node, xs, outputs)

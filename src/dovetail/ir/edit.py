@@ -133,7 +133,7 @@ def copy_node(node: Node, copies: dict[int, Value]) -> Node:
     """Copy a node with its outputs. ``copies`` maps its inputs to their copies, and receives the copies of its outputs."""
     copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.location)
     copy.outputs = [copy_value(value, copies) for value in node.outputs]
-    copy.doc, copy.metadata = node.doc, dict(node.metadata)
+    copy.doc, copy.metadata, copy.kind = node.doc, dict(node.metadata), node.kind
     return connect(copy)
 
 
@@ -164,7 +164,7 @@ def flat(graph: Graph) -> Flat:
             node.op,
             [None if x is None else number[id(x)] for x in node.inputs],
             [number[id(y)] for y in node.outputs],
-            (node.name, node.location, node.doc, node.metadata),
+            (node.name, node.location, node.doc, node.metadata, node.kind),
         )
         for node in graph.nodes
     ]
@@ -183,9 +183,9 @@ def unflat(rows: Flat) -> Graph:
         new = Value(name, type)
         new.names, new._value, new.doc, new.metadata = names, value, doc, metadata
         values.append(new)
-    for op, xs, ys, (name, location, doc, metadata) in node_rows:
+    for op, xs, ys, (name, location, doc, metadata, kind) in node_rows:
         node = Node(op, [None if x is None else values[x] for x in xs], [values[y] for y in ys], name, location)
-        node.doc, node.metadata = doc, metadata
+        node.doc, node.metadata, node.kind = doc, metadata, kind
         graph.nodes.append(connect(node))
     graph.inputs, graph.outputs = [values[x] for x in inputs], [values[y] for y in outputs]
     return graph

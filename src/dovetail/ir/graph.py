@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -155,10 +156,11 @@ Operand: TypeAlias = Value | np.ndarray[Any, Any] | np.generic | bool | int | fl
 class Node:
     """Node is one operator applied to inputs. ``op`` is immutable; None stands for an omitted optional input.
 
-    ``location`` is the node's position in its file, for messages.
+    ``location`` is the node's position in its file, for messages. ``kind`` is the operator's name in this file, such as
+    "Convolution" for a Conv of an OpenVINO IR; "" for a node that no operator of a file corresponds to.
     """
 
-    __slots__ = ("doc", "inputs", "location", "metadata", "name", "op", "outputs")
+    __slots__ = ("doc", "inputs", "kind", "location", "metadata", "name", "op", "outputs")
 
     def __init__(self, op: Op, inputs: list[Value | None], outputs: list[Value], name: str = "", location: str = "") -> None:
         self.op = op
@@ -166,6 +168,7 @@ class Node:
         self.outputs = outputs
         self.name = name
         self.location = location
+        self.kind = ""
         self.doc = ""
         self.metadata: dict[str, Any] = {}
 
@@ -173,6 +176,14 @@ class Node:
     def label(self) -> str:
         """The text that identifies the node in messages: its name, or the name of its first output if the node has no name."""
         return self.name or (self.outputs[0].name if self.outputs else type(self.op).__name__)
+
+    @property
+    def title(self) -> str:
+        """The operator's name in pages: that of the node's file, or else that of dovetail."""
+        op: Any = self.op
+        if type(op).__name__ == "Foreign":
+            return f"{op.domain + '.' if op.domain else ''}{op.kind}"
+        return self.kind or str(op.title)
 
     def input(self, index: int) -> Value:
         """Return an input that the operator requires."""
@@ -294,6 +305,11 @@ class Model:
         self.states: list[Any] = []
         self.limits: Limits = default_limits()
         self.report: Any = None
+
+    @property
+    def title(self) -> str:
+        """The model's name in pages: the name of its file without folders, or else the name of its graph, or else "model"."""
+        return os.path.basename(self.file or "") or self.graph.name or "model"
 
     @property
     def inputs(self) -> list[Value]:

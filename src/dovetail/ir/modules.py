@@ -55,7 +55,7 @@ def module_paths(graph: Graph) -> dict[Node, tuple[str, ...]]:
         if node in unknown:
             near = [x.node for x in node.inputs if x is not None and x.node is not None and x.constant is None]
             near += [reader for y in node.outputs for _, (reader, _) in zip(range(MAX_NEIGHBOURS), y.uses, strict=False)]
-            paths[node] = _common_prefix([paths[each] for each in near[: 2 * MAX_NEIGHBOURS] if each not in unknown])
+            paths[node] = common_prefix([paths[each] for each in near[: 2 * MAX_NEIGHBOURS] if each not in unknown])
             unknown.discard(node)
     return paths
 
@@ -113,7 +113,8 @@ def _path_before_last(name: str) -> list[str]:
     return pieces[:-1] if len(pieces) > 1 and "::" not in name and re.search(r"[^\W\d]", pieces[0]) else []
 
 
-def _common_prefix(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
+def common_prefix(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the longest path that all ``paths`` begin with; empty for no paths."""
     if not paths:
         return ()
     first, last = min(paths), max(paths)

@@ -312,7 +312,7 @@ def profile(
             else:
                 found.append(_peer(engine, loaded, arrays, count, runs))
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(arrays).items()}
-    return ModelProfile(loaded.graph.name or "model", shapes_run, count, machine, found, load_before)
+    return ModelProfile(loaded.title, shapes_run, count, machine, found, load_before)
 
 
 def machine_load() -> MachineLoad | None:
@@ -429,15 +429,20 @@ class _OperatorNames:
             for name in (node.name, *(name for y in node.outputs for name in (y.name, *y.names))):
                 self._nodes.setdefault(name, node)
             for kind in _foreign_kinds(type(node.op)):
-                self._titles.setdefault(kind, node.op.title)
+                self._titles.setdefault(kind, node.title)
 
     def of(self, name: str, kind: str) -> tuple[str, str]:
         """Return the operator and the module of a node."""
         node = self._nodes.get(name) or self._nodes.get(SUFFIX.sub("", name))
-        by_kind = self._titles.get(kind) or _operator_of_peer(kind)
+        by_kind = self._titles.get(kind) or self._title_of_peer(kind)
         if by_kind in PRODUCTS and node is not None and node.op.title in PRODUCTS:
-            by_kind = node.op.title
-        return by_kind or (kind if node is None else node.op.title), "" if node is None else module_of(node)
+            by_kind = node.title
+        return by_kind or (kind if node is None else node.title), "" if node is None else module_of(node)
+
+    def _title_of_peer(self, kind: str) -> str | None:
+        """Return the name in the model's file of another engine's operator ``kind``; None for an unknown kind."""
+        operator = _operator_of_peer(kind)
+        return None if operator is None else self._titles.get(operator, operator)
 
 
 def _operator_of_peer(kind: str) -> str | None:

@@ -126,8 +126,8 @@ def model_report(
     profiled = None if arrays is None else attempt("profile", lambda: make_profile(arrays))
     values = [(value, node) for node in loaded.graph.nodes if not hasattr(node.op, "data") for value in node.outputs]
     return ModelReport(
-        loaded.graph.name or "model", loaded.file, summarize(loaded),
-        [{**describe_value(value), "operator": node.op.title} for value, node in values[:MAX_SHAPES]], len(values),
+        loaded.title, loaded.file, summarize(loaded),
+        [{**describe_value(value), "operator": node.title} for value, node in values[:MAX_SHAPES]], len(values),
         attempt("check", lambda: check_graph(loaded)) or [], _warnings(loaded),
         attempt("formats", lambda: export_blockers(loaded)), plan, profiled,
         attempt("drawing", lambda: drawing_of(loaded)) or "", failures,

@@ -46,16 +46,30 @@ def arena_chart(facts: Any) -> str:
     )
 
 
+def _narrow_labels(scale: Scale) -> Iterator[str]:
+    """Yield the few labels of axes that narrow pages show in a large font."""
+    middle, bottom = (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14
+    yield '<g class="for-narrow">'
+    yield f'<text class="axis" x="{middle}" y="{bottom}" text-anchor="middle">height {size(scale.nbytes)}</text>'
+    yield f'<text class="axis" x="{LEFT}" y="{bottom}">step 0</text>'
+    yield f'<text class="axis" x="{WIDTH - RIGHT}" y="{bottom}" text-anchor="end">{scale.steps}</text></g>'
+
+
 def _grid(scale: Scale) -> Iterator[str]:
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     for address in _ticks(scale.nbytes, 6):
         y = scale.y(address)
         yield f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}"/>'
+    yield '<g class="for-wide">'
+    for address in _ticks(scale.nbytes, 6):
+        y = scale.y(address)
         yield f'<text class="tick" x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{size(address) if address else 0}</text>'
     for step in _ticks(scale.steps, 12):
         yield f'<text class="tick" x="{scale.x(step)}" y="{HEIGHT - 24}" text-anchor="middle">{step}</text>'
     yield f'<text class="axis" x="{(LEFT + right) / 2}" y="{HEIGHT - 6}" text-anchor="middle">step</text>'
     yield f'<text class="axis" x="{LEFT - 6}" y="{TOP - 12}" text-anchor="end">address</text>'
+    yield "</g>"
+    yield from _narrow_labels(scale)
     yield f'<line class="edge" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
 
 
@@ -123,7 +137,7 @@ def _lower_bound_line(scale: Scale, facts: Any) -> Iterator[str]:
     """Yield the line of the largest live set, the minimum possible size of an arena."""
     y, text = scale.y(facts.lower_bound), f"largest live set {size(facts.lower_bound)}"
     yield f'<line class="bound" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-    yield f'<text class="bound" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">{text}</text>'
+    yield f'<text class="bound" x="{WIDTH - RIGHT}" y="{max(y - 5, 21)}" text-anchor="end">{text}</text>'
 
 
 def _marks(scale: Scale, facts: Any) -> Iterator[str]:

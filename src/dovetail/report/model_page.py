@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from os.path import basename
 from typing import Any
 
 from dovetail.report.document import cards, document, script_source, stylesheet, text_of
+from dovetail.report.draw.svg import DARK_STYLE
 from dovetail.report.page import arena, plan_cards, plan_data
 from dovetail.report.profile_page import section as profile_section, style
 from dovetail.report.tables import Bar, buffers, copies, table
@@ -35,7 +35,8 @@ def page(report: Any) -> str:
     """Return the HTML page, which is also well-formed XML."""
     title = f"Report of {report.name}"
     links = " ".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading in SECTIONS)
-    body = [f'<h1>{text_of(title)}</h1><p class="subtitle">{text_of(basename(report.file or ""))}</p><nav>{links}</nav>']
+    subtitle = f"{count(len(report.faults), 'fault')}, {count(len(report.warnings), 'warning')}"
+    body = [f'<h1>{text_of(title)}</h1><p class="subtitle">{subtitle}</p><nav>{links}</nav>']
     makers = {
         "summary": _summary, "interface": _interface, "formats": _formats, "check": _check, "drawing": _drawing,
         "operators": _operators, "profile": _profile, "plan": _plan, "shapes": _shapes,
@@ -47,7 +48,7 @@ def page(report: Any) -> str:
         )
         body.append(f'<section id="{anchor}"><h2 class="chapter">{heading}</h2>{content}</section>')
     script = "" if report.plan is None else script_source("plan")
-    return document(title, "".join(body), style() + stylesheet("model"), script)
+    return document(title, "".join(body), style() + stylesheet("model") + DARK_STYLE, script)
 
 
 def _summary(report: Any) -> str:
@@ -109,7 +110,8 @@ def _check(report: Any) -> str:
 
 
 def _drawing(report: Any) -> str:
-    return f'<div class="drawing">{report.drawing}</div>'
+    # The policy of the page allows one style sheet, which has the rules of the drawing.
+    return f'<div class="drawing">{report.drawing.replace(f"<style>{DARK_STYLE}</style>", "")}</div>'
 
 
 def _operators(report: Any) -> str:

@@ -15,8 +15,9 @@ def summarize(model: Model) -> dict[str, Any]:
     """Return the summary of a model as JSON data.
 
     Its keys are ``format``, ``versions``, ``producer``, ``inputs``, ``optional_inputs``, ``outputs`` (name, type), ``operators``
-    (the number of nodes per operator, including subgraphs, without constants), ``nodes``, ``parameters`` (elements of constants),
-    ``bytes`` (as stored, sub-byte types packed), and ``constants`` (the number of elements per element type).
+    (the number of nodes per operator, by its name in the file, including subgraphs, without constants), ``nodes``,
+    ``parameters`` (elements of constants), ``bytes`` (as stored, sub-byte types packed), and ``constants`` (the number of
+    elements per element type).
     """
     operators: Counter[str] = Counter()
     elements: Counter[str] = Counter()
@@ -30,7 +31,7 @@ def summarize(model: Model) -> dict[str, Any]:
             size += (op.default.size * op.dtype.bits + 7) // 8
             continue
         if type(op).__name__ != "Constant":
-            operators[f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else op.title] += 1
+            operators[node.title] += 1
             continue
         elements[op.dtype.name] += op.data.size
         size += (op.data.size * op.dtype.bits + 7) // 8

@@ -32,7 +32,7 @@ def html(model: Model) -> str:
     if len(lines) > MAX_LINES:
         text += f"\n... {len(lines) - MAX_LINES} more lines; print(model) shows all"
     return (
-        f"<div><b>{_text(model.graph.name or 'model')}</b>: {facts['nodes']} nodes, {facts['parameters']:,} parameters, "
+        f"<div><b>{_text(model.title)}</b>: {facts['nodes']} nodes, {facts['parameters']:,} parameters, "
         f"{facts['bytes']:,} bytes"
         f"<table><thead><tr><th></th><th>name</th><th>type</th></tr></thead><tbody>{rows}</tbody></table>"
         f"<p>{operators}</p>{_picture(model)}<details><summary>graph</summary><pre>{text}</pre></details></div>"

@@ -24,6 +24,10 @@ MAX_DOTS = 2000
 """The maximum number of steps in a roofline; the slowest steps are shown."""
 
 
+NARROW = 440
+"""The width of a roofline on narrow screens, in units of the picture."""
+
+
 class Bars(NamedTuple):
     """Bars is a row of a bar chart: its name, the seconds of each engine, and the text after the bars."""
 
@@ -35,7 +39,7 @@ class Bars(NamedTuple):
 def picture(profile: Any) -> str:
     """Return all charts as one self-contained SVG."""
     charts = [chart for _, _, chart in charts_of(profile)]
-    parts, y = [f'<text class="heading" x="0" y="22">{_clip(profile.name, 90)}</text>', *_legend(profile, 34)], 64
+    parts, y = [f'<text class="heading" x="0" y="22">{clip(profile.name, 90)}</text>', *_legend(profile, 34)], 64
     for (title, _, chart), height in zip(charts_of(profile), map(_height_of, charts), strict=True):
         parts.append(f'<text class="heading" x="0" y="{y + 18}">{title}</text>')
         parts.append(f'<g transform="translate(0 {y + 30})">{chart}</g>')
@@ -47,17 +51,25 @@ def picture(profile: Any) -> str:
     )
 
 
-def charts_of(profile: Any) -> list[tuple[str, str, str]]:
-    """Return the title, the note and the SVG of each chart of a profile."""
-    found = [("Time by operator", "", operator_bars(profile))]
+def charts_of(profile: Any, *, is_html: bool = False) -> list[tuple[str, str, str]]:
+    """Return the title, the note and the SVG of each chart of a profile.
+
+    ``is_html``: the charts are HTML that adapts to the width of the page.
+    """
     native = next((engine for engine in profile.engines if engine.engine == "native"), None)
+    bars = [("Time by operator", operator_bars(profile), len(profile.engines))]
     if native is not None:
-        found.append(("Time by kernel", "", _svg_bars([_bars(row) for row in native.kernels()], 1)))
+        bars.append(("Time by kernel", [_bars(row) for row in native.kernels()], 1))
         modules = native.modules()
         if len(modules) > 1:
-            found.append(("Time by module", "", _svg_bars([_bars(row) for row in modules], 1)))
-        if profile.limits is not None and any(step.operations and step.nbytes for step in native.steps):
-            found.append(("Roofline", ROOFLINE_NOTE, roofline(profile.limits, native.steps)))
+            bars.append(("Time by module", [_bars(row) for row in modules], 1))
+    found = [(title, "", _html_bars(rows) if is_html else _svg_bars(rows, engines)) for title, rows, engines in bars]
+    if native is not None and profile.limits is not None and any(step.operations and step.nbytes for step in native.steps):
+        chart = roofline(profile.limits, native.steps)
+        if is_html:
+            narrow = roofline(profile.limits, native.steps, NARROW)
+            chart = f'<div class="for-wide">{chart}</div><div class="for-narrow">{narrow}</div>'
+        found.append(("Roofline", ROOFLINE_NOTE, chart))
     return found
 
 
@@ -69,9 +81,19 @@ ROOFLINE_NOTE = (
 
 
 def legend(profile: Any) -> str:
-    """Return the legend of the engines as an SVG element; empty for one engine."""
-    items = "".join(_legend(profile, 2))
-    return f'<svg class="profile" viewBox="0 0 {WIDTH} 20">{items}</svg>' if items else ""
+    """Return the legend of the engines as HTML; empty for one engine."""
+    if len(profile.engines) < 2:
+        return ""
+    items = "".join(
+        f'<li><svg class="profile key" width="22" height="11"><rect class="bar e{index}" width="22" height="11"/></svg> '
+        f"{text_of(_engine_label(engine.name, engine.run_seconds))}</li>"
+        for index, engine in enumerate(profile.engines)
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _engine_label(name: str, run_seconds: float | None) -> str:
+    return f"{name}: does not run" if run_seconds is None else f"{name}: {duration(run_seconds)} a run"
 
 
 def _legend(profile: Any, y: float) -> Iterator[str]:
@@ -79,18 +101,18 @@ def _legend(profile: Any, y: float) -> Iterator[str]:
         for index, engine in enumerate(profile.engines):
             x = index * 300
             yield f'<rect class="bar e{index}" x="{x}" y="{y + 2}" width="22" height="11"/>'
-            time = "does not run" if engine.run_seconds is None else f"{duration(engine.run_seconds)} a run"
-            yield f'<text x="{x + 30}" y="{y + 12}">{_clip(f"{engine.name}: {time}", 44)}</text>'
+            yield f'<text x="{x + 30}" y="{y + 12}">{clip(_engine_label(engine.name, engine.run_seconds), 44)}</text>'
 
 
-def operator_bars(profile: Any) -> str:
+def operator_bars(profile: Any) -> list[Bars]:
+    """Return a row for each operator with the seconds in each engine, the slowest first."""
     rows = []
     for name, cells in profile.operators():
         text = ", ".join("-" if cell is None else duration(cell.seconds) for cell in cells)
         if len(cells) == 1 and cells[0] is not None:
             text = _figures(cells[0])
         rows.append(Bars(name, [None if cell is None else cell.seconds for cell in cells], text))
-    return _svg_bars(rows, len(profile.engines))
+    return rows
 
 
 def _bars(group: Any) -> Bars:
@@ -102,21 +124,40 @@ def _figures(group: Any) -> str:
     return f"{duration(group.seconds)}, {percent(group.share)}{limit}"
 
 
-def _svg_bars(rows: Sequence[Bars], engines: int) -> str:
-    """Return a bar chart with one row per name and one bar per engine in each row."""
+def _slowest(rows: Sequence[Bars]) -> tuple[Sequence[Bars], float]:
+    """Return at most MAX_BARS rows, whose last combines all others, and the longest time of a bar."""
     if len(rows) > MAX_BARS:
         rest = rows[MAX_BARS - 1 :]
         columns = zip(*(row.seconds for row in rest), strict=True)
         sums = [sum(seconds or 0.0 for seconds in column) for column in columns]
         rows = [*rows[: MAX_BARS - 1], Bars(f"{len(rest)} others", sums, ", ".join(map(duration, sums)))]
-    longest = max((seconds or 0.0 for row in rows for seconds in row.seconds), default=0.0) or 1.0
+    return rows, max((seconds or 0.0 for row in rows for seconds in row.seconds), default=0.0) or 1.0
+
+
+def _html_bars(rows: Sequence[Bars]) -> str:
+    """Return a bar chart as HTML: a name, a bar for each engine, and figures, which wrap on narrow screens."""
+    rows, longest = _slowest(rows)
+    parts = []
+    for row in rows:
+        bars = "".join(
+            f'<rect class="bar e{index}" y="{12 * index}" width="{100 * (seconds or 0.0) / longest:.2f}%" height="11"/>'
+            for index, seconds in enumerate(row.seconds)
+        )
+        chart = f'<svg class="profile" width="100%" height="{12 * len(row.seconds)}">{bars}</svg>'
+        parts.append(f"<dt>{text_of(row.name)}</dt><dd>{chart}<span>{text_of(row.text)}</span></dd>")
+    return f'<dl class="bars">{"".join(parts)}</dl>' if parts else "<p>There are no steps.</p>"
+
+
+def _svg_bars(rows: Sequence[Bars], engines: int) -> str:
+    """Return a bar chart with one row per name and one bar per engine in each row."""
+    rows, longest = _slowest(rows)
     height = max(ROW, 11 * engines + 8)
     parts = []
     for number, row in enumerate(rows):
         y = number * height
         middle = y + height / 2 + 4
         parts.append(f"<g><title>{text_of(row.name)}: {text_of(row.text)}</title>")
-        parts.append(f'<text class="name" x="{LABELS - 10}" y="{middle}" text-anchor="end">{_clip(row.name, MAX_LABEL)}</text>')
+        parts.append(f'<text class="name" x="{LABELS - 10}" y="{middle}" text-anchor="end">{clip(row.name, MAX_LABEL)}</text>')
         thickness = (height - 7) / engines
         for index, seconds in enumerate(row.seconds):
             width = (WIDTH - LABELS - FIGURES) * (seconds or 0.0) / longest
@@ -127,8 +168,8 @@ def _svg_bars(rows: Sequence[Bars], engines: int) -> str:
     return _svg(len(rows) * height + 4, parts)
 
 
-def _svg(height: float, parts: Sequence[str]) -> str:
-    return f'<svg class="profile" width="{WIDTH}" height="{height:g}" viewBox="0 0 {WIDTH} {height:g}">{"".join(parts)}</svg>'
+def _svg(height: float, parts: Sequence[str], width: int = WIDTH) -> str:
+    return f'<svg class="profile" width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}">{"".join(parts)}</svg>'
 
 
 def _height_of(chart: str) -> int:
@@ -136,7 +177,7 @@ def _height_of(chart: str) -> int:
     return ceil(float(chart.split('height="', 1)[1].split('"', 1)[0]))
 
 
-def _clip(name: str, length: int) -> str:
+def clip(name: str, length: int) -> str:
     """Return an escaped name; if it exceeds ``length`` characters, its middle is replaced by dots."""
     if len(name) > length:
         name = f"{name[: length // 2 - 1]}...{name[-(length - length // 2 - 2) :]}"
@@ -153,15 +194,16 @@ class _Axes(NamedTuple):
     x1: float
     y0: float
     y1: float
+    width: int
 
     def x(self, intensity: float) -> float:
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * (log10(intensity) - self.x0) / (self.x1 - self.x0), 1)
+        return round(LEFT + (self.width - LEFT - RIGHT) * (log10(intensity) - self.x0) / (self.x1 - self.x0), 1)
 
     def y(self, rate: float) -> float:
         return round(ROOF_HEIGHT - BOTTOM - (ROOF_HEIGHT - TOP - BOTTOM) * (log10(rate) - self.y0) / (self.y1 - self.y0), 1)
 
 
-def roofline(limits: Any, steps: Sequence[Any]) -> str:
+def roofline(limits: Any, steps: Sequence[Any], width: int = WIDTH) -> str:
     """Return the roofline chart: operations per second of each step over its operations per byte."""
     dots = [step for step in steps if step.operations and step.nbytes and step.seconds > 0]
     dots = sorted(dots, key=lambda step: -step.seconds)[:MAX_DOTS]
@@ -172,7 +214,7 @@ def roofline(limits: Any, steps: Sequence[Any]) -> str:
     ridge = top / limits.copy_rate
     axes = _Axes(
         floor(log10(min(*intensities, 0.1))), ceil(log10(max(*intensities, ridge)) + 0.1),
-        floor(log10(max(min(*rates, limits.f32_rate / 100), 1.0))), log10(top) + 0.25,
+        floor(log10(max(min(*rates, limits.f32_rate / 100), 1.0))), log10(top) + 0.25, width,
     )  # fmt: skip
     parts = list(_grid(axes))
     longest = max((step.seconds for step in dots), default=1.0)
@@ -184,11 +226,11 @@ def roofline(limits: Any, steps: Sequence[Any]) -> str:
             f"<title>{text_of(title)}</title></circle>"
         )
     parts += _roofs(axes, limits, has_integers)
-    return _svg(ROOF_HEIGHT, parts)
+    return _svg(ROOF_HEIGHT, parts, width)
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
-    bottom, right = ROOF_HEIGHT - BOTTOM, WIDTH - RIGHT
+    bottom, right = ROOF_HEIGHT - BOTTOM, axes.width - RIGHT
     for power in range(ceil(axes.x0), floor(axes.x1) + 1):
         x = axes.x(10.0**power)
         yield f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"/>'
@@ -214,6 +256,6 @@ def _roofs(axes: _Axes, limits: Any, has_integers: bool) -> Iterator[str]:
     yield f'<text class="roof" x="{axes.x(ridge) - 30}" y="{axes.y(highest) + 4}" text-anchor="end">{text}</text>'
     for rate, name in rates:
         y, start = axes.y(rate), axes.x(rate / limits.copy_rate)
-        yield f'<line class="roof" x1="{start}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
+        yield f'<line class="roof" x1="{start}" x2="{axes.width - RIGHT}" y1="{y}" y2="{y}"/>'
         label = f"{name} {with_prefix(rate, 'OP/s')}"
-        yield f'<text class="roof" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">{label}</text>'
+        yield f'<text class="roof" x="{axes.width - RIGHT}" y="{y - 5}" text-anchor="end">{label}</text>'

@@ -39,7 +39,7 @@ def section(profile: Any) -> str:
     """Return the cards, charts and tables of a profile as HTML."""
     charts = "".join(
         f"<h2>{title}</h2>{legend(profile) if number == 0 else ''}{chart}" + (f'<p class="note">{note}</p>' if note else "")
-        for number, (title, note, chart) in enumerate(charts_of(profile))
+        for number, (title, note, chart) in enumerate(charts_of(profile, is_html=True))
     )
     notes = "".join(
         f'<p class="note">{text_of(engine.name)}: {text_of(note)}</p>' for engine in profile.engines for note in engine.notes

@@ -101,7 +101,8 @@ def _kind(column: str) -> str:
 
 def _cell(item: object) -> str:
     if isinstance(item, Bar):
-        return f'<svg class="bar" width="{(item.share or 0) * 120:.1f}" height="9"></svg> {percent(item.share)}'
+        bar = f'<svg class="bar" width="{(item.share or 0) * 120:.1f}" height="9"></svg>'
+        return f'<span class="share">{bar} {percent(item.share)}</span>'
     if isinstance(item, Indented):
         return '<span class="indent"></span>' * item.depth + escape(printable(item.text))
     return escape(printable(str(item)))

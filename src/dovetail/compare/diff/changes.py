@@ -281,8 +281,8 @@ class NodeComparison:
                 self._path,
                 tuple(node.label for node in first),
                 tuple(node.label for node in second),
-                tuple(node.op.title for node in first),
-                tuple(node.op.title for node in second),
+                tuple(node.title for node in first),
+                tuple(node.title for node in second),
                 **details,
             )
         )

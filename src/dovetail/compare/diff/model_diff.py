@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -159,8 +158,8 @@ def _diff_models(first: Model, second: Model) -> ModelDiff:
     ports = compare_ports("input", first.inputs, second.inputs, inputs, dimensions)
     ports += compare_ports("output", first.outputs, second.outputs, outputs, dimensions)
     return ModelDiff(
-        _name(first, "a"),
-        _name(second, "b"),
+        first.title if first.file or first.graph.name else "a",
+        second.title if second.file or second.graph.name else "b",
         (first.format, second.format),
         (len(first.graph.nodes), len(second.graph.nodes)),
         tuple(total.changes),
@@ -173,10 +172,6 @@ def _diff_models(first: Model, second: Model) -> ModelDiff:
     )
 
 
-def _name(model: Model, default: str) -> str:
-    return os.path.basename(model.file) if model.file else model.graph.name or default
-
-
 def _match(first: Graph, second: Graph, inputs: Pairs, outputs: Pairs) -> Matching:
     """Match two graphs; the result does not depend on the order of the arguments."""
     interner = Interner()
@@ -187,7 +182,7 @@ def _match(first: Graph, second: Graph, inputs: Pairs, outputs: Pairs) -> Matchi
 
 
 def _order(side: Side) -> tuple[int, list[str], list[str]]:
-    return len(side.nodes), [node.label for node in side.nodes], [node.op.title for node in side.nodes]
+    return len(side.nodes), [node.label for node in side.nodes], [node.title for node in side.nodes]
 
 
 def _swap(pairs: Pairs) -> Pairs:

@@ -96,7 +96,7 @@ def compare_layers(
                 drawn = [x.name for x in first.inputs if x.name not in given.arrays] if given.varied is None else given.varied
                 rows += special_rows(first, second, arrays, drawn, columns)
     return LayerComparison(
-        first.graph.name or "model", base, tuple(columns), rows, tolerance, run.slices, tuple(run.notes), given.seed
+        first.title, base, tuple(columns), rows, tolerance, run.slices, tuple(run.notes), given.seed
     )  # fmt: skip
 
 

@@ -182,7 +182,8 @@ def _merge_copies(drawn: list[Item], blocks: list[list[Item]], after: Adjacency,
         item = drawn[0]
         if isinstance(item, Frame) and item.kind == "module":
             last = hidden[-1]
-            item.title = f"{item.title} … {last.title}" if isinstance(last, Frame) else item.title
+            if isinstance(last, Frame) and last.title != item.title:
+                item.title = f"{item.title} … {last.title}"
     item.count *= len(blocks)
     item.hidden += hidden
     item.total += sum(each.total for each in hidden)

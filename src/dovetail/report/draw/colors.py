@@ -42,9 +42,14 @@ class Measure:
         part = position - index
         return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(RAMP[index], RAMP[index + 1], strict=True))
 
-    def is_dark(self, number: float) -> bool:
-        """Return whether text on the colour of a number must be white."""
-        return not isfinite(number) or (self.largest > 0 and number / self.largest > 0.45)
+    def text_color(self, number: float) -> str:
+        """Return black or white, whichever has the higher contrast with the colour of a number (at least 4.5:1)."""
+        color = self.color(number)
+        channels = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+        # Relative luminance and contrast as in WCAG 2.
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        return "#000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#fff"
 
     def text(self, number: float) -> str:
         """Return a number with its unit."""

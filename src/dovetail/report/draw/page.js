@@ -4,7 +4,7 @@ const items = scene.items, styles = scene.styles;
 const svg = document.getElementById("picture"), tip = document.getElementById("tip"), stage = document.getElementById("stage");
 const LINE = 14, TITLE = 26, MARGIN = 16, GAP = 36, SPACE = 18, BEND = 9, MOST = 4000, FIRST = 1, LAST = 2, BACKWARD = 4;
 const view = { x: 0, y: 0, scale: 1 };
-let hits = [], hit = -1, picture_group = null;
+let hits = [], hit = -1, chosen = 0, picture_group = null;
 
 function make(name, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -154,13 +154,15 @@ function draw(box, parent, depth) {
   parent.append(group);
   if (depth) {
     let [fill, stroke, color] = styles[item.k];
-    if (item.f) { fill = item.f; stroke = "#8a8f98"; color = item.b ? "#fff" : "#22303f"; }
+    if (item.f) { fill = item.f; stroke = "#8a8f98"; color = item.b; }
     if (item.o) { fill = ["#ffffff", "#f7f9fc", "#eff3f8", "#f7f9fc"][depth % 4]; stroke = "#b9c3d0"; color = "#3b4856"; }
     if (item.c > 1) for (const offset of [6, 3]) group.append(make("rect", { x: offset, y: offset, width: box.w, height: box.h, rx: 5, fill, stroke }));
     const dash = item.k === "movement" || (item.o && (item.q === "repeat" || item.q === "section")) ? "4 2" : "none";
     group.append(make("rect", { class: "body", width: box.w, height: box.h, rx: item.k.endsWith("put") ? 11 : 4, fill, stroke, "stroke-dasharray": dash }));
     if (item.k === "folded") group.classList.add("fold");
     if (hits.length && hits[hit] === box.number) group.classList.add("hit");
+    if (chosen === box.number) group.classList.add("chosen");
+    if (item.x && !item.o) group.classList.add("node");
     frame_fill = fill;
     if (!item.o) item.t.forEach((line, i) => group.append(make("text", { x: box.w / 2, y: 17 + LINE * i, "text-anchor": "middle", fill: color, "font-size": i ? 10 : 12, "font-weight": i ? "normal" : "bold" }, (item.k === "folded" && !i ? "+ " : "") + line)));
   }
@@ -170,7 +172,7 @@ function draw(box, parent, depth) {
   group.append(make("path", { d: join(line => line.back) || "M0 0", fill: "none", stroke: "#c26a3d", "stroke-dasharray": "4 3" }));
   group.append(make("path", { d: lines.map(line => line.arrow || "").join("") || "M0 0", fill: "#66758a" }));
   for (const child of box.boxes.values()) draw(child, group, depth + 1);
-  for (const line of lines) if (line.label) group.append(make("text", { x: line.label[0], y: line.label[1], "font-size": 9.5, fill: "#54616f", stroke: "#fff", "stroke-width": 3, "paint-order": "stroke" }, line.label[2]));
+  for (const line of lines) if (line.label) group.append(make("text", { x: line.label[0], y: line.label[1], "font-size": 9.5, fill: "#54616f", stroke: "#ffffff", "stroke-width": 3, "paint-order": "stroke" }, line.label[2]));
   if (depth) group.append(make("text", { x: 10, y: 17, "font-size": 12, "font-weight": "bold", fill: "#3b4856", stroke: frame_fill, "stroke-width": 3, "paint-order": "stroke" }, `\u2212 ${item.t[0]}`));
 }
 
@@ -236,7 +238,9 @@ window.addEventListener("pointermove", event => {
 window.addEventListener("pointerup", () => { grip = null; });
 svg.addEventListener("click", event => {
   const number = item_at(event.target);
-  if (!moved && number && items[number].k === "folded") toggle(number);
+  if (moved || !number) return;
+  if (items[number].x) choose(number);
+  if (items[number].k === "folded") toggle(number);
 });
 svg.addEventListener("wheel", event => {
   event.preventDefault();
@@ -287,6 +291,57 @@ document.getElementById("open").addEventListener("click", () => {
   render();
   start();
 });
+const panel = document.getElementById("panel"), details = document.getElementById("details"), copied = document.getElementById("copied");
+function add(parent, name, text) {
+  const element = document.createElement(name);
+  if (text !== undefined) element.textContent = text;
+  parent.append(element);
+  return element;
+}
+/* A text of several lines for each operand: type, statistics, first elements. */
+function table(title, rows) {
+  if (!rows.length) return;
+  add(details, "h3", title);
+  const body = add(details, "dl");
+  for (const [name, ...lines] of rows) {
+    add(body, "dt", name || "\u00a0");
+    const cell = add(body, "dd");
+    for (const line of lines) add(cell, "div", line);
+  }
+}
+function choose(number) {
+  const item = items[number];
+  chosen = number;
+  details.replaceChildren();
+  add(details, "h2", item.q ? item.t[0] : `${item.t[0]}: ${item.n}`);
+  if (item.c > 1) add(details, "p", `first of ${item.c} copies`);
+  if (item.m) add(details, "p", item.m);
+  ["attributes", "inputs", "outputs"].forEach((name, i) => table(name, item.x[i]));
+  copied.textContent = "";
+  panel.hidden = false;
+  render();
+}
+function hide() { panel.hidden = true; chosen = 0; render(); }
+/* The text as it is copied: a line for each attribute, input and output. */
+function text_of_details() {
+  return [...details.querySelectorAll("h2, h3, p, dt")].map(each => {
+    if (each.tagName !== "DT") return each.textContent;
+    const lines = [...each.nextElementSibling.children].map(line => line.textContent);
+    return `  ${each.textContent.trim()}: ${lines.join("; ")}`;
+  }).join("\n");
+}
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(text_of_details());
+    copied.textContent = "copied";
+  } catch (error) {
+    getSelection().selectAllChildren(details);
+    copied.textContent = "selected: press Ctrl+C";
+  }
+}
+document.getElementById("hide").addEventListener("click", hide);
+document.getElementById("copy").addEventListener("click", copy);
+window.addEventListener("keydown", event => { if (event.key === "Escape" && !panel.hidden) hide(); });
 render();
 start();
 if (location.hash.length > 1) { field.value = decodeURIComponent(location.hash.slice(1)); search(field.value, false); }

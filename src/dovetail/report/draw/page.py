@@ -8,10 +8,11 @@ from typing import Any
 from dovetail.errors import printable
 from dovetail.report.document import document, json_of, text_of
 from dovetail.report.draw.colors import Measure
+from dovetail.report.draw.details import DetailWriter
 from dovetail.report.draw.layers import LayerRows, Slot, assign_rows
 from dovetail.report.draw.layout import box_lines, edge_label, gate_of, text_width
 from dovetail.report.draw.scene import Card, Frame, Gate, Item, Scene, full_name, node_names
-from dovetail.report.draw.svg import STYLES, legend_of
+from dovetail.report.draw.svg import DARK_STYLE, STYLES, legend_of
 
 MAX_NAMES = 64
 """The maximum number of node names of one box that the search of the page finds."""
@@ -36,21 +37,25 @@ def write_page(scene: Scene, title: str, measure: Measure | None) -> str:
         'aria-label="search"/><span id="found"></span>'
         '<button id="fit">fit</button><button id="open">open all</button><button id="close">fold all</button>'
         f'<ul class="legend">{legend}{scale}</ul></header>{notes}'
-        '<main id="stage"><svg id="picture" xmlns="http://www.w3.org/2000/svg"></svg><div id="tip"></div></main>'
+        '<div id="work"><main id="stage"><svg id="picture" class="dt-draw" xmlns="http://www.w3.org/2000/svg"></svg>'
+        '<div id="tip"></div></main><aside id="panel" hidden="hidden" aria-label="details of a node"><p>'
+        '<button id="copy">copy</button><button id="hide">close</button><span id="copied" role="status"></span></p>'
+        '<div id="details"></div></aside></div>'
         f'<script type="application/json" id="scene">{_data(scene, measure)}</script>'
     )
-    return document(title, body, _file("css"), f"//<![CDATA[\n{_file('js')}//]]>\n")
+    return document(title, body, _file("css") + DARK_STYLE, f"//<![CDATA[\n{_file('js')}//]]>\n")
 
 
 def _data(scene: Scene, measure: Measure | None) -> str:
     """Return the data of the scene as JSON, which the script of the page draws."""
     items = list(scene.items())
     index = {item: number for number, item in enumerate(items)}
-    rows = [_item(item, index, measure) for item in items]
+    details = DetailWriter()
+    rows = [_item(item, index, measure, details) for item in items]
     return json_of({"items": rows, "styles": STYLES})
 
 
-def _item(item: Item, index: dict[Item, int], measure: Measure | None) -> dict[str, Any]:
+def _item(item: Item, index: dict[Item, int], measure: Measure | None, details: DetailWriter) -> dict[str, Any]:
     lines = box_lines(item)
     names = [full_name(name) for _, name in zip(range(MAX_NAMES), node_names(item), strict=False)] if _has_names(item) else []
     row: dict[str, Any] = {
@@ -64,10 +69,12 @@ def _item(item: Item, index: dict[Item, int], measure: Measure | None) -> dict[s
         "p": -1 if item.parent is None else index[item.parent],
         "z": item.total,
     }
+    if item.node is not None and (found := details.details_of(item.node)) is not None:
+        row["x"] = found
     number = None if measure is None else measure.of(item)
     if measure is not None and item.total:
         row["f"] = "#ffffff" if number is None else measure.color(number)
-        row["b"] = number is not None and measure.is_dark(number)
+        row["b"] = "#22303f" if number is None else measure.text_color(number)
         row["m"] = "" if number is None else f"{printable(measure.title)}: {measure.text(number)}"
     if isinstance(item, Frame):
         row["o"] = item.is_open

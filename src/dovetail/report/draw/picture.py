@@ -14,7 +14,7 @@ from dovetail.report.draw.colors import Measure
 from dovetail.report.draw.layout import Placed, place_item
 from dovetail.report.draw.scene import Frame, Scene, full_name
 from dovetail.report.draw.scene_builder import build_scene
-from dovetail.report.draw.svg import FONT, write_svg
+from dovetail.report.draw.svg import DARK_STYLE, FONT, write_svg
 
 BOXES = 150
 """The default maximum number of drawn boxes; modules are opened while at most this many boxes are drawn."""
@@ -68,7 +68,7 @@ class Drawing:
             raise UnsupportedError(
                 "extra.missing", "a PNG needs a font, but none is installed; install a font such as DejaVu Sans"
             )
-        return _render(resvg_py, text, zoom)
+        return _render(resvg_py, text.replace(f"<style>{DARK_STYLE}</style>", ""), zoom)
 
     def html(self) -> str:
         """Return an HTML page without external resources, with search, hover, folding of modules, pan and zoom."""
@@ -103,7 +103,7 @@ def draw_model(
     ``colors`` maps node names (``Node.label``) to numbers, which determine the colours of the boxes. ``measure`` is the title of
     these numbers, and ``unit`` is "s", "B" or a text after each number. The number of a box with several nodes is their sum, or
     with ``is_sum=False`` their maximum. Modules are opened from the outermost on, while at most ``boxes`` boxes are drawn, or up
-    to ``depth`` levels.
+    to ``depth`` levels. An attention (Softmax between two products, or its module) is one box unless ``depth`` is given.
 
     Raises RuleError [argument.value] for ``boxes`` below 1, and RuleError [argument.type] for a colour that is not a number.
     ``Drawing.svg`` raises UnsupportedError [extra.missing] if the packages of ``dovetail-graph[draw]`` are missing.
@@ -119,7 +119,7 @@ def draw_model(
             raise RuleError("argument.type", f"colors must be numbers by node name: {error}") from None
         numbers = [number for item in scene.items() if item is not scene.root and (number := scale.of(item)) is not None]
         scale.largest = max((number for number in numbers if number != float("inf")), default=0.0)
-    return Drawing(full_name(model.graph.name or "model"), scene, scale, boxes, depth)
+    return Drawing(full_name(model.title), scene, scale, boxes, depth)
 
 
 def _render(library: Any, text: str, zoom: float = 1.0) -> bytes:
@@ -127,7 +127,10 @@ def _render(library: Any, text: str, zoom: float = 1.0) -> bytes:
 
 
 def open_frames(scene: Scene, boxes: int, depth: int | None) -> None:
-    """Open frames from the outermost on, sections last, while at most ``boxes`` boxes are drawn, or up to ``depth`` levels."""
+    """Open frames from the outermost on, sections last, while at most ``boxes`` boxes are drawn, or up to ``depth`` levels.
+
+    With ``depth`` frames of attention are opened too, without it they stay folded.
+    """
     numbers = count()
     shown = len(scene.root.children)
     waiting: list[tuple[int, int, int, Frame]] = []
@@ -143,7 +146,7 @@ def open_frames(scene: Scene, boxes: int, depth: int | None) -> None:
     add(scene.root, 1)
     while waiting:
         level, size, _, frame = heapq.heappop(waiting)
-        is_within = shown + size <= boxes if depth is None else level % 100 <= depth
+        is_within = shown + size <= boxes and not frame.is_attention if depth is None else level % 100 <= depth
         if (is_within and frame.kind != "section") or (depth is not None and is_within):
             frame.is_open = True
             shown += size

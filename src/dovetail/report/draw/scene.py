@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dovetail.errors import printable
-from dovetail.ir.graph import Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import Size, Tensor, shape_of
 
 MAX_LABEL = 30
@@ -39,6 +39,8 @@ class Card:
     hidden: list[Item] = field(default_factory=list)
     parent: Frame | None = None
     detail: str = ""
+    node: Node | None = None
+    """The node of the card, without the nodes that compute its weights; None for cards of inputs and outputs."""
 
 
 @dataclass(eq=False, slots=True)
@@ -67,6 +69,10 @@ class Frame:
     detail: str = ""
     summary: str = ""
     """The most frequent operators in the frame, as text."""
+    node: Node | None = None
+    """The node with subgraphs that the frame shows; None for other frames."""
+    is_attention: bool = False
+    """True for an attention, which pictures show as one box unless a depth is chosen."""
 
 
 @dataclass(eq=False, slots=True)

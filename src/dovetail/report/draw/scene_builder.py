@@ -10,9 +10,10 @@ import numpy as np
 
 from dovetail.errors import printable
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.modules import module_paths
+from dovetail.ir.modules import MAX_PARTS, common_prefix, module_paths
 from dovetail.ir.op import Op, bodies, has
 from dovetail.report.draw.arrangement import arrange
+from dovetail.report.draw.attention import MODULE, attention_chains
 from dovetail.report.draw.module_calls import Part, call_paths
 from dovetail.report.draw.scene import (
     MAX_TITLE,
@@ -39,8 +40,8 @@ MAX_CARDS = 12
 """The maximum number of cards for inputs, and for outputs, of one graph."""
 MAX_GATES = 12
 """The maximum number of entries, and of exits, of a frame."""
-MAX_LINES = 3
-"""The maximum number of lines for weights on a card."""
+MAX_LINES = 4
+"""The maximum number of lines for weights on a card; a Slice has four: starts, ends, axes and steps."""
 MAX_INDEX = 2**63 - 1
 """The index that represents the end of an axis in ONNX."""
 
@@ -58,9 +59,12 @@ class SceneBuilder:
         self.edges: list[tuple[Item, Item, Value]] = []
         self.tokens: dict[Any, int] = {}
         self.room = MAX_NODES
+        self.words = {"input": "input", "output": "output"}
 
     def build(self, model: Model) -> Scene:
-        root = self._graph_frame(model.graph, "graph", printable(model.graph.name or "model"), 0)
+        if model.format == "openvino":
+            self.words = {"input": "Parameter", "output": "Result"}
+        root = self._graph_frame(model.graph, "graph", printable(model.title), 0)
         _splice_single_module(root)
         self._link()
         copies = arrange(root, self.tokens, self.notes)
@@ -82,12 +86,13 @@ class SceneBuilder:
         computed = _computed_weights(graph)
         for position, node in enumerate(self._drawn_nodes(graph, computed)):
             items[node] = self._node_item(node, position, depth, computed)
-        paths = module_paths(graph)
+        paths = _paths_with_attention(graph, items)
         readers = {node: [reader for y in node.outputs for reader, _ in y.uses if reader in items] for node in items}
         for node, path in call_paths({node: paths[node] for node in items}, readers).items():
             _module_frame(modules, path, items[node].position).children.append(items[node])
         _count(root)
         _simplify(root)
+        _mark_attention(root)
         root.children[:0] = self._terminals("input", graph.inputs, sources, -1)
         targets: dict[Value, Item] = {}
         root.children += self._terminals("output", list(dict.fromkeys(graph.outputs)), targets, len(graph.nodes))
@@ -128,7 +133,7 @@ class SceneBuilder:
         subgraphs = list(bodies(node.op))
         inner = computed.nodes_of(node)
         names = (node.label, *(each.label for each in inner))
-        title, lines = shorten(_title(node.op), 26), _weight_lines(node, computed)
+        title, lines = shorten(node.title, 26), _weight_lines(node, computed)
         if not subgraphs or depth >= MAX_SUBGRAPHS:
             if subgraphs:
                 self.notes.append(f"subgraphs in more than {MAX_SUBGRAPHS} others are not drawn")
@@ -142,9 +147,11 @@ class SceneBuilder:
                 else "operator"
             )
             card = Card(kind, title, full_name(node.label), position, lines, names, total=len(names), detail=_detail(node))
+            card.node = node
             card.token = self._token(("card", _signature(node), lines, len(names)))
             return card
         frame = Frame("control", f"{title} {shorten(node.label)}", position, nodes=names, detail=_detail(node))
+        frame.node = node
         frame.children = [self._graph_frame(body, "subgraph", name, depth + 1) for name, body in subgraphs]
         frame.token = self._token(("control", _signature(node), lines))
         return frame
@@ -163,7 +170,8 @@ class SceneBuilder:
             groups = {None: values}
         cards: list[Item] = []
         for group in groups.values():
-            title = kind if len(group) == 1 else f"{len(group):,} {kind}s"
+            word = self.words[kind]
+            title = word if len(group) == 1 else f"{len(group):,} {word}s"
             name = full_name(group[0].name) + (f" … {full_name(group[-1].name)}" if len(group) > 1 else "")
             lines = (shape_label(group[0]),) if kind == "output" and len(group) == 1 else ()
             card = Card(kind, title, name, position, lines, total=0, detail=printable(str(group[0].type))[:MAX_TITLE])
@@ -258,9 +266,35 @@ def _set_parents(root: Frame) -> None:
 # Modules
 
 
+ATTENTION = "attention\0"
+"""The start of the name of a module that the drawing adds around an attention; no file can have this name."""
+
+
+def _paths_with_attention(graph: Graph, drawn: Collection[Node]) -> dict[Node, tuple[str, ...]]:
+    """Return the module path of each node; the nodes of each attention are in a module of their own."""
+    paths = module_paths(graph)
+    for number, chain in enumerate(attention_chains(graph)):
+        if all(node in drawn for node in chain):
+            around = common_prefix([paths[node] for node in chain])[: MAX_PARTS - 1]
+            paths |= dict.fromkeys(chain, (*around, f"{ATTENTION}{number}"))
+    return paths
+
+
+def _mark_attention(root: Frame) -> int:
+    """Mark the frames to fold: each attention, or the outermost module around a single one that its name calls attention.
+
+    Returns the number of attentions in ``root``.
+    """
+    inner = sum(_mark_attention(child) for child in root.children if isinstance(child, Frame) and child.kind == "module")
+    count = inner + root.is_attention
+    root.is_attention = root.is_attention or (root.kind == "module" and count == 1 and bool(MODULE.search(root.title)))
+    return count
+
+
 def _module_frame(modules: dict[tuple[Part, ...], Frame], path: tuple[Part, ...], position: int) -> Frame:
     if path not in modules:
-        frame = Frame("module", full_name(path[-1][0]), position)
+        is_attention = path[-1][0].startswith(ATTENTION)
+        frame = Frame("module", "attention" if is_attention else full_name(path[-1][0]), position, is_attention=is_attention)
         _module_frame(modules, path[:-1], position).children.append(frame)
         modules[path] = frame
     return modules[path]
@@ -304,12 +338,6 @@ def _is_weight(node: Node) -> bool:
     return len(node.outputs) == 1 and node.outputs[0].constant is not None and bool(node.outputs[0].uses)
 
 
-def _title(op: Any) -> str:
-    if type(op).__name__ == "Foreign":
-        return f"{op.domain + '.' if op.domain else ''}{op.kind}"
-    return str(op.title)
-
-
 def _is_movement(op: Op) -> bool:
     """Return whether an operator only moves data, that is, has the rule ``windows``."""
     return has(op, "windows")
@@ -349,21 +377,37 @@ def _computed_weights(graph: Graph) -> ComputedWeights:
     return computed
 
 
-def _weights(node: Node, computed: ComputedWeights) -> Iterator[Value]:
-    for x in node.inputs:
+def _weights(node: Node, computed: ComputedWeights) -> Iterator[tuple[str, Value]]:
+    """Yield the name in the operator's signature and the value of each input that is a weight."""
+    for name, x in operands_of(node):
         if x is not None and (x.constant is not None or x.node in computed.readers):
-            yield x
+            yield name, x
+
+
+def operands_of(node: Node) -> Iterator[tuple[str, Value | None]]:
+    """Yield the inputs of a node with their names in the operator's signature; a repeated input is numbered.
+
+    The name is empty for an input that the signature does not have, as for all inputs of an operator unknown to dovetail.
+    """
+    signature, count = node.op.signature, len(node.inputs)
+    for index, x in enumerate(node.inputs):
+        if not signature.inputs or (signature.repeated is None and index >= len(signature.inputs)):
+            yield "", x
+            continue
+        port = signature.port(index, count)
+        yield f"{port.name}[{index - (signature.repeated or 0)}]" if port.repeated else port.name, x
 
 
 def _has_weights(node: Node, computed: ComputedWeights) -> bool:
-    return any((data := x.constant) is None or data.size > 8 for x in _weights(node, computed))
+    return any((data := x.constant) is None or data.size > 8 for _, x in _weights(node, computed))
 
 
 def _weight_lines(node: Node, computed: ComputedWeights) -> tuple[str, ...]:
     lines = []
-    for x in _weights(node, computed):
+    for name, x in _weights(node, computed):
         data = x.constant
-        lines.append(shape_label(x) if data is None else _constant_line(shape_label(x), data))
+        line = shape_label(x) if data is None else _constant_line(shape_label(x), data)
+        lines.append(f"{name}: {line}" if name else line)
     if len(lines) > MAX_LINES:
         lines[MAX_LINES - 1 :] = [f"and {len(lines) - MAX_LINES + 1} more constants"]
     return tuple(lines)
@@ -383,7 +427,7 @@ def _element_label(item: float) -> str:
 
 def _signature(node: Node) -> tuple[Any, ...]:
     """Return the properties that are equal for equal nodes of repeated blocks: operator, attributes, output types."""
-    return (_title(node.op), tuple(_attributes(node.op)), len(node.inputs), tuple(map(shape_label, node.outputs)))
+    return (node.title, tuple(_attributes(node.op)), len(node.inputs), tuple(map(shape_label, node.outputs)))
 
 
 def _attributes(op: Op) -> Iterable[str]:

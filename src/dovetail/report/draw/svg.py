@@ -30,6 +30,25 @@ LEGEND = (
     ("control", "control flow"),
     ("folded", "folded module"),
 )
+DARK = {
+    "#ffffff": "#17181a", "#f7f9fc": "#1d1f22", "#eff3f8": "#23262a", "#b9c3d0": "#4a5058", "#c9d0da": "#4a5058",
+    "#f4f7fb": "#22282f", "#a9b8cc": "#56677d", "#22303f": "#e7e8ea", "#dbe8fb": "#1d3557", "#6f97d1": "#5b8ac6",
+    "#173a6b": "#d6e6fb", "#fdf3dc": "#3a2f16", "#d3a94e": "#b08d3a", "#6b4a08": "#f3dfae", "#efe3fa": "#33224a",
+    "#a77fd0": "#9a74c6", "#4b2377": "#e6d6f8", "#dff3e4": "#173a24", "#63ad78": "#4f9a66", "#14532a": "#c9eed5",
+    "#e9ecf1": "#2c3138", "#7d8a9c": "#8794a6", "#3b4856": "#d3d7dc", "#4a5563": "#b4bac3", "#54616f": "#b4bac3",
+    "#5f6b7a": "#a9b1bc", "#66758a": "#8d98a7", "#8593a5": "#7d8896", "#c26a3d": "#e08b5c", "#a1420b": "#ffb27d",
+    "#b4470e": "#ffa06b",
+}  # fmt: skip
+"""The colour in dark mode of each colour of a picture, except the colours of a measure."""
+
+
+def _dark_rules() -> str:
+    rules = (f'.dt-draw [{kind}="{light}"]{{{kind}:{dark}}}' for light, dark in DARK.items() for kind in ("fill", "stroke"))
+    return f"@media (prefers-color-scheme: dark){{{''.join(rules)}}}"
+
+
+DARK_STYLE = _dark_rules()
+"""The style sheet of dark mode for a picture."""
 UNMEASURED = ("#ffffff", "#c9d0da", "#22303f")
 """The style of a box without a number in a picture with colours."""
 FRAME_FILLS = ("#ffffff", "#f7f9fc", "#eff3f8", "#f7f9fc")
@@ -48,7 +67,7 @@ def write_svg(placed: Placed, title: str, notes: Sequence[str], measure: Measure
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="dt-draw" width="{_n(width)}" height="{_n(height)}" '
         f'viewBox="0 0 {_n(width)} {_n(height)}" font-family="{FONT}" font-size="10">',
-        f'<title>{_text(title)}</title><rect width="100%" height="100%" fill="{BACKGROUND}"/>',
+        f'<title>{_text(title)}</title><style>{DARK_STYLE}</style><rect width="100%" height="100%" fill="{BACKGROUND}"/>',
         f'<text x="16" y="24" font-size="16" font-weight="bold" fill="#22303f">{_text(title)}</text>',
         *_legend(measure, width),
     ]
@@ -116,7 +135,7 @@ def _open_frame(placed: Placed, measure: Measure | None, depth: int) -> Iterator
     if frame.count > 1:
         yield f'<tspan dx="6" fill="#b4470e">\u00d7{frame.count:,}</tspan>'
     if frame.total > 1:
-        yield f'<tspan dx="8" font-weight="normal" font-size="10" fill="#7d8a9c">{frame.total:,} nodes</tspan>'
+        yield f'<tspan dx="8" font-weight="normal" font-size="10" fill="#5f6b7a">{frame.total:,} nodes</tspan>'
     yield "</text>"
 
 
@@ -133,7 +152,7 @@ def _box(placed: Placed, measure: Measure | None) -> Iterator[str]:
     number = None if measure is None else measure.of(item)
     if measure is not None and item.total:
         fill, stroke = UNMEASURED[:2] if number is None else (measure.color(number), "#8a8f98")
-        color = "#ffffff" if number is not None and measure.is_dark(number) else "#22303f"
+        color = "#22303f" if number is None else measure.text_color(number)
     label = "dt-frame" if isinstance(item, Frame) else "dt-card"
     name = "" if len(item.nodes) != 1 else f' data-node="{_text(item.nodes[0][:300])}"'
     yield f'<g class="{label}" data-kind="{kind}" data-total="{item.total}" data-count="{item.count}"{name}>'
@@ -146,7 +165,7 @@ def _box(placed: Placed, measure: Measure | None) -> Iterator[str]:
         f'stroke="{stroke}"{dash}/>'
     )
     for index, line in enumerate(box_lines(item)):
-        style = 'font-size="12" font-weight="bold"' if index == 0 else 'opacity="0.8"'
+        style = 'font-size="12" font-weight="bold"' if index == 0 else 'opacity="0.9"'
         y = 17 + 14 * index
         yield f'<text x="{_n(placed.width / 2)}" y="{y}" text-anchor="middle" fill="{color}" {style}>{_text(line)}</text>'
     yield "</g>"
