@@ -59,10 +59,10 @@ def charts_of(profile: Any, *, is_html: bool = False) -> list[tuple[str, str, st
     native = next((engine for engine in profile.engines if engine.engine == "native"), None)
     bars = [("Time by operator", operator_bars(profile), len(profile.engines))]
     if native is not None:
-        bars.append(("Time by kernel", [_bars(row) for row in native.kernels()], 1))
+        bars.append(("Time by kernel", [Bars(row.name, [row.seconds], _figures(row)) for row in native.kernels()], 1))
         modules = native.modules()
         if len(modules) > 1:
-            bars.append(("Time by module", [_bars(row) for row in modules], 1))
+            bars.append(("Time by module", [Bars(row.name, [row.seconds], _figures(row)) for row in modules], 1))
     found = [(title, "", _html_bars(rows) if is_html else _svg_bars(rows, engines)) for title, rows, engines in bars]
     if native is not None and profile.limits is not None and any(step.operations and step.nbytes for step in native.steps):
         chart = roofline(profile.limits, native.steps)
@@ -113,10 +113,6 @@ def operator_bars(profile: Any) -> list[Bars]:
             text = _figures(cells[0])
         rows.append(Bars(name, [None if cell is None else cell.seconds for cell in cells], text))
     return rows
-
-
-def _bars(group: Any) -> Bars:
-    return Bars(group.name, [group.seconds], _figures(group))
 
 
 def _figures(group: Any) -> str:
