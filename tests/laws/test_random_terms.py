@@ -20,13 +20,10 @@ from dovetail import Builder
 from dovetail.compare.prove.model_terms import number_terms
 from dovetail.compare.prove.real_terms import real_terms
 from dovetail.errors import DovetailError
-from dovetail.ir import symbolic
-from dovetail.ir.evaluate import evaluate_node
-from dovetail.ir.graph import Graph, Model, Value
-from dovetail.ir.types import Size
-from dovetail.laws.terms.opaque import KnownIntegers
+from dovetail.ir.graph import Model, Value
 from dovetail.passes.simplification.passes import PASSES
 from dovetail.passes.simplify import count_nodes
+from numbering import run_all
 
 SIZES = (0, 1, 3, 80)
 """Sizes of the dynamic dimension "n" of each graph."""
@@ -788,36 +785,6 @@ def arrays_of(values: Sequence[Value], size: int, seed: int, *, is_positive: boo
             array.reshape(-1)[: generator.integers(0, 3)] = generator.choice(NUMBERS)
         arrays[x.name] = array > 0 if x.dtype.name == "boolean" else array.astype(x.dtype.numpy)
     return arrays
-
-
-def run_all(graph: Graph, inputs: dict[str, Any]) -> dict[int, Any]:
-    """Return the results of all nodes that are defined for the inputs, in row-major order."""
-    results: dict[int, Any] = {}
-    sizes: dict[str, Size] = {}
-
-    def store(x: Value, array: Any) -> None:
-        results[id(x)] = array = np.ascontiguousarray(array).reshape(np.shape(array))
-        for size, number in zip(x.shape or (), array.shape, strict=True):
-            if (name := symbolic.name_of(size)) is not None:
-                sizes[name] = number
-
-    for x in graph.inputs:
-        store(x, inputs[x.name])
-    for node in graph.nodes:
-        if any(x is not None and id(x) not in results for x in node.inputs):
-            continue
-        if isinstance(node.op, KnownIntegers):
-            elements = [symbolic.substitute(each, sizes) for each in node.op.elements]
-            store(node.outputs[0], np.array(elements, node.op.dtype.numpy).reshape(node.op.extents))
-            continue
-        try:
-            with np.errstate(all="ignore"):
-                ys = evaluate_node(node, np, [None if x is None else results[id(x)] for x in node.inputs])
-        except DovetailError:
-            continue
-        for y, array in zip(node.outputs, ys, strict=True):
-            store(y, array)
-    return results
 
 
 def models_of(m: Forms) -> list[Model]:

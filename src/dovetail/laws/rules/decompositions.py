@@ -49,7 +49,7 @@ def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     lengths = operands[4]
     if lengths is not None and lengths.dtype.name != "i64":
         return b.add(op, *operands[:4], b.Cast(lengths, to=dtypes.i64), *operands[5:])
-    plain = op.canonical(*xs)
+    plain: Any = op.canonical(*xs)
     size = op.sizes_of(*operands)["h"]
     if not isinstance(plain, RecurrentLayer) or not isinstance(size, int):
         return None
@@ -58,6 +58,9 @@ def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
         attributes["weights_format"] = "fico"
     if all(op.__dict__[name] == value for name, value in attributes.items()) and None not in operands[: 5 + op.state_count]:
         return None
+    if operands[3] is None:
+        # An omitted bias is 0 in both forms.
+        plain = plain.with_(summed_bias=True)
     return convert_form(b, plain, fill_inputs(b, plain, operands), **attributes)
 
 
