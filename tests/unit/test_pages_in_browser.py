@@ -261,6 +261,14 @@ def test_a_page_is_legible_at_each_width_and_in_both_colour_schemes(
             assert shot.stat().st_size > 5000 and browser.messages() == []
 
 
+def test_long_names_are_inside_of_the_picture_of_a_profile(browser: Browser, tmp_path: Path) -> None:
+    model = modules()
+    for number, node in enumerate(model.graph.nodes):
+        node.name = f"/{'mmmm_WWWW.' * 8}{number}/embeddings/position_embeddings_{number}/{node.op.title}"
+    open_page(browser, tmp_path, dovetail.profile(model, dovetail.Inputs(sizes={"n": 2}), runs=1, threads=1).svg(), "svg")
+    assert browser.run("return document.querySelectorAll('text.name').length") > 5 and browser.run(OUTSIDE) == []
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_has_dark_colours_where_they_are_preferred(dark: bool, browser: Browser, tmp_path: Path) -> None:
     browser.emulate(1400, 1000, dark=dark)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import unescape
 from math import ceil, floor, log10, sqrt
 from typing import Any, NamedTuple
 
 from dovetail.report.document import stylesheet, text_of
+from dovetail.report.draw.layout import text_width
 from dovetail.report.profile_text import share_of_limit, with_prefix
 from dovetail.report.text import duration, percent
 
@@ -16,6 +18,8 @@ LABELS, FIGURES = 260, 240
 ROW = 19
 MAX_BARS = 14
 """The maximum number of rows of a chart; the last row combines all others."""
+LABEL_SIZE = 13.0
+"""The size of a font that is at least as wide as that of names."""
 MAX_LABEL = 38
 """The maximum length, in characters, of a name in a chart; the tooltip has the full name."""
 ROOF_HEIGHT = 380
@@ -153,7 +157,7 @@ def _svg_bars(rows: Sequence[Bars], engines: int) -> str:
         y = number * height
         middle = y + height / 2 + 4
         parts.append(f"<g><title>{text_of(row.name)}: {text_of(row.text)}</title>")
-        parts.append(f'<text class="name" x="{LABELS - 10}" y="{middle}" text-anchor="end">{clip(row.name, MAX_LABEL)}</text>')
+        parts.append(f'<text class="name" x="{LABELS - 10}" y="{middle}" text-anchor="end">{_row_label(row.name)}</text>')
         thickness = (height - 7) / engines
         for index, seconds in enumerate(row.seconds):
             width = (WIDTH - LABELS - FIGURES) * (seconds or 0.0) / longest
@@ -171,6 +175,12 @@ def _svg(height: float, parts: Sequence[str], width: int = WIDTH) -> str:
 def _height_of(chart: str) -> int:
     """Return the height of a chart that ``_svg`` returned."""
     return ceil(float(chart.split('height="', 1)[1].split('"', 1)[0]))
+
+
+def _row_label(name: str) -> str:
+    """Return an escaped name that fits into the column of names; at most MAX_LABEL characters."""
+    lengths = range(MAX_LABEL, 8, -1)
+    return next((text for n in lengths if text_width(unescape(text := clip(name, n)), LABEL_SIZE) <= LABELS - 12), clip(name, 8))
 
 
 def clip(name: str, length: int) -> str:
