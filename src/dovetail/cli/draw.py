@@ -26,7 +26,7 @@ MEASURES = ("time", "copied", "error", "difference")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="A JSON object with a number for each node name.")
 @click.option("--difference", type=click.Path(), metavar="OTHER", help="Colour what differs from this model.")
 @click.option("--boxes", default=150, show_default=True, type=click.IntRange(min=1), help="Open modules up to this many boxes.")
-@click.option("--depth", type=click.IntRange(min=0), help="Open modules down to this depth instead.")
+@click.option("--depth", type=click.IntRange(min=0), help="Open modules and attention down to this depth instead.")
 @click.option("--zoom", default=1.0, show_default=True, type=click.FloatRange(0.01, 16), help="Pixels of a PNG for each unit.")
 @options.shapes
 @options.dims
