@@ -111,6 +111,8 @@ def test_a_recurrent_layer_equals_its_other_forms(case: Case, layout: str) -> No
 
 ROW, MATRIX = np.float32([1, 2, 3]), np.float32(np.arange(1, 10).reshape(3, 3))
 LARGEST = 2**31 - 1
+LONG = np.float32(np.arange(3000))
+"""A constant of more bytes than the table of terms always hashes."""
 
 
 def reverse(b: Any, x: Value, width: int) -> Value:
@@ -235,6 +237,14 @@ EXACT: dict[str, Pair] = {
     "indices on both sides of the end": (
         (OPEN, OPEN), lambda b, x, y: b.Gather(x, [-1, 0], axis=1), lambda b, x, y: b.Gather(b.Identity(x), [-1, 0], axis=1),
     ),
+    "one long constant": (
+        (("n", 3000), OPEN), lambda b, x, y: b.Add(x, LONG), lambda b, x, y: b.Add(b.Identity(x), LONG.copy()),
+    ),
+    "a long constant that is stored twice": (
+        (("n", 3000), OPEN),
+        lambda b, x, y: b.Add(b.Multiply(x, LONG), LONG),
+        lambda b, x, y: b.Add(b.Multiply(x, LONG.copy()), LONG),
+    ),
     "indices from the end": ((OPEN, OPEN), lambda b, x, y: b.Gather(x, [-3, -2], axis=1), lambda b, x, y: x[:, :2]),
 }  # fmt: skip
 OVER_REALS: dict[str, Pair] = {
@@ -268,6 +278,9 @@ DIFFERENT: dict[str, Pair] = {
         (OPEN, (2, 2)),
         lambda b, x, y: count_from_end(b, x, y, size=2),
         lambda b, x, y: b.Gather(x, integers(b, y), axis=1, bounds="error"),
+    ),
+    "long constants that differ between the sampled elements": (
+        (("n", 3000), OPEN), lambda b, x, y: b.Add(x, LONG), lambda b, x, y: b.Add(x, np.where(LONG == 700, 701, LONG)),
     ),
     "a part of a running sum": (
         (OPEN, OPEN), lambda b, x, y: b.CumSum(x, np.int64(1))[:, 1:], lambda b, x, y: b.CumSum(x[:, 1:], np.int64(1)),
