@@ -23,10 +23,13 @@ from dovetail.ir.host import native_core
 from dovetail.ir.limits import counting
 from dovetail.ops.text import re2
 from hostile_models import (
+    BOOL,
+    INT64,
     concat_many,
     declared,
     function_bomb,
     if_nest,
+    integers_scalar,
     loop,
     loop_nest,
     many_inputs,
@@ -187,6 +190,60 @@ def test_a_view_that_repeats_an_element_counts_as_memory(engine: str) -> None:
     with pytest.raises(dovetail.EngineError) as caught:
         dovetail.run(b.model, {"x": np.ones(1, np.float32), "s": np.array([1 << 40])}, engine)
     assert caught.value.code == "run.memory"
+
+
+def _expanded(size: int) -> onnx.ModelProto:
+    """Build a sum of 4 * ``size`` bytes that a constant of one element is expanded to."""
+    return model_of(
+        [node("Expand", ["x", "s"], ["large"]), node("ReduceSum", ["large"], ["y"])],
+        [declared("x", [1])], [declared("y")], [onnx.numpy_helper.from_array(np.array([size]), "s")],
+    )  # fmt: skip
+
+
+def _loops_in_loops(depth: int, trips: int) -> onnx.ModelProto:
+    """Build nested loops of ``trips`` trips each."""
+    nodes = [node("Identity", ["x"], ["y"])]
+    for level in range(depth):
+        inputs = [declared(f"i{level}", [], INT64), declared(f"c{level}", [], BOOL)]
+        inner = [node("Identity", [f"c{level}"], [f"d{level}"]), *nodes]
+        outputs = [declared(f"d{level}", [], BOOL), declared(f"y{level - 1}") if level else declared("y", [2])]
+        body = onnx.helper.make_graph(inner, f"b{level}", inputs, outputs)
+        nodes = [node("Loop", ["t", ""], [f"y{level}"], body=body)]
+    return model_of(nodes, [declared("x", [2])], [declared(f"y{depth - 1}")], [integers_scalar("t", trips)])
+
+
+@pytest.mark.parametrize(
+    ("model", "limits", "code", "words"),
+    [
+        (_expanded(1 << 40), Limits(), "run.memory", "'large' (f32[1099511627776]) needs 4398046511104 bytes; the machine has"),
+        (_expanded(1000), Limits(memory=3999), "run.memory", "needs 4000 bytes; the limit memory is 3999"),
+        (_expanded(1000), Limits(memory=4000), "", ""),
+        (loop(10**15), Limits(), "loop.trips", "up to 1000000000000000 iterations; the limit trips is 1000000"),
+        (loop(10), Limits(trips=9), "loop.trips", "up to 10 iterations; the limit trips is 9"),
+        (loop(10), Limits(trips=10), "", ""),
+        (_loops_in_loops(4, 100), Limits(), "loop.trips", "up to 101010100 iterations; the limit trips is 1000000"),
+        (_loops_in_loops(4, 100), Limits(trips=101010100), "", ""),
+        (loop(2**62, goes_on=False), Limits(), "", ""),
+        (relus(3), Limits(trips=0, memory=100), "", ""),
+    ],
+    ids=["terabytes", "bytes", "few bytes", "10**15 trips", "trips", "few trips", "nested", "few nested", "a while", "none"],
+)
+def test_check_warns_of_a_run_beyond_its_limits(
+    model: onnx.ModelProto, limits: Limits, code: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing runs. A warning has the code of the error that the run would raise, and leaves the model sound."""
+    path = saved(model, tmp_path)
+    for found in (dovetail.check(path, limits=limits), dovetail.check(dovetail.load(path), limits=limits)):
+        assert [(item.code, item.severity) for item in found] == ([(code, "warning")] if code else [])
+        assert all(words in item.message for item in found)
+    from dovetail.cli import main
+
+    settings = [f"--limit={name}={value}" for name in ("trips", "memory") if (value := getattr(limits, name)) is not None]
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path), *settings])
+    assert ended.value.code == 0
+    output = capsys.readouterr().out
+    assert output.endswith(": sound\n") and (f"warning: [{code}]" in output) == bool(code) and words in output
 
 
 def test_folding_counts_bytes(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def check(model: str, as_json: bool) -> int:
         loaded, faults, warnings = examine(source_of(model), limits_of_options())
         if loaded is not None:
             with counting(loaded.limits):
-                faults = list(dict.fromkeys([*faults, *check_graph(loaded, is_own=True)]))
+                found = check_graph(loaded, is_own=True)
+            warnings += [item for item in found if item.severity == "warning"]
+            faults = list(dict.fromkeys([*faults, *(item for item in found if item.severity != "warning")]))
     if as_json:
         say_json(
             "check",

@@ -125,10 +125,12 @@ def model_report(
     plan = None if arrays is None else attempt("plan", lambda: plan_report(loaded, arrays, threads=threads, rounds=0))
     profiled = None if arrays is None else attempt("profile", lambda: make_profile(arrays))
     values = [(value, node) for node in loaded.graph.nodes if not hasattr(node.op, "data") for value in node.outputs]
+    found = attempt("check", lambda: check_graph(loaded)) or []
+    costs = [item for item in found if item.severity == "warning"]
     return ModelReport(
         loaded.title, loaded.file, summarize(loaded),
         [{**describe_value(value), "operator": node.title} for value, node in values[:MAX_SHAPES]], len(values),
-        attempt("check", lambda: check_graph(loaded)) or [], _warnings(loaded),
+        [item for item in found if item not in costs], [*_warnings(loaded), *costs],
         attempt("formats", lambda: export_blockers(loaded)), plan, profiled,
         attempt("drawing", lambda: drawing_of(loaded)) or "", failures,
     )  # fmt: skip

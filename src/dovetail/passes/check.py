@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from math import prod
 from os import PathLike
 
-from dovetail.errors import Diagnostic, DovetailError
+from dovetail.errors import Diagnostic, DovetailError, EngineError, RuleError
 from dovetail.ir.edit import copy_model
-from dovetail.ir.graph import Graph, Model
+from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph
-from dovetail.ir.limits import Limits, counting
-from dovetail.ir.op import bodies, faults as branch_faults
+from dovetail.ir.limits import Limits, counting, refuse_memory
+from dovetail.ir.op import bodies, faults as branch_faults, graphs_of
 from dovetail.ir.suggestions import check_keywords
+from dovetail.ir.types import Tensor, is_static, static
+from dovetail.ops.constant import Constant
+from dovetail.ops.control_flow.loop import Loop
 
 
 def validate(graph: Graph) -> list[Diagnostic]:
@@ -62,6 +68,10 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
     file, but not of a loaded Model. Operators unknown to dovetail are not reported. ``limits`` bounds the cost of the check; the
     default is the limits of the model.
 
+    A valid model of which a run would exceed the limits gets warnings, with ``severity`` "warning": [run.memory] if a tensor of
+    known sizes exceeds the limit ``memory`` or the memory of the machine, and [loop.trips] if known numbers of trips exceed the
+    limit ``trips``. Nothing is run.
+
     Raises only the errors of the limits, [limits.exceeded], [run.time] and [run.memory], and only for a Model; an invalid
     file raises no error. Every other error is returned.
 
@@ -73,7 +83,7 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
     """
     if isinstance(model, Model):
         with counting(limits or model.limits):
-            return check_graph(model)
+            return check_graph(model, limits=limits)
     from dovetail.formats import examine
 
     loaded, faults, _ = examine(model, limits)
@@ -83,10 +93,11 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
         return list(dict.fromkeys([*faults, *check_graph(loaded, is_own=True)]))
 
 
-def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
+def check_graph(model: Model, is_own: bool = False, limits: Limits | None = None) -> list[Diagnostic]:
     """Return the structural faults of a loaded model; if there are none, return the faults that inference reports.
 
-    With ``is_own`` inference may change the model in place.
+    A model without faults gets warnings where a run would exceed ``limits``, by default those of the model. With ``is_own``
+    inference may change the model in place.
     """
     faults = validate(model.graph)
     if faults:
@@ -97,4 +108,46 @@ def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
     except DovetailError as error:
         faults = list(error.diagnostics)
     faults += [item for node in graph.nodes for fault in branch_faults(node.op) for item in fault.diagnostics]
-    return list(dict.fromkeys(faults))
+    return list(dict.fromkeys(faults)) or list(_cost_warnings(graph, limits or model.limits, model.file))
+
+
+def _cost_warnings(graph: Graph, limits: Limits, file: str | None) -> Iterator[Diagnostic]:
+    """Yield a warning for the largest tensor and for the trips of all loops, if a run of an inferred graph exceeds the limits."""
+    tensors = ((_bytes_of(value), value) for inner in graphs_of(graph) for value in inner.values())
+    nbytes, largest = max(tensors, key=lambda item: item[0], default=(0, None))
+    try:
+        refuse_memory(limits, nbytes, "" if largest is None else f"{largest.name!r} ({largest.type})")
+    except EngineError as error:
+        node = None if largest is None or largest.node is None else largest.node.label
+        yield Diagnostic(error.code, error.message, node, file, severity="warning")
+    trips = _trips_of(graph)
+    if trips > limits.trips:
+        message = f"the loops of one run have up to {trips} iterations; {limits.describe('trips')}"
+        yield Diagnostic("loop.trips", message, file=file, severity="warning")
+
+
+def _bytes_of(value: Value) -> int:
+    """Return the bytes of a computed tensor or a graph input; 0 for constants and for unknown sizes."""
+    type = value.type
+    if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
+        return 0
+    return (
+        0
+        if value.node is not None and isinstance(value.node.op, Constant)
+        else type.dtype.numpy.itemsize * prod(static(type.shape))
+    )
+
+
+def _trips_of(graph: Graph) -> int:
+    """Return the trips of all loops of a graph, where their numbers are known; an unknown number counts as one."""
+    total = 0
+    for node in graph.nodes:
+        inner = max((_trips_of(body) for _, body in bodies(node.op)), default=0)
+        if isinstance(node.op, Loop):
+            count, cond, *rest = node.inputs
+            # A body that breaks a rule, and that no run reaches, may hold a loop of contradicting sizes.
+            with suppress(RuleError):
+                known = node.op.known_trips(count, cond, [x for x in rest if x is not None])
+                inner = known * (1 + inner) if isinstance(known, int) else inner
+        total += inner
+    return total

@@ -94,7 +94,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             return self._types_without_trips(trip_count, cond, inputs, known)
         if isinstance(going := self.body.outputs[0].type, Sequence | Optional | Map):
             raise RuleError("shape.single", f"the condition of the body must be a tensor of one element, got {going}")
-        count = self._count(trip_count, cond, inputs)
+        count = self.known_trips(trip_count, cond, inputs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         stacked = [_concatenated_type(part, axis, count) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
         return [type_outside(type, known) for type in (*states, *stacked)]
@@ -180,8 +180,8 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             states = wide if round < MAX_ROUNDS - 1 else [_without_rank(type) for type in wide]
         raise RuleError("type.disagree", "the types of the states must be the same in every trip")
 
-    def _count(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> Size | None:
-        """Return the number of trips; None if the number is unknown."""
+    def known_trips(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> Size | None:
+        """Return the number of trips; None if the number is unknown, as where the body computes the condition."""
         if not is_endless(self.body) or (cond is not None and not is_true(cond)):
             return None
         if trip_count is not None:
