@@ -640,3 +640,87 @@ def test_an_old_command_or_option_names_the_new_one(old: str, tensors: str, new:
 def test_an_unknown_command_names_the_closest_one(name: str, end: str, ran: Any) -> None:
     error = ran(name)
     assert error.code == 2 and f"No such {'option' if name.startswith('-') else 'command'} {name!r}{end}" in error.err
+
+
+@pytest.mark.parametrize("command", [["run"], ["profile", "--runs", "1"], ["compare"], ["map"]])
+def test_an_unknown_input_names_the_closest_one(command: list[str], ran: Any, tmp_path: Path, model: str) -> None:
+    np.save("x.npy", np.ones((2, 4), np.float32))
+    with Builder("g") as b:
+        b.output("y", b.input("image", "f32", ("n", 4)) * b.input("scale", "f32", ("n", 1)))
+    dovetail.save(b.model, "named.onnx")
+    if command == ["map"]:
+        error = ran("map", "named.onnx", "x.npy", "-o", "out", "--column", "imgae=x")
+    else:
+        error = ran(*command, "named.onnx", "-i", "imgae=x.npy")
+    assert error.code != 0 and "imgae" in error.err and "did you mean 'image'?" in error.err, error.err
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_names_of_inputs_and_outputs_get_suggestions(engine: str) -> None:
+    with Builder("g") as b:
+        b.output("scores", b.Relu(b.input("image", "f32", (4,))))
+    program, x = dovetail.compile(b.model, engine), np.ones(4, np.float32)
+    for call, name in (
+        (lambda: program(imgae=x), "image"),
+        (lambda: program.session()(imgae=x), "image"),
+        (lambda: program(image=x, Image=x), "image"),
+        (lambda: dovetail.interpret(b.model, {"imgae": x}), "image"),
+        (lambda: program(x, out={"score": x}), "scores"),
+    ):
+        with pytest.raises(EngineError, match=f"did you mean '{name}'[?]"):
+            call()
+    with pytest.raises(EngineError, match=r"has no input 'q'; it has 'image'$"):
+        program(q=x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["comprae", "--json"], "did you mean 'compare'?"),
+        (["run", "model.onnx", "--nose", "--json"], "No such option"),
+        (["run", "--json"], "Missing argument"),
+        (["run", "model.onnx", "--dim", "n", "--json"], "--dim takes NAME=SIZE"),
+        (["run", "model.onnx", "-o", "-", "--json"], "write to stdout"),
+        (["bench", "model.onnx", "--rounds", "-1", "--json"], "-1 is not in the range"),
+        (["run", "model.onnx", "--limit", "noses=1", "--json"], "the limit must be one of"),
+    ],
+)
+def test_a_usage_error_is_json_like_other_errors(arguments: list[str], words: str, ran: Any, model: str) -> None:
+    error, other = ran(*arguments), ran("run", "none.onnx", "--json")
+    assert error.code == 2 and "Usage:" in error.err and words in error.err
+    assert error.json.keys() == other.json.keys() and error.json["faults"][0].keys() == other.json["faults"][0].keys()
+    assert (error.json["dovetail"], error.json["exit_code"], len(error.json["faults"])) == ("error", 2, 1)
+    assert error.json["faults"][0]["code"] == "argument.value" and words in error.json["faults"][0]["message"]
+    assert words == "write to stdout" or ran(*[text for text in arguments if text != "--json"]).out == ""
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["before the command", "after it", "last"])
+@pytest.mark.parametrize("flag", ["-v", "--verbose"])
+def test_verbose_shows_the_records_of_the_logger(flag: str, place: int, ran: Any, model: str) -> None:
+    """A record of each level from INFO on is one line; the next command is quiet again."""
+    arguments = ["run", model]
+    arguments.insert(place, flag)
+    lines = ran(*arguments).err.splitlines()
+    assert len([line for line in lines if re.match(rf"info model\.onnx: {ENGINE} engine", line)]) == 1
+    assert not [line for line in ran("run", model).err.splitlines() if line.startswith("info ")]
+    assert ran(*arguments, "-q").err == ""
+
+
+def test_the_shell_completes_commands_options_and_nothing_else(tmp_path: Path) -> None:
+    """The script of each shell of docs/howto/start.md is produced; a completion imports no module of a command."""
+    command = [sys.executable, "-c", "import sys; from dovetail.cli import main; sys.argv[0] = 'dovetail'; main()"]
+
+    def complete(**variables: str) -> str:
+        environment = {**os.environ, **variables}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    for shell in ("bash", "zsh", "fish"):
+        assert "dovetail" in complete(_DOVETAIL_COMPLETE=f"{shell}_source")
+    words = complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail co", COMP_CWORD="1").split()
+    assert words == ["plain,compare", "plain,convert"]
+    words = complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail --ver", COMP_CWORD="1").split()
+    assert words == ["plain,--verbose", "plain,--version"]
+    words = complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail convert --ver", COMP_CWORD="2").split()
+    assert words == ["plain,--verify"]
+    command[2] = command[2].replace("main()", "sys.modules['dovetail.cli.compare'] = None; main()")
+    assert "plain,compare" in complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail c", COMP_CWORD="1")

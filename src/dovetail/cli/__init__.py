@@ -11,9 +11,14 @@ import logging
 import os
 import signal
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "bench": "Time a model beside other engines: medians, ratios, peak memory.",
@@ -72,6 +77,13 @@ class Commands(click.Group):
             context.fail(f"No such command {name!r}{closest(name, COMMANDS) or '.'}")
         return super().resolve_command(context, arguments)
 
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with ``incomplete``, without importing the modules of commands."""
+        from click.shell_completion import CompletionItem  # deferred for start-up time
+
+        commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, context, incomplete)]
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(len(command) for command in COMMANDS)
         others = sorted({*COMMANDS}.difference(*SECTIONS.values()))
@@ -102,6 +114,7 @@ def _print_version(context: click.Context, option: click.Parameter, wanted: bool
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Print what the logger dovetail reports: engines, plans, caches.")
 @click.option(
     "--version",
     is_flag=True,
@@ -111,7 +124,7 @@ def _print_version(context: click.Context, option: click.Parameter, wanted: bool
     help="Print version, core, instruction set, compiler, Python and plug-ins.",
 )
 @click.pass_context
-def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
+def dovetail(context: click.Context, debug: bool, quiet: bool, verbose: bool) -> None:
     """One graph for ONNX and OpenVINO IR: load, check, run, convert and differentiate models.
 
     Exit codes: 0 sound, 1 negative answer (a fault, a difference), 2 usage, 3 bad file, 4 not supported, 5 the model breaks
@@ -123,18 +136,36 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
         # dovetail.write of content that a file cannot express.
         for name in ("dovetail.core", "dovetail.plugins", "dovetail.write"):
             logging.getLogger(name).addHandler(NARRATOR)
+    if verbose and not quiet:
+        context.with_resource(_logging_to(NARRATOR))
 
 
 class Narrator(logging.Handler):
-    """Narrator shows warnings of a logger on stderr."""
+    """Narrator shows records of a logger on stderr, each once."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from dovetail.cli.output import narrate  # deferred for start-up time
 
-        narrate(f"warning {record.getMessage()}")
+        if not getattr(record, "is_narrated", False):
+            record.is_narrated = True
+            narrate(f"{record.levelname.lower()} {record.getMessage()}")
 
 
 NARRATOR = Narrator()
+
+
+@contextmanager
+def _logging_to(handler: logging.Handler) -> Iterator[None]:
+    """Show the records of the logger "dovetail" and of the loggers below it, from the level INFO on, in the ``with`` block."""
+    logger = logging.getLogger("dovetail")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 INTERNAL = 7
@@ -147,13 +178,17 @@ def main(arguments: list[str] | None = None) -> None:
         # A background job of a shell, or a job under nohup, starts with SIGINT ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     given = _move_flags_first(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given[:2]
+    debug = "--debug" in given[:1]
     try:
         sys.exit(_run(given))
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
         _show_usage(error)
+        if "--json" in given:
+            from dovetail.cli.output import say_usage
+
+            say_usage(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader has closed the pipe, as ``head`` does.
@@ -192,10 +227,12 @@ def _run(given: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+FLAGS = {"--debug": "--debug", "-q": "--quiet", "--quiet": "--quiet", "-v": "--verbose", "--verbose": "--verbose"}
+"""The flags of the whole command."""
+
+
 def _move_flags_first(arguments: list[str]) -> list[str]:
-    """Move ``--debug`` and ``-q`` first: these flags belong to the whole command and may stand anywhere before ``--``."""
+    """Move the FLAGS first: they may stand anywhere before ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    flags = [
-        name for name in ("--debug", "--quiet") if name in arguments[:end] or (name == "--quiet" and "-q" in arguments[:end])
-    ]
-    return [*flags, *(text for text in arguments[:end] if text not in ("--debug", "--quiet", "-q")), *arguments[end:]]
+    flags = dict.fromkeys(FLAGS[text] for text in arguments[:end] if text in FLAGS)
+    return [*sorted(flags), *(text for text in arguments[:end] if text not in FLAGS), *arguments[end:]]

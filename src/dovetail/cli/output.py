@@ -249,6 +249,12 @@ def _write_error(error: Exception, code: int, as_json: bool) -> None:
             say_json("error", error=type(error).__name__, exit_code=code, faults=[fault(item) for item in items])
 
 
+def say_usage(error: click.ClickException) -> None:
+    """Print a usage error as a JSON object on stdout."""
+    item = Diagnostic("argument.value", error.format_message())
+    say_json("error", error=type(error).__name__, exit_code=error.exit_code, faults=[fault(item)])
+
+
 def error_text(error: Exception) -> str:
     """Return an error as text: class, code, message and location; a list of all faults where there are several."""
     if not isinstance(error, DovetailError):

@@ -14,6 +14,7 @@ from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
+from dovetail.ir.suggestions import closest
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
 
 
@@ -26,9 +27,7 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
         known = set(names)
         unknown = [name for name in by_name if name not in known]
         if unknown:
-            raise EngineError(
-                "input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
-            )
+            raise unknown_input(unknown, names)
     else:
         if len(inputs) != len(names):
             raise EngineError(
@@ -39,6 +38,13 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
     if missing:
         raise EngineError("input.missing", f"no value for the input {', '.join(map(repr, missing))}")
     return by_name
+
+
+def unknown_input(unknown: Several[str], names: Several[str], optional: Several[str] = ()) -> EngineError:
+    """Return the error [input.unknown] of inputs that a model lacks; ``optional`` are names of inputs with default values."""
+    more = f", and the optional inputs {', '.join(map(repr, optional))}" if optional else ""
+    message = f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}{more}"
+    return EngineError("input.unknown", message + closest(unknown[0], [*names, *optional]))
 
 
 def to_array(item: Array, value: Value) -> Any:

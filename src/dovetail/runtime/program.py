@@ -14,6 +14,7 @@ from dovetail.errors import DovetailError, EngineError, printable, raise_all
 from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import DEFAULT, active, counting
 from dovetail.ir.results import Results
+from dovetail.ir.suggestions import closest
 
 # Modules that a program from the plan cache does not need are imported in functions, for start-up time.
 if TYPE_CHECKING:
@@ -229,7 +230,8 @@ class Program(ABC):
         if unknown:
             raise EngineError(
                 "output.unknown",
-                f"the {subject} has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}",
+                f"the {subject} has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
+                f"{closest(unknown[0], names)}",
             )
         arrays = [(name, array) for name, array in out.items() if isinstance(array, np.ndarray)]
         for (one, first), (other, second) in combinations(arrays, 2):
@@ -334,15 +336,13 @@ class LoadedProgram(Program):
         return program(dict(arrays), out=out)
 
     def _unknown_input(self, arrays: Mapping[str, Any]) -> EngineError:
+        from dovetail.ir.inputs_outputs import unknown_input
         from dovetail.ops.default_inputs import default_inputs
 
         assert self._source is not None
         own = self._own_names()
-        unknown = ", ".join(repr(name) for name in arrays if name not in own)
-        known = ", ".join(repr(value.name) for value in self._model.inputs)
-        optional = ", ".join(map(repr, default_inputs(self._source.graph)))
-        message = f"the model has no input {unknown}; it has {known}, and the optional inputs {optional}"
-        return EngineError("input.unknown", message)
+        unknown = [name for name in arrays if name not in own]
+        return unknown_input(unknown, [value.name for value in self._model.inputs], list(default_inputs(self._source.graph)))
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """Return the inputs by name, with initial values for the states that the caller does not pass."""

@@ -12,8 +12,9 @@ from dovetail.errors import ArgumentTypeError, EngineError, RuleError
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.inputs_outputs import unknown_input
 from dovetail.ir.limits import active, counting, refuse_array
-from dovetail.ir.suggestions import check_keywords
+from dovetail.ir.suggestions import check_keywords, closest
 from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
 from dovetail.runtime.find_shapes import find_sizes, separate_sizes
 from dovetail.runtime.interpreter.session import InitialStates
@@ -115,8 +116,7 @@ def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int
     """Return the sizes of the symbolic dimensions that ``shapes`` determines, by name."""
     unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]
     if unknown:
-        known = ", ".join(repr(value.name) for value in model.inputs)
-        raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {known}")
+        raise unknown_input(unknown, [value.name for value in model.inputs])
     found: dict[str, int] = {}
     for value in model.inputs:
         if value.name in shapes and isinstance(value.type, Tensor) and value.type.shape is not None:
@@ -142,7 +142,7 @@ def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
     if unknown:
         known = ", ".join(symbols) or "none"
         message = f"no input has a dimension {', '.join(map(repr, unknown))}; the symbolic dimensions are: {known}"
-        raise RuleError("name.unknown", message)
+        raise RuleError("name.unknown", message + closest(unknown[0], symbols))
     return {name: sizes.get(name, _default(symbol)) for name, symbol in symbols.items()}
 
 

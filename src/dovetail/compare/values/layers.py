@@ -23,6 +23,7 @@ from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
 from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.inputs_outputs import unknown_input
 from dovetail.ir.layer_names import Layers
 from dovetail.ir.limits import counting, current, within_memory
 from dovetail.ir.suggestions import check_keywords
@@ -107,7 +108,7 @@ def complete_inputs(model: Model, inputs: Inputs) -> dict[str, Any]:
     known = {value.name for value in model.inputs}
     unknown = [name for name in arrays if name not in known]
     if unknown:
-        raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}")
+        raise unknown_input(unknown, [value.name for value in model.inputs])
     states = {state.input for state in model.states}
     lacking = [value.name for value in model.inputs if value.name not in arrays and value.name not in states]
     if lacking:

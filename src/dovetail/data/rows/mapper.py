@@ -20,7 +20,7 @@ from dovetail.data.rows.shared_program import ModelContent, ProgramOptions, Shar
 from dovetail.data.rows.worker_threads import worker_thread_count
 from dovetail.errors import DovetailError, EngineError, RuleError, printable
 from dovetail.ir.limits import Limits, default_limits, refuse_memory, within_memory
-from dovetail.ir.suggestions import check_keywords
+from dovetail.ir.suggestions import check_keywords, closest
 
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model
@@ -110,7 +110,7 @@ class Mapper:
         unknown = [name for name in columns if name not in names]
         if unknown:
             message = f"columns must map inputs to columns, got {unknown[0]!r}; the inputs are {', '.join(map(repr, names))}"
-            raise EngineError("batch.column", message)
+            raise EngineError("batch.column", message + closest(unknown[0], names))
         taken = {port.name for port in self.signature.outputs} & set(self.keep)
         if taken:
             raise EngineError("batch.column", f"a column of keep must not have the name of an output, got {min(taken)!r}")
