@@ -213,7 +213,8 @@ BAD_USES = [
 @pytest.mark.parametrize("arguments", BAD_USES, ids=" ".join)
 def test_a_wrong_use_ends_in_2_and_writes_nothing(arguments: tuple[str, ...], model: str, ran: Any) -> None:
     found = ran(*arguments)
-    assert found.code == 2 and found.out == "" and "Usage:" in found.err
+    assert found.code == 2 and "Usage:" in found.err
+    assert found.json["error"] == "UsageError" if "--json" in arguments else found.out == ""
     assert os.listdir() == ["model.onnx"]
 
 

@@ -76,7 +76,92 @@ def test_options_scale_and_transpose(tmp_path: Path) -> None:
     assert ImageOptions.for_shape([1, 224, 224, 3]) == ImageOptions()
 
 
+SIZES = [(8, 8), (4, 4), (20, 30), (30, 20), (7, 100), (101, 9), (1, 1), (1, 40), (15, 16), (33, 31)]
+
+
+@pytest.mark.parametrize("target", [(8, 8), (9, 12), (13, 6)], ids=str)
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_a_letterbox_keeps_the_proportions(height: int, width: int, target: tuple[int, int]) -> None:
+    """LetterBox of ultralytics (auto=False, scaleup, center): sizes and borders by its formulas, Pillow's filter."""
+    image = image_module.fromarray(pixels(height, height, width, 3))
+    ratio = min(target[0] / height, target[1] / width)
+    inner = (max(round(width * ratio), 1), max(round(height * ratio), 1))
+    over, down = (target[1] - inner[0]) / 2, (target[0] - inner[1]) / 2
+    expected = np.full((*target, 3), 114, np.uint8)
+    left, top = round(over - 0.1), round(down - 0.1)
+    filtered = image.resize(inner, image_module.Resampling.BILINEAR)
+    expected[top : target[0] - round(down + 0.1), left : target[1] - round(over + 0.1)] = np.asarray(filtered)
+    options = ImageOptions.for_shape(["N", *target, 3], resize="letterbox")
+    assert np.array_equal(options.convert(image), expected)
+    assert np.array_equal(expected[0, 0], (114,) * 3) or not (left or top)
+
+
+@pytest.mark.parametrize("side", [None, 8, 11])
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_a_center_crop_keeps_the_proportions(height: int, width: int, side: int | None) -> None:
+    """Resize(side) and CenterCrop(8) of torchvision: sizes and offsets by its formulas, Pillow's filter."""
+    image = image_module.fromarray(pixels(width, height, width, 3))
+    short, long = min(height, width), max(height, width)
+    sides = (side or 8, int((side or 8) * long / short))
+    to_height, to_width = sides if height <= width else sides[::-1]
+    top, left = round((to_height - 8) / 2.0), round((to_width - 8) / 2.0)
+    filtered = np.asarray(image.resize((to_width, to_height), image_module.Resampling.BILINEAR))
+    options = ImageOptions.for_shape(["N", 8, 8, 3], resize="center_crop", resize_size=side)
+    assert np.array_equal(options.convert(image), filtered[top : top + 8, left : left + 8])
+
+
+@pytest.mark.parametrize("target", [(9, 12), (13, 6)], ids=str)
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_a_crop_that_is_no_square_is_covered(height: int, width: int, target: tuple[int, int]) -> None:
+    """One side is that of the crop, the other is at least as long."""
+    image = image_module.fromarray(np.full((height, width, 3), 7, np.uint8))
+    options = ImageOptions.for_shape(["N", *target, 3], resize="center_crop")
+    assert np.array_equal(options.convert(image), np.full((*target, 3), 7, np.uint8))
+
+
+def test_torchvision_crops_the_same_pixels() -> None:
+    transforms = pytest.importorskip("torchvision.transforms")
+    for height, width in SIZES:
+        image = image_module.fromarray(pixels(width, height, width, 3))
+        expected = transforms.Compose([transforms.Resize(11), transforms.CenterCrop(8)])(image)
+        options = ImageOptions.for_shape(["N", 8, 8, 3], resize="center_crop", resize_size=11)
+        assert np.array_equal(options.convert(image), np.asarray(expected))
+
+
+def test_a_crop_of_a_very_long_image_is_a_fault_of_its_row(tmp_path: Path) -> None:
+    """Its shorter side would be enlarged, and its longer side with it, beyond the bound on pixels."""
+    image_module.fromarray(np.zeros((1, 50_000, 3), np.uint8)).save(tmp_path / "a.png")
+    image_module.fromarray(pixels(0, 60, 60, 3)).save(tmp_path / "b.png")
+    options = ImageOptions.for_shape(["N", 64, 64, 3], resize="center_crop")
+    block = open_source(tmp_path, images=options).read(0, 2)
+    assert block.rows.tolist() == [1] and [(fault.row, fault.code) for fault in block.faults] == [(0, "dataset.image")]
+
+
+@pytest.mark.parametrize("mode", ["letterbox", "center_crop", "resize"])
+def test_the_command_resizes_images(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    arrays = [pixels(number, 6 + number, 9, 3) for number in range(3)]
+    for number, array in enumerate(arrays):
+        image_module.fromarray(array).save(tmp_path / "images" / f"{number}.png")
+    with dovetail.Builder("g") as b:
+        b.output("y", b.Relu(b.input("image", "f32", ("n", 3, 8, 8))))
+    dovetail.save(b.model, tmp_path / "m.onnx")
+    words = ["map", *map(str, (tmp_path / "m.onnx", tmp_path / "images")), "-o", str(tmp_path / "out"), "--format", "npy"]
+    words += ["--workers", "1", f"--image-{mode}".replace("_", "-"), "--image-scale", "1"]
+    result = CliRunner().invoke(dovetail_command, words)
+    assert result.exit_code == 0, result.output
+    options = ImageOptions.for_shape(["N", 3, 8, 8], resize="stretch" if mode == "resize" else mode, scale=1)
+    found = np.concatenate([np.load(file) for file in sorted((tmp_path / "out" / "y").iterdir())])
+    assert np.array_equal(found, [options.convert(image_module.fromarray(array)) for array in arrays])
+    both = CliRunner().invoke(dovetail_command, [*words, "--image-resize", "--image-letterbox"])
+    assert both.exit_code == 2 and "exclude each other" in both.output
+
+
 WRONG: list[Any] = [
+    lambda: ImageOptions(size=(8, 8), mode="crop"),
+    lambda: ImageOptions(size=(8, 8), mode="letterbox", resize_size=9),
+    lambda: ImageOptions(size=(8, 9), mode="center_crop", resize_size=8),
+    lambda: ImageOptions.for_shape([1, 3, 224, 224], resize_size=256),
     lambda: ImageOptions.for_shape([1, 3, 224, 3]),
     lambda: ImageOptions.for_shape([1, 1, 28, 28]),
     lambda: ImageOptions.for_shape([1, 784]),

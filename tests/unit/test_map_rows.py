@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from hypothesis import given, strategies as st
 
 import dovetail
 from dovetail.cli import dovetail as command
+from dovetail.cli.map import ProgressLines
 from dovetail.data.rows.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows, digest_of
 from dovetail.data.rows.part_runner import Failure, PartRunner, PartSummary, call_runner
 from dovetail.data.rows.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress, Scheduler
@@ -502,6 +504,81 @@ def test_parts_are_batches_that_divide_the_rows_evenly(rows: int, workers: int, 
         assert parts >= 2 * workers * 0.9
     block_rows = choose_block_rows(replace(job, part_rows=part_rows), size)
     assert block_rows % BATCH == 0 and BATCH <= block_rows <= part_rows
+
+
+# Progress
+
+
+class Lines:
+    """Lines collects the lines of progress for the states of a job at the times of a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.texts: list[str] = []
+        monkeypatch.setattr("dovetail.cli.map.narrate", self.texts.append)
+        self.show = ProgressLines(clock=lambda: self.now)
+
+    def at(self, now: float, progress: MapProgress) -> list[str]:
+        self.now = now
+        self.texts.clear()
+        self.show(progress)
+        return list(self.texts)
+
+
+def test_a_line_of_progress_appears_every_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, progress = Lines(monkeypatch), MapProgress(total=1000, workers=2)
+    assert lines.at(129.9, progress) == []
+    assert lines.at(130.0, progress) == ["0 of 1,000 rows, 2 workers"]
+    progress.begin, progress.rows = 135.0, 300
+    assert lines.at(159.0, progress) == []
+    assert lines.at(165.0, progress) == ["300 of 1,000 rows, 10 rows/s, 2 workers"]
+    progress.skipped_rows, progress.faults, progress.skipped_faults, progress.workers = 5000, 2, 1, 1
+    assert lines.at(166.0, progress) == []
+    assert lines.at(235.0, progress) == ["5,300 of 6,000 rows (5,000 of earlier calls), 3 at fault, 3 rows/s, 1 worker"]
+
+
+def test_the_report_of_a_resumed_job_has_totals(folder: Path, expected: Any, tmp_path: Path) -> None:
+    """A job is interrupted after its first parts; the command that resumes it prints progress and the rows of both."""
+
+    def interrupt(progress: MapProgress) -> None:
+        if progress.parts >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_map(folder, tmp_path / "out", workers=1, on_progress=interrupt)
+    words = ["map", *map(str, (folder / "model.onnx", folder / "data")), "-o", str(tmp_path / "out"), "--batch", str(BATCH)]
+    words += ["--workers", "1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dovetail.cli.map.LINE_SECONDS", 0.0)
+        result = CliRunner().invoke(command, words)
+    assert result.exit_code == 0, result.output
+    numbers = {match[1]: int(match[2].replace(",", "")) for match in re.finditer(r"^(\w.*?)  +([\d,]+)$", result.stdout, re.M)}
+    assert numbers["rows"] + numbers["rows of earlier calls"] == numbers["rows in all"] == ROWS
+    assert numbers["rows of earlier calls"] >= 3 * PART_ROWS and numbers["rows at fault in all"] == 0
+    assert re.search(rf"^[\d,]+ of {ROWS:,} rows \([\d,]+ of earlier calls\)", result.stderr, re.M)
+    assert_exactly_once(tmp_path / "out", expected)
+    report = run_map(folder, tmp_path / "out")
+    assert (report.rows, report.skipped_rows, report.total_rows, report.to_json()["total_rows"]) == (0, ROWS, ROWS, ROWS)
+    assert "rows in all" not in CliRunner().invoke(command, [*words[:4], str(tmp_path / "new"), *words[5:]]).stdout
+
+
+def test_faults_of_earlier_calls_count_in_the_totals(folder: Path, tmp_path: Path) -> None:
+    """The faults of a part that was interrupted before its results were written count once."""
+    rows = np.load(folder / "data" / "0.npy")[:320]
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    cells = [None if row in (1, 100, 319) else values for row, values in enumerate(rows.tolist())]
+    pq.write_table(pa.table({"x": pa.array(cells, pa.list_(pa.float32()))}), tmp_path / "rows.parquet")
+    arguments: Any = (folder / "model.onnx", tmp_path / "rows.parquet", tmp_path / "out")
+    options: Any = {"workers": 1, "batch": BATCH, "part_rows": PART_ROWS}
+
+    def interrupt(progress: MapProgress) -> None:
+        if progress.parts >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        map_rows(*arguments, **options, on_progress=interrupt)
+    report = map_rows(*arguments, **options)
+    assert (report.total_rows, report.total_faults) == (320, 3) and report.skipped_parts >= 4
 
 
 # Interruptions

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,13 @@ from dovetail.cli import options
 from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, say_json, table
 from dovetail.errors import printable
 
+if TYPE_CHECKING:
+    from dovetail.data.rows.scheduler import MapProgress
+
 ENGINES = ("local", "ray", "dask")
 REFRESH_SECONDS = 0.5
+LINE_SECONDS = 30.0
+"""Seconds between two lines of progress where stderr is no terminal."""
 
 
 @click.command("map")
@@ -34,6 +39,9 @@ REFRESH_SECONDS = 0.5
 @click.option("--format", "format", metavar="FORMAT", help="parquet, npy, npz, zarr or images [that of INPUT].")
 @click.option("--cast", is_flag=True, help="Round values to the types of the inputs.")
 @click.option("--image-resize", is_flag=True, help="Resize images to the model's input, by the bilinear filter of Pillow.")
+@click.option("--image-letterbox", is_flag=True, help="Resize images in proportion, on a border of gray (114).")
+@click.option("--image-center-crop", is_flag=True, help="Resize images in proportion, and cut out the center.")
+@click.option("--image-resize-size", type=click.IntRange(min=1), metavar="N", help="The shorter side before --image-center-crop.")
 @click.option("--image-scale", type=float, metavar="X", help="Multiply pixels (0 to 255) by X.")
 @click.option("--image-mean", metavar="R,G,B", help="Subtract after --image-scale, per channel.")
 @click.option("--image-std", metavar="R,G,B", help="Divide by these after --image-mean, per channel.")
@@ -59,6 +67,9 @@ def map(
     format: str | None,
     cast: bool,
     image_resize: bool,
+    image_letterbox: bool,
+    image_center_crop: bool,
+    image_resize_size: int | None,
     image_scale: float | None,
     image_mean: str | None,
     image_std: str | None,
@@ -79,17 +90,21 @@ def map(
     if is_tensor_job(model, source):
         raise click.UsageError("tensors of safetensors files are not rows; did you mean dovetail reshard?")
 
+    chosen = [("stretch", image_resize), ("letterbox", image_letterbox), ("center_crop", image_center_crop)]
+    modes = [mode for mode, is_chosen in chosen if is_chosen]
+    if len(modes) > 1:
+        raise click.UsageError("--image-resize, --image-letterbox and --image-center-crop exclude each other")
     options = MapOptions(
-        image_resize=image_resize, image_scale=image_scale, image_mean=_numbers_of("--image-mean", image_mean),
-        image_std=_numbers_of("--image-std", image_std), format=format, part_rows=part_rows, max_errors=max_errors,
-        restart=restart,
+        image_resize=modes[0] if modes else False, image_resize_size=image_resize_size, image_scale=image_scale,
+        image_mean=_numbers_of("--image-mean", image_mean), image_std=_numbers_of("--image-std", image_std), format=format,
+        part_rows=part_rows, max_errors=max_errors, restart=restart,
     )  # fmt: skip
     try:
         mapper = Mapper(
             model, batch=batch, threads=threads, columns=_columns_of(columns), keep=keep, constants=_constants_of(constants),
             cast=cast, limits=limits_of_options(),
         )  # fmt: skip
-        with _progress_bar(f"{model} on {source}") as show:
+        with _show_progress(f"{model} on {source}") as show:
             report = map_rows(
                 mapper, source, output, engine=engine, workers=workers, address=address, options=options, on_progress=show
             )
@@ -101,9 +116,15 @@ def map(
     if as_json:
         say_json("map", model=model, input=source, engine=engine, **report.to_json())
         return 0
+    earlier = (
+        ("rows of earlier calls", f"{report.skipped_rows:,}"),
+        ("rows in all", f"{report.total_rows:,}"),
+        ("rows at fault in all", f"{report.total_faults:,}"),
+    )
     rows = (
         ("rows", f"{report.rows:,}"),
         ("rows at fault", f"{report.faults:,}"),
+        *(earlier if report.skipped_parts else ()),
         ("seconds to start", f"{report.start_seconds:.1f}"),
         ("seconds", f"{report.seconds:.1f}"),
         ("rows per second", f"{report.rows_per_second:,.0f}"),
@@ -155,11 +176,45 @@ def _numbers_of(option: str, text: str | None) -> list[float] | None:
         raise click.UsageError(f"{option} takes comma-separated numbers, not {text!r}") from None
 
 
+class ProgressLines:
+    """ProgressLines prints a line of progress on stderr every ``seconds`` of ``clock``, and none in the first ``seconds``."""
+
+    def __init__(self, seconds: float = LINE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, progress: MapProgress) -> None:
+        now = self._clock()
+        if now - self._last >= self._seconds:
+            self._last = now
+            narrate(progress_text(progress, now))
+
+
+def progress_text(progress: MapProgress, now: float) -> str:
+    """Return the state of a job as text: rows of all calls, rows per second of this call, rows at fault, workers.
+
+    ``now``: the time.monotonic() of the state.
+    """
+    total = progress.total + progress.skipped_rows
+    rows = f"{progress.rows + progress.skipped_rows:,}{f' of {total:,}' if progress.total else ''} rows"
+    earlier = f" ({progress.skipped_rows:,} of earlier calls)" if progress.skipped_rows else ""
+    seconds = now - progress.begin if progress.begin else 0.0
+    rate = f"{progress.rows / seconds:,.0f} rows/s" if progress.rows and seconds > REFRESH_SECONDS else ""
+    count = progress.faults + progress.skipped_faults
+    faults = f"{count:,} at fault" if count else ""
+    workers = f"{progress.workers} worker{'' if progress.workers == 1 else 's'}"
+    return ", ".join(text for text in (rows + earlier, faults, rate, workers) if text)
+
+
 @contextmanager
-def _progress_bar(text: str) -> Iterator[Callable[[Any], None] | None]:
-    """Show rows, rows per second and the remaining time on stderr, only on a terminal."""
-    if is_quiet() or not sys.stderr.isatty():
+def _show_progress(text: str) -> Iterator[Callable[[Any], None] | None]:
+    """Show rows, rows per second and the remaining time on stderr: a bar on a terminal, else a line every LINE_SECONDS."""
+    if is_quiet():
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield ProgressLines(LINE_SECONDS)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -174,15 +229,10 @@ def _progress_bar(text: str) -> Iterator[Callable[[Any], None] | None]:
         refresh_per_second=1 / REFRESH_SECONDS,
     ) as bar:
         task = bar.add_task(str(Text(printable(text))), total=None, state="starting")
-        start: list[float] = []
 
-        def show(progress: Any) -> None:
-            if progress.rows and not start:
-                start.append(time.monotonic())
-            seconds = time.monotonic() - start[0] if start else 0
-            rate = f"{progress.rows / seconds:,.0f} rows/s" if seconds > REFRESH_SECONDS else ""
-            faults = f", {progress.faults:,} at fault" if progress.faults else ""
-            state = f"{progress.rows:,} rows{faults} {rate} {progress.workers} workers"
-            bar.update(task, completed=progress.rows, total=progress.total or None, state=state)
+        def show(progress: MapProgress) -> None:
+            total = progress.total + progress.skipped_rows if progress.total else None
+            state = progress_text(progress, time.monotonic())
+            bar.update(task, completed=progress.rows + progress.skipped_rows, total=total, state=state)
 
         yield show

@@ -38,6 +38,9 @@ _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HS
 _INDEX = "_rows"
 _WRITERS = 8
 _CHANNELS = (3, 4)
+RESIZE_MODES = ("stretch", "letterbox", "center_crop")
+LETTERBOX_COLOR = (114, 114, 114)
+"""The color of the border of a letterboxed image, as in ultralytics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,15 @@ class ImageOptions:
     """ImageOptions holds the conversion of u8 pixels to a model's input: ``(pixel * scale - mean) / std``, per channel, in f32.
 
     Without scale, mean and std the values are the u8 pixels. ``size`` is the (height, width) to resize to with Pillow's bilinear
-    filter; None means no resizing. Raises EngineError [dataset.image].
+    filter; None means no resizing. ``mode`` is one of:
+
+    - "stretch": both sides are resized to ``size``
+    - "letterbox": both sides are multiplied by min(height / h, width / w) and rounded, and the image is centered on a border of
+      the color 114; the left and the upper border are narrower by one pixel where the borders cannot be equal
+    - "center_crop": the shorter side is resized to ``resize_size`` and the longer side in proportion, rounded down; the center
+      is cut out, from ``round((side - size) / 2)`` on. By default the resized image is the smallest that covers ``size``
+
+    Sources: Resize and CenterCrop of torchvision, LetterBox of ultralytics. Raises EngineError [dataset.image].
     """
 
     size: tuple[int, int] | None = None
@@ -53,8 +64,17 @@ class ImageOptions:
     scale: float | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    mode: str = "stretch"
+    resize_size: int | None = None
 
     def __post_init__(self) -> None:
+        if self.mode not in RESIZE_MODES:
+            raise EngineError("dataset.image", f"image_resize must be one of {', '.join(RESIZE_MODES)}, got {self.mode!r}")
+        if self.resize_size is not None and (self.mode != "center_crop" or self.size is None):
+            raise EngineError("dataset.image", "image_resize_size, the shorter side before the crop, needs center_crop")
+        if self.resize_size is not None and self.size is not None and self.resize_size < max(self.size):
+            text = f"image_resize_size must be at least {max(self.size)}, the longer side of the crop, got {self.resize_size}"
+            raise EngineError("dataset.image", text)
         if self.layout not in ("NHWC", "NCHW"):
             raise EngineError("dataset.image", f"the layout must be NHWC or NCHW, got {self.layout!r}")
         if self.size is not None and (min(self.size) < 1 or self.size[0] * self.size[1] > MAX_PIXELS):
@@ -71,15 +91,16 @@ class ImageOptions:
         cls,
         shape: Sequence[int | str | None],
         *,
-        resize: bool = False,
+        resize: bool | str = False,
+        resize_size: int | None = None,
         scale: float | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> ImageOptions:
         """Return the options for a model's input of ``shape``, including the batch axis: [N, 3, H, W] or [N, H, W, 3].
 
-        ``resize``: resize images to the height and width of the input, which must be fixed. Raises EngineError [dataset.image]
-        for other shapes.
+        ``resize``: resize images to the height and width of the input, which must be fixed; True is "stretch". Raises EngineError
+        [dataset.image] for other shapes.
         """
         is_last, is_first = len(shape) == 4 and shape[3] == 3, len(shape) == 4 and shape[1] == 3
         if is_last == is_first:
@@ -88,18 +109,20 @@ class ImageOptions:
             message = f"an input for images must have the shape [N, 3, H, W] or [N, H, W, 3], got [{text}], {reason}"
             raise EngineError("dataset.image", message)
         size = None
-        if resize:
+        if resize is not False:
             height, width = shape[1:3] if is_last else shape[2:4]
             if not isinstance(height, int) or not isinstance(width, int):
                 raise EngineError("dataset.image", f"the model's height and width must be fixed, got {height} and {width}")
             size = height, width
         layout = "NHWC" if is_last else "NCHW"
-        return cls(size, layout, scale, None if mean is None else tuple(mean), None if std is None else tuple(std))
+        mode = "stretch" if isinstance(resize, bool) else resize
+        means, stds = (None if numbers is None else tuple(numbers) for numbers in (mean, std))
+        return cls(size, layout, scale, means, stds, mode, resize_size)
 
     def convert(self, image: Any) -> NDArray[Any]:
-        """Convert a Pillow image in RGB to the array of one row."""
-        if self.size is not None and (image.height, image.width) != self.size:
-            image = image.resize((self.size[1], self.size[0]), _pillow("PIL.Image").Resampling.BILINEAR)
+        """Convert a Pillow image in RGB to the array of one row. Raises FormatError [dataset.image]."""
+        if self.size is not None:
+            image = self._resize(image, *self.size)
         pixels: NDArray[Any] = np.asarray(image)
         if (self.scale, self.mean, self.std) != (None, None, None):
             pixels = pixels.astype(np.float32) * np.float32(1 if self.scale is None else self.scale)
@@ -108,6 +131,35 @@ class ImageOptions:
             if self.std is not None:
                 pixels = pixels / np.asarray(self.std, np.float32)
         return np.ascontiguousarray(pixels.transpose(2, 0, 1) if self.layout == "NCHW" else pixels)
+
+    def _resize(self, image: Any, height: int, width: int) -> Any:
+        if self.mode == "letterbox":
+            scale = min(height / image.height, width / image.width)
+            sides = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+            canvas = _pillow("PIL.Image").new("RGB", (width, height), LETTERBOX_COLOR)
+            canvas.paste(_resized(image, sides), ((width - sides[0]) // 2, (height - sides[1]) // 2))
+            return canvas
+        if self.mode == "center_crop":
+            sides = self._covering_sides(image.width, image.height)
+            if sides[0] * sides[1] > MAX_PIXELS:
+                message = f"a resized image must have at most {MAX_PIXELS} pixels, got {sides[0]} x {sides[1]}"
+                raise FormatError("dataset.image", message)
+            left, top = round((sides[0] - width) / 2), round((sides[1] - height) / 2)
+            return _resized(image, sides).crop((left, top, left + width, top + height))
+        return _resized(image, (width, height))
+
+    def _covering_sides(self, width: int, height: int) -> tuple[int, int]:
+        """Return the width and height of an image before its center is cut out."""
+        assert self.size is not None
+        to_height, to_width = self.size if self.resize_size is None else (self.resize_size, self.resize_size)
+        if to_width * height >= to_height * width:
+            return to_width, height * to_width // width
+        return width * to_height // height, to_height
+
+
+def _resized(image: Any, sides: tuple[int, int]) -> Any:
+    """Return an image of the width and height ``sides``, by Pillow's bilinear filter."""
+    return image if image.size == sides else image.resize(sides, _pillow("PIL.Image").Resampling.BILINEAR)
 
 
 def _pillow(module: str, purpose: str = "reading images") -> Any:
@@ -174,6 +226,8 @@ class ImageSource(Source):
                 raise FormatError("dataset.image", message)
             try:
                 return self.options.convert(image.convert("RGB"))
+            except DovetailError:
+                raise
             except Exception as error:  # decoders raise OSError, ValueError, SyntaxError, struct.error, MemoryError and others
                 raise FormatError("dataset.unreadable", f"the image cannot be decoded: {first_line(error)}") from None
 

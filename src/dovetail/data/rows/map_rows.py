@@ -45,12 +45,17 @@ class MapOptions:
     """MapOptions holds the options of ``map_rows`` for images of the input and for the parts of the output.
 
     Pixels of images are u8, RGB; the model's input is ``(pixel * image_scale - image_mean) / image_std``. An image must have the
-    size of the model's input, or is resized with ``image_resize``. ``format`` is the format of the output, by default the format
-    of the input. ``part_rows`` is the number of rows in an output file, by default chosen from the time and size of a row. The
-    job fails after more than ``max_errors`` rows without a result. ``restart`` first removes the files of an earlier job.
+    size of the model's input, or is resized with ``image_resize``: True or "stretch" changes both sides, "letterbox" keeps the
+    proportions and adds a border of the color 114, "center_crop" keeps the proportions and cuts out the center. Before the cut
+    the shorter side is ``image_resize_size``, by default that of the smallest image that covers the input.
+
+    ``format`` is the format of the output, by default the format of the input. ``part_rows`` is the number of rows in an output
+    file, by default chosen from the time and size of a row. The job fails after more than ``max_errors`` rows without a result.
+    ``restart`` first removes the files of an earlier job.
     """
 
-    image_resize: bool = False
+    image_resize: bool | str = False
+    image_resize_size: int | None = None
     image_scale: float | None = None
     image_mean: Sequence[float] | None = None
     image_std: Sequence[float] | None = None
@@ -62,7 +67,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class MapReport:
-    """MapReport is the result of ``map_rows``. Parts that an earlier call wrote count only in ``skipped_parts``."""
+    """MapReport is the result of ``map_rows``. Parts that earlier calls wrote count only in ``skipped_*`` and ``total_*``."""
 
     output: str
     rows: int
@@ -79,6 +84,20 @@ class MapReport:
     lost_workers: int
     first_fault: str
     """The text of the first row at fault; empty if no row is at fault."""
+    skipped_rows: int = 0
+    """The number of rows in parts that earlier calls wrote, including rows at fault."""
+    skipped_faults: int = 0
+    """The number of rows at fault in parts that earlier calls wrote."""
+
+    @property
+    def total_rows(self) -> int:
+        """The number of rows of the dataset that this call and earlier calls have read."""
+        return self.rows + self.skipped_rows
+
+    @property
+    def total_faults(self) -> int:
+        """The number of rows without a result, of this call and of earlier calls."""
+        return self.faults + self.skipped_faults
 
     @property
     def rows_per_second(self) -> float:
@@ -86,7 +105,8 @@ class MapReport:
         return self.rows / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "rows_per_second": self.rows_per_second}
+        names = ("rows_per_second", "total_rows", "total_faults")
+        return {**asdict(self), **{name: getattr(self, name) for name in names}}
 
 
 @check_keywords
@@ -155,7 +175,7 @@ def map_rows(
     begin = progress.begin or end
     return MapReport(
         folder, progress.rows, progress.faults, begin - start, end - begin, progress.parts, skipped, progress.max_workers,
-        progress.lost, fault_text(progress.first_fault),
+        progress.lost, fault_text(progress.first_fault), progress.skipped_rows, progress.skipped_faults,
     )  # fmt: skip
 
 
@@ -164,10 +184,10 @@ def open_rows(mapper: Mapper, input: StrPath, options: MapOptions) -> tuple[Mapp
     if mapper.path is None:
         raise EngineError("argument.type", "map_rows needs the path of a model, which its workers open, got a Model")
     arguments: dict[str, Any] = {"keep": mapper.keep}
-    images = (options.image_resize, options.image_scale, options.image_mean, options.image_std)
+    numbers = (options.image_resize_size, options.image_scale, options.image_mean, options.image_std)
     if kind_of(input) == "images":
         arguments["images"] = _image_options(mapper, options)
-    elif images != (False, None, None, None):
+    elif options.image_resize is not False or numbers != (None,) * 4:
         raise EngineError("dataset.image", "the options image_* need a dataset of images")
     try:
         source = open_source(input, list(mapper.columns.values()), **arguments)
@@ -205,8 +225,8 @@ def _image_options(mapper: Mapper, options: MapOptions) -> ImageOptions:
     ports = mapper.signature.inputs
     port = next((port for port in ports if mapper.columns[port.name] == IMAGE), ports[0])
     return ImageOptions.for_shape(
-        (None, *(port.shape or ())), resize=options.image_resize, scale=options.image_scale, mean=options.image_mean,
-        std=options.image_std,
+        (None, *(port.shape or ())), resize=options.image_resize, resize_size=options.image_resize_size,
+        scale=options.image_scale, mean=options.image_mean, std=options.image_std,
     )  # fmt: skip
 
 
@@ -219,21 +239,26 @@ def _run_parts(
     job: Job, is_resumed: bool, engine: EngineOptions, max_errors: int | None, show: Callable[[MapProgress], None]
 ) -> tuple[MapProgress, int]:
     """Run the parts that are not written yet. Returns the final progress, and the number of parts that were already written."""
-    earlier_faults = 0
+    written: set[int] = set()
+    earlier = MapProgress()
     if is_resumed:
         job.sink.prepare()
         written = {part for part in job.sink.parts() if part < job.parts}
+        earlier.skipped_rows = sum(len(job.range_of(part)) for part in written)
+        # The faults of a part are written before its results: a part that was interrupted between the two runs again.
+        first = None
+        for fault in job.sink.faults():
+            if fault.row // job.part_rows in written:
+                first = first or fault
+                earlier.skipped_faults += 1
         if max_errors is not None:
-            earlier_faults = sum(1 for _ in job.sink.faults())
-            check_fault_count(earlier_faults, max_errors, next(job.sink.faults(), None))
+            check_fault_count(earlier.skipped_faults, max_errors, first)
         if len(written) == job.parts:
             job.sink.finish()
-            return MapProgress(), len(written)
-    else:
-        written = set()
+            return earlier, len(written)
     pool = engine.start_pool(job)
     try:
-        scheduler = Scheduler(pool, show, max_errors, earlier_faults)
+        scheduler = Scheduler(pool, show, max_errors, earlier)
         if not is_resumed:
             input_bytes = float(job.source.row_bytes)
             if not job.part_rows:
@@ -243,7 +268,7 @@ def _run_parts(
             job = replace(job, block_rows=choose_block_rows(job, input_bytes))
             write_record(job)
             job.sink.prepare()
-        scheduler.progress.total = job.rows - sum(len(job.range_of(part)) for part in written)
+        scheduler.progress.total = job.rows - scheduler.progress.skipped_rows
         scheduler.run(parts_without(job.parts, written), job)
     finally:
         pool.close()

@@ -80,6 +80,10 @@ class MapProgress:
     begin: float = 0.0
     """The time.monotonic() at which the first part was started; 0 before."""
     end: float = 0.0
+    skipped_rows: int = 0
+    """The number of rows in parts that earlier calls wrote, including rows at fault."""
+    skipped_faults: int = 0
+    """The number of rows at fault in parts that earlier calls wrote."""
 
 
 @dataclass(slots=True)
@@ -89,8 +93,6 @@ class Scheduler:
     pool: WorkerPool
     on_progress: Callable[[MapProgress], None]
     max_errors: int | None = None
-    earlier_faults: int = 0
-    """The number of rows at fault in parts that earlier calls wrote."""
     progress: MapProgress = field(default_factory=MapProgress)
     _loads: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict)
     _again: deque[int] = field(default_factory=deque)
@@ -202,7 +204,7 @@ class Scheduler:
         faults = [fault for fault in (progress.first_fault, summary.first_fault) if fault is not None]
         progress.first_fault = min(faults, key=lambda fault: fault.row, default=None)
         if self.max_errors is not None:
-            check_fault_count(self.earlier_faults + progress.faults, self.max_errors, progress.first_fault)
+            check_fault_count(progress.skipped_faults + progress.faults, self.max_errors, progress.first_fault)
 
 
 def check_fault_count(count: int, limit: int, first: RowFault | None) -> None:
