@@ -451,11 +451,11 @@ def test_grad_writes_a_model(tmp_path: Path, ran: Any) -> None:
 GOLDEN: list[tuple[DovetailError, str]] = [
     (
         RuleError(
-            "shape.disagree", "dimensions must be equal, got 2 and 3",
-            node="cat_3", op="Concat(axis=1)(f32[n, 2], f32[n, 3, 4])", file="m.xml",
+            "shape.disagree", "axis 1 of input 0 (2) must equal axis 1 of input 1 (3)",
+            node="cat_3", op="Concat(axis=0)(f32[n, 2], f32[n, 3])", file="m.xml",
         ),
-        "RuleError [shape.disagree]: dimensions must be equal, got 2 and 3\n"
-        "  in cat_3 = Concat(axis=1)(f32[n, 2], f32[n, 3, 4])\n"
+        "RuleError [shape.disagree]: axis 1 of input 0 (2) must equal axis 1 of input 1 (3)\n"
+        "  in cat_3 = Concat(axis=0)(f32[n, 2], f32[n, 3])\n"
         "  at m.xml",
     ),
     (FormatError("ir.xml", "no element found", file="m.xml"), "FormatError [ir.xml]: no element found\n  at m.xml"),

@@ -17,6 +17,7 @@ import dovetail
 from dovetail.cli import dovetail as command
 from dovetail.errors import RuleError
 from dovetail.ir import symbolic
+from dovetail.ir.types import agree_shapes
 
 
 def model_of(nodes: list[Any], inputs: dict[str, tuple[int, list[Any]]], outputs: list[str]) -> onnx.ModelProto:
@@ -98,6 +99,63 @@ def test_a_contradiction_names_both_sites() -> None:
     assert caught.value.code == "shape.disagree"
     assert caught.value.node == "q"
     assert "MatMul at p" in str(caught.value)
+
+
+def _built(apply: Any, *types: tuple[str, tuple[Any, ...]]) -> None:
+    with dovetail.Builder("m") as b:
+        b.output("y", apply(b, *(b.input(f"i{number}", *type) for number, type in enumerate(types))))
+
+
+F32: Any = {name: ("f32", sizes) for name, sizes in {"23": (2, 3), "24": (2, 4), "32": (3, 2), "n3": ("n", 3)}.items()}
+MESSAGES: list[tuple[Any, list[Any], str]] = [
+    (lambda b, x, y: b.MatMul(x, y), ["23", "24"], "axis 1 of a (3) must equal axis 0 of b (2)"),
+    (lambda b, x, y: b.MatMul(x, y, transpose_a=True), ["24", "32"], "axis 0 of a (2) must equal axis 0 of b (3)"),
+    (lambda b, x, y: b.MatMul(x, y, transpose_b=True), ["n3", "24"], "axis 1 of a (3) must equal axis 1 of b (4)"),
+    (lambda b, x, y: b.Concat(x, x, y, axis=0), ["23", "24"], "axis 1 of input 0 (3) must equal axis 1 of input 2 (4)"),
+    (lambda b, x, y: b.Add(x, y, broadcast=False), ["23", "24"], "axis 1 of input 0 (3) must equal axis 1 of input 1 (4)"),
+    (lambda b, x, y: b.SwiGLU(x, y), ["n3", "24"], "axis 1 of x (3) must equal axis 1 of y (4)"),
+    (lambda b, x, y: b.Einsum(x, y, equation="ij,jk"), ["23", "23"], "axis 1 of input 0 (3) must equal axis 0 of input 1 (2)"),
+    (lambda b, x, y: b.Einsum(x, y, equation="ij,kk->i"), ["23", "24"], "axis 0 of input 1 (2) must equal axis 1 of input 1 (4)"),
+    (lambda b, x: b.Det(x), ["23"], "axis 0 of x (2) must equal axis 1 of x (3)"),
+    (
+        lambda b, x, w: b.Conv(x, w, kernel_shape=(3, 5)), [("f32", (1, 3, 8, 8)), ("f32", (4, 3, 3, 3))],
+        "axis 3 of the kernel of kernel_shape (5) must equal axis 3 of w (3)",
+    ),
+    (
+        lambda b, x, w, bias: b.Conv(x, w, bias), [("f32", (1, 3, 8)), ("f32", (4, 3, 3)), ("f32", (5,))],
+        "axis 0 of bias (5) must equal the number of output channels (4)",
+    ),
+    (
+        lambda b, x, i, u: b.TensorScatter(x, u), [("f32", (2, 4, 3)), ("i64", (2,)), ("f32", (2, 1, 4))],
+        "axis 2 of past_cache (3) must equal axis 2 of update (4)",
+    ),
+    (
+        lambda b, x, i: b.GatherND(x, i, batch_dims=1), [("f32", (2, 3, 4)), ("i64", (3, 2, 1))],
+        "axis 0 of data (2) must equal axis 0 of indices (3)",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("apply", "types", "message"), MESSAGES)
+def test_sizes_that_disagree_are_named_with_their_axes(apply: Any, types: list[Any], message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        _built(apply, *(F32[each] if isinstance(each, str) else each for each in types))
+    assert (caught.value.code, caught.value.message) == ("shape.disagree", message)
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+@pytest.mark.parametrize("start", [0, 2])
+def test_the_first_axis_that_disagrees_is_named(count: int, start: int) -> None:
+    n = symbolic.symbol("n")
+    for axis in range(count):
+        first = [n, 3, *range(5, 5 + count)][:count]
+        second = [*first[:axis], *(n + 1 if size is n else int(size) + 1 for size in first[axis:])]
+        with pytest.raises(RuleError) as caught:
+            agree_shapes(tuple(first), tuple(second), ("x", start), "y")
+        words = f"axis {start + axis} of x ({first[axis]}) must equal axis {axis} of y ({second[axis]})"
+        assert (caught.value.code, caught.value.message) == ("shape.disagree", words)
+    with pytest.raises(RuleError, match=rf"got those of x \({start + count}\) and y \({count + 1}\)"):
+        agree_shapes((n,) * count, (n,) * (count + 1), ("x", start), "y")
 
 
 def test_a_bound_without_which_a_dimension_would_be_negative() -> None:

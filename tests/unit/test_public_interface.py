@@ -552,8 +552,10 @@ def test_a_missing_argument_is_distinguished_from_an_error_inside() -> None:
     with pytest.raises(ArgumentTypeError, match="load: missing a required argument: 'source'") as caught:
         dovetail.load()  # type: ignore[call-arg]
     assert caught.value.code == "argument.type"
+    with Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", (2,))))
     with pytest.raises(TypeError, match="inside") as inside:
-        dovetail.reduce(Builder().model, _fails_inside)
+        dovetail.reduce(b.model, _fails_inside)
     assert not isinstance(inside.value, DovetailError)
 
 

@@ -19,7 +19,7 @@ X = [np.random.default_rng(seed).normal(size=(2, 3)).astype(np.float32) for seed
 W = np.arange(3, dtype=np.float32)
 
 
-def _accumulator() -> dovetail.Model:
+def _build_accumulator() -> dovetail.Model:
     """Build h_next = h + x * w, y = 2 * h_next and z = -h_next, with the state h. The input x has the alias "image"."""
     with dovetail.Builder("accumulator") as b:
         x, w, h = b.input("x", "f32", (2, 3)), b.input("w", "f32", (3,)), b.input("h", "f32", (2, 3))
@@ -33,7 +33,7 @@ def _accumulator() -> dovetail.Model:
     return model
 
 
-def _cached() -> dovetail.Model:
+def _model_with_cache() -> dovetail.Model:
     """Build the sum over all rows so far, which Concat collects in a growing cache."""
     with dovetail.Builder("cached") as b:
         x, w = b.input("x", "f32", (2, 3)), b.input("w", "f32", (3,))
@@ -47,27 +47,32 @@ def _cached() -> dovetail.Model:
     return model
 
 
-def _native(path: Path) -> Any:
-    return dovetail.compile(_accumulator(), threads=1)
+def _compile_native(path: Path) -> Any:
+    return dovetail.compile(_build_accumulator(), threads=1)
 
 
-def _interpreted(path: Path) -> Any:
-    return dovetail.compile(_accumulator(), "interpreter")
+def _compile_interpreted(path: Path) -> Any:
+    return dovetail.compile(_build_accumulator(), "interpreter")
 
 
-def _from_the_plan_cache(path: Path) -> Any:
-    dovetail.save(_accumulator(), path / "model.onnx")
+def _compile_from_plan_cache(path: Path) -> Any:
+    dovetail.save(_build_accumulator(), path / "model.onnx")
     options: Any = {"threads": 1, "cache_dir": path / "cache"}
     with dovetail.compile(path / "model.onnx", **options) as program:
         program(*X[:1], W)
     return dovetail.compile(path / "model.onnx", **options)
 
 
-def _with_caches(path: Path) -> Any:
-    return dovetail.compile(_cached(), threads=1, reuse_caches=True)
+def _compile_with_caches(path: Path) -> Any:
+    return dovetail.compile(_model_with_cache(), threads=1, reuse_caches=True)
 
 
-PROGRAMS = {"native": _native, "interpreted": _interpreted, "plan cache": _from_the_plan_cache, "caches": _with_caches}
+PROGRAMS = {
+    "native": _compile_native,
+    "interpreted": _compile_interpreted,
+    "plan cache": _compile_from_plan_cache,
+    "caches": _compile_with_caches,
+}
 
 FORMS: dict[str, Callable[[Any, Any], Any]] = {
     "in order": lambda call, x: call(x, W),
@@ -97,7 +102,7 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
 every_program = pytest.mark.parametrize("kind", PROGRAMS)
 
 
-def _expected(kind: str, calls: int) -> tuple[Any, Any]:
+def _outputs_of(kind: str, calls: int) -> tuple[Any, Any]:
     """Return y and z of the last of some calls."""
     if kind == "caches":
         return np.concatenate(X[:calls]).sum(0, keepdims=True) * W, -X[calls - 1]
@@ -107,7 +112,7 @@ def _expected(kind: str, calls: int) -> tuple[Any, Any]:
 
 def _check(kind: str, calls: int, results: Any) -> None:
     assert list(results) == ["y", "z"]
-    for found, expected in zip((results[0], results["z"]), _expected(kind, calls), strict=True):
+    for found, expected in zip((results[0], results["z"]), _outputs_of(kind, calls), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -120,7 +125,7 @@ def test_a_session_takes_every_form_of_a_call(kind: str, form: str, tmp_path: Pa
         _check(kind, index + 1, FORMS[form](session, x))
     if kind != "caches":
         # A call of the program begins with the initial states.
-        np.testing.assert_allclose(FORMS[form](program, X[0])["y"], _expected(kind, 1)[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(FORMS[form](program, X[0])["y"], _outputs_of(kind, 1)[0], rtol=1e-5, atol=1e-6)
 
 
 @every_program
@@ -148,7 +153,7 @@ def test_a_session_takes_states_in_order_and_by_name(kind: str, tmp_path: Path) 
 def test_a_session_writes_into_out(kind: str, tmp_path: Path) -> None:
     """``out`` is a dict, or a list with an entry for each output that is no state."""
     session = PROGRAMS[kind](tmp_path).session()
-    shapes = [np.shape(item) for item in _expected(kind, 1)]
+    shapes = [np.shape(item) for item in _outputs_of(kind, 1)]
     y, z = (np.empty(shape, np.float32) for shape in shapes)
     for index, (x, out) in enumerate(zip(X, ([y, z], {"y": y}, [None, z]), strict=True)):
         results = session(x, W, out=out)

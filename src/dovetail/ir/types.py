@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence as Seq
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from itertools import repeat
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -208,28 +209,58 @@ def collect_equations() -> Iterator[list[tuple[Size, Size]]]:
         _demanded.reset(token)
 
 
-def agree(first: Size, second: Size) -> Size:
+AxisName: TypeAlias = str | tuple[str | int, int]
+"""The name of a size in errors: a text, or an operand, by its name or its position among the inputs, and an axis."""
+
+
+def _axis_text(name: AxisName) -> str:
+    return name if isinstance(name, str) else f"axis {name[1]} of {_operand_text(name[0])}"
+
+
+def _operand_text(name: str | int) -> str:
+    return name if isinstance(name, str) else f"input {name}"
+
+
+def agree(first: Size, second: Size, first_name: AxisName, second_name: AxisName) -> Size:
     """Unify two sizes that must be equal. Returns ``second`` if it is an integer, else ``first``.
 
-    Raises RuleError [shape.disagree] if the sizes can never be equal.
+    Raises RuleError [shape.disagree], with the names of both sizes, if the sizes can never be equal.
     """
     if first is second:
         return first
     equal = symbolic.equal(first, second)
     if equal is False:
-        raise RuleError("shape.disagree", f"dimensions must be equal, got {first} and {second}")
+        texts = _axis_text(first_name), _axis_text(second_name)
+        raise RuleError("shape.disagree", f"{texts[0]} ({first}) must equal {texts[1]} ({second})")
     if equal is None and (pairs := _demanded.get()) is not None:
         pairs.append((first, second))
     return second if isinstance(second, int) else first
 
 
-def agree_shapes(first: Shape | None, second: Shape | None) -> Shape | None:
-    """Unify two shapes that must be equal. Raises RuleError [shape.rank], [shape.disagree]."""
+@overload
+def agree_shapes(first: Shape, second: Shape, first_name: AxisName, second_name: AxisName) -> Shape: ...
+@overload
+def agree_shapes(first: Shape | None, second: Shape | None, first_name: AxisName, second_name: AxisName) -> Shape | None: ...
+def agree_shapes(first: Shape | None, second: Shape | None, first_name: AxisName, second_name: AxisName) -> Shape | None:
+    """Unify two shapes, or parts of shapes, that must be equal.
+
+    The names are those of the operands, or of their first axes that are compared. Raises RuleError [shape.rank] for different
+    ranks, and [shape.disagree] with the first axis whose sizes can never be equal.
+    """
     if first is None or second is None:
         return second if first is None else first
+    (one, start), (other, other_start) = [(name, 0) if isinstance(name, str) else name for name in (first_name, second_name)]
     if len(first) != len(second):
-        raise RuleError("shape.rank", f"ranks must be equal, got {len(first)} and {len(second)}")
-    return tuple(map(agree, first, second))
+        ranks = f"{_operand_text(one)} ({start + len(first)}) and {_operand_text(other)} ({other_start + len(second)})"
+        raise RuleError("shape.rank", f"ranks must be equal, got those of {ranks}")
+    try:
+        return tuple(map(agree, first, second, repeat(""), repeat("")))
+    except RuleError:
+        # The names of the axes are made only for an error.
+        pairs = enumerate(zip(first, second, strict=True))
+        axis = next(axis for axis, sizes in pairs if symbolic.equal(*sizes) is False)
+        names = (one, start + axis), (other, other_start + axis)
+    return (agree(first[axis], second[axis], *names),)
 
 
 def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
@@ -298,18 +329,19 @@ def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
     return normalized
 
 
-def broadcast_size(first: Size, second: Size) -> Size | None:
+def broadcast_size(
+    first: Size, second: Size, first_name: AxisName = "one size", second_name: AxisName = "the other size"
+) -> Size | None:
     """Broadcast one axis by numpy's rules; return None if the expression grows too large. Raises RuleError [shape.disagree]."""
     if first == second or symbolic.equal(first, second) is True or second == 1:
         return first
     if first == 1:
         return second
-    for known, other in ((first, second), (second, first)):
-        # A size that cannot be 1 is the result, because the other size equals it or is 1.
-        if symbolic.equal(known, 1) is False:
-            if symbolic.equal(other, 1) is False:
-                return agree(known, other)
-            return known
+    # A size that cannot be 1 is the result, because the other size equals it or is 1.
+    if symbolic.equal(first, 1) is False:
+        return agree(first, second, first_name, second_name) if symbolic.equal(second, 1) is False else first
+    if symbolic.equal(second, 1) is False:
+        return second
     try:
         return symbolic.broadcast_sizes((first, second))
     except symbolic.Inexact:

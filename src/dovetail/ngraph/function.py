@@ -94,7 +94,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
     for target, delta in zip(targets, incoming, strict=True):
         if target.dtype is not delta.dtype:
             raise RuleError("type.disagree", f"the delta must have the output's type {target.dtype}, got {delta.dtype}")
-        agree_shapes(target.shape, delta.shape)
+        agree_shapes(target.shape, delta.shape, "the output", "its delta")
     sources = [writer.values[Output(parameter, 0)] for parameter in parameters]
     gradients = pull_back(writer.b, targets, incoming, sources)
     for core in writer.b.graph.nodes:

@@ -190,7 +190,7 @@ class _BinaryNode(Node):
         super().__init__(arg0, arg1)
 
     def write(self, b: Builder, *xs: Value) -> Any:
-        agree_shapes(xs[0].shape, xs[1].shape)
+        agree_shapes(xs[0].shape, xs[1].shape, "input 0", "input 1")
         return b.apply(self.kind, *xs, broadcast=False)
 
 

@@ -164,13 +164,13 @@ def _concat_shape(parts: list[Array], axis: int) -> tuple[tuple[int, ...], int]:
         raise RuleError("node.inputs", "needs at least 1 input, got 0")
     axis = axis_in(axis, _rank(parts[0]))
     sizes = list(parts[0].shape)
-    for part in parts[1:]:
+    for number, part in enumerate(parts[1:], 1):
         if part.ndim != len(sizes):
             raise RuleError("shape.rank", f"ranks must be equal, got {len(sizes)} and {part.ndim}")
         if part.dtype != parts[0].dtype:
             raise RuleError("type.disagree", f"element types must be equal, got {parts[0].dtype} and {part.dtype}")
         for i, size in enumerate(part.shape):
-            sizes[i] = sizes[i] + size if i == axis else int(agree(sizes[i], size))
+            sizes[i] = sizes[i] + size if i == axis else int(agree(sizes[i], size, (0, i), (number, i)))
     if sizes[axis] > INT64_MAX:
         raise RuleError("shape.range", f"the sum of the sizes along axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
     return tuple(sizes), axis

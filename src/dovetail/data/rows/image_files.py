@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ MAX_PIXELS = 89_478_485
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "La", "RGBa")
 """Pillow's modes with at most 8 bits per channel; conversion of other modes (16 bits, floats) would lose information."""
+PillowImage: TypeAlias = Any
+"""An image of Pillow, which is an optional package."""
 _INDEX = "_rows"
 _WRITERS = 8
 _CHANNELS = (3, 4)
@@ -119,7 +121,7 @@ class ImageOptions:
         means, stds = (None if numbers is None else tuple(numbers) for numbers in (mean, std))
         return cls(size, layout, scale, means, stds, mode, resize_size)
 
-    def convert(self, image: Any) -> NDArray[Any]:
+    def convert(self, image: PillowImage) -> NDArray[Any]:
         """Convert a Pillow image in RGB to the array of one row. Raises FormatError [dataset.image]."""
         if self.size is not None:
             image = self._resize(image, *self.size)
@@ -132,12 +134,12 @@ class ImageOptions:
                 pixels = pixels / np.asarray(self.std, np.float32)
         return np.ascontiguousarray(pixels.transpose(2, 0, 1) if self.layout == "NCHW" else pixels)
 
-    def _resize(self, image: Any, height: int, width: int) -> Any:
+    def _resize(self, image: PillowImage, height: int, width: int) -> Any:
         if self.mode == "letterbox":
             scale = min(height / image.height, width / image.width)
             sides = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
             canvas = _pillow("PIL.Image").new("RGB", (width, height), LETTERBOX_COLOR)
-            canvas.paste(_resized(image, sides), ((width - sides[0]) // 2, (height - sides[1]) // 2))
+            canvas.paste(_resize_to(image, sides), ((width - sides[0]) // 2, (height - sides[1]) // 2))
             return canvas
         if self.mode == "center_crop":
             sides = self._covering_sides(image.width, image.height)
@@ -145,8 +147,8 @@ class ImageOptions:
                 message = f"a resized image must have at most {MAX_PIXELS} pixels, got {sides[0]} x {sides[1]}"
                 raise FormatError("dataset.image", message)
             left, top = round((sides[0] - width) / 2), round((sides[1] - height) / 2)
-            return _resized(image, sides).crop((left, top, left + width, top + height))
-        return _resized(image, (width, height))
+            return _resize_to(image, sides).crop((left, top, left + width, top + height))
+        return _resize_to(image, (width, height))
 
     def _covering_sides(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height of an image before its center is cut out."""
@@ -157,7 +159,7 @@ class ImageOptions:
         return width * to_height // height, to_height
 
 
-def _resized(image: Any, sides: tuple[int, int]) -> Any:
+def _resize_to(image: PillowImage, sides: tuple[int, int]) -> Any:
     """Return an image of the width and height ``sides``, by Pillow's bilinear filter."""
     return image if image.size == sides else image.resize(sides, _pillow("PIL.Image").Resampling.BILINEAR)
 

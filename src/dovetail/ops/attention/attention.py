@@ -70,8 +70,8 @@ class ScaledDotProductAttention(
         _check_sink(sink, query)
         if query.shape is None or key.shape is None or value.shape is None:
             return None
-        agree(query.shape[-1], key.shape[-1])
-        keys = agree(key.shape[-2], value.shape[-2])
+        agree(query.shape[-1], key.shape[-1], ("query", len(query.shape) - 1), ("key", len(key.shape) - 1))
+        keys = agree(key.shape[-2], value.shape[-2], ("key", len(key.shape) - 2), ("value", len(value.shape) - 2))
         rows: Size | None = query.shape[-2]
         batch_shapes = [x.dims[:-2] for x in (query, key, value)]
         if attention_mask is not None and not self.causal:
@@ -81,7 +81,7 @@ class ScaledDotProductAttention(
                 raise RuleError("shape.rank", f"attention_mask must have rank 0 or at least 2, got {attention_mask.type}")
             (key_size,) = broadcast(attention_mask.shape[-1:] or (1,), (keys,)) or (None,)
             if key_size is not None:
-                agree(key_size, keys)
+                agree(key_size, keys, "the last axis of attention_mask", ("key", len(key.shape) - 2))
             (rows,) = broadcast(attention_mask.shape[-2:-1], query.shape[-2:-1]) or (None,)
             batch_shapes.append(attention_mask.shape[:-2])
         return (*(broadcast(*batch_shapes) or ()), rows, value.shape[-1])
@@ -114,9 +114,9 @@ def _check_sink(sink: View | None, query: View) -> None:
         return
     if len(sink.shape) != len(query.shape) or symbolic.equal(sink.shape[-1], 1) is False:
         raise RuleError("shape.rank", f"sink must have rank {len(query.shape)} and one column, got {sink.type}")
-    for size, other in zip(sink.shape[:-1], query.shape[:-1], strict=True):
+    for axis, (size, other) in enumerate(zip(sink.shape[:-1], query.shape[:-1], strict=True)):
         if symbolic.equal(size, 1) is not True and symbolic.equal(other, 1) is not True:
-            agree(size, other)
+            agree(size, other, ("sink", axis), ("query", axis))
 
 
 def check_mask(mask: View, query: View) -> None:
@@ -217,10 +217,10 @@ class Attention(
         if rank == 4:
             heads, kv_heads = q.shape[1], k.shape[1]
         size, v_size = (x.dims[-1] if rank == 4 else head_size_of(x.dims[-1], kv_heads) for x in (k, v))
-        agree(size, q.shape[-1] if rank == 4 else head_size_of(q.shape[-1], heads))
-        for x in (k, v):
-            batch = agree(batch, x.dims[0])
-        agree(keys, v.shape[-2])
+        agree(size, q.shape[-1] if rank == 4 else head_size_of(q.shape[-1], heads), "the head size of k", "the head size of q")
+        for name, x in (("k", k), ("v", v)):
+            batch = agree(batch, x.dims[0], ("q", 0), (name, 0))
+        agree(keys, v.shape[-2], ("k", rank - 2), ("v", rank - 2))
         if past_key is not None and past_value is not None:
             keys = self._total_keys(keys, batch, kv_heads, ((past_key, size), (past_value, v_size)))
         y = (batch, heads, rows, v_size) if rank == 4 else (batch, rows, heads * v_size)
@@ -246,11 +246,11 @@ class Attention(
                 "attention.heads",
                 f"inputs of rank 3 need q_num_heads and kv_num_heads, got {self.q_num_heads} and {self.kv_num_heads}",
             )
-        for x, heads in ((q, self.q_num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads)):
+        for name, x, heads in (("q", q, self.q_num_heads), ("k", k, self.kv_num_heads), ("v", v, self.kv_num_heads)):
             if x.shape is not None and len(x.shape) == 4 and heads is not None:
-                agree(x.shape[1], heads)
+                agree(x.shape[1], heads, (name, 1), "q_num_heads" if name == "q" else "kv_num_heads")
         if ranks == {4} and k.shape is not None and v.shape is not None:
-            agree(k.shape[1], v.shape[1])
+            agree(k.shape[1], v.shape[1], ("k", 1), ("v", 1))
         counts: tuple[Any, Any] = (self.q_num_heads, self.kv_num_heads)
         if ranks == {4} and q.shape is not None and k.shape is not None:
             counts = (q.shape[1], k.shape[1])
@@ -264,23 +264,24 @@ class Attention(
             if nonpad_kv_seqlen.shape is not None and len(nonpad_kv_seqlen.shape) != 1:
                 raise RuleError("shape.rank", f"nonpad_kv_seqlen must have rank 1, got {nonpad_kv_seqlen.type}")
             if nonpad_kv_seqlen.shape is not None and q.shape is not None:
-                agree(nonpad_kv_seqlen.shape[0], q.shape[0])
+                agree(nonpad_kv_seqlen.shape[0], q.shape[0], ("nonpad_kv_seqlen", 0), ("q", 0))
         if attn_mask is not None:
             check_mask(attn_mask, q)
 
     def _total_keys(self, keys: Size, batch: Size, heads: Size, caches: tuple[tuple[View, Size], ...]) -> Any:
         total: Any = keys
-        for cache, size in caches:
+        for name, (cache, size) in zip(("past_key", "past_value"), caches, strict=True):
             if cache.shape is None:
                 total = None
                 continue
             if len(cache.shape) != 4:
                 raise RuleError("shape.rank", f"past_key and past_value must have rank 4, got {cache.type}")
-            for pair in zip((cache.shape[0], cache.shape[1], cache.shape[3]), (batch, heads, size), strict=True):
-                agree(*pair)
+            agree(cache.shape[0], batch, (name, 0), ("q", 0))
+            agree(cache.shape[1], heads, (name, 1), "the heads of k")
+            agree(cache.shape[3], size, (name, 3), "the head size")
             total = None if total is None else keys + cache.shape[2]
         if all(cache.shape is not None for cache, _ in caches):
-            agree(caches[0][0].dims[2], caches[1][0].dims[2])
+            agree(caches[0][0].dims[2], caches[1][0].dims[2], ("past_key", 2), ("past_value", 2))
         return total
 
     def _check_mask_shape(self, shape: Shape, scores_shape: tuple[Size | None, ...]) -> None:

@@ -11,7 +11,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Type, View, agree
+from dovetail.ir.types import Shape, Type, View, agree, agree_shapes
 from dovetail.ops.attention.heads import (
     axis_size_of,
     check_rank,
@@ -147,15 +147,21 @@ class GroupQueryAttention(
         assert seqlens_k is not None and total_sequence_length is not None
         batch, rows, columns = query.shape
         size = head_size_of(columns, self.num_heads + (2 * self.kv_num_heads if key is None else 0))
-        for x in (key, value):
+        for name, x in (("key", key), ("value", value)):
             if x is not None and x.shape is not None:
-                tuple(map(agree, x.shape, (batch, rows, self.kv_num_heads * size)))
+                agree(x.shape[0], batch, (name, 0), ("query", 0))
+                agree(x.shape[1], rows, (name, 1), ("query", 1))
+                agree(x.shape[2], self.kv_num_heads * size, (name, 2), "kv_num_heads * head size")
         cache_size: Any = 0
-        for past in (past_key, past_value):
+        for name, past in (("past_key", past_key), ("past_value", past_value)):
             if past is not None and past.shape is not None:
-                for axis, other in ((0, batch), (1, self.kv_num_heads), (3, size)):
-                    agree(past.shape[axis], other)
-                cache_size = past.shape[2] if past is past_key or cache_size is None else agree(cache_size, past.shape[2])
+                agree(past.shape[0], batch, (name, 0), ("query", 0))
+                agree(past.shape[1], self.kv_num_heads, (name, 1), "kv_num_heads")
+                agree(past.shape[3], size, (name, 3), "the head size")
+                if past is past_key or cache_size is None:
+                    cache_size = past.shape[2]
+                else:
+                    cache_size = agree(cache_size, past.shape[2], ("past_key", 2), (name, 2))
             elif past is not None:
                 cache_size = None
         self._check_rest(query.shape, seqlens_k, cos_cache, position_ids, attention_bias, head_sink)
@@ -178,13 +184,13 @@ class GroupQueryAttention(
         check_rank(attention_bias, 4, "attention_bias")
         check_rank(head_sink, 1, "head_sink")
         if seqlens_k.shape is not None and seqlens_k.shape and len(seqlens_k.shape) < 3:
-            agree(seqlens_k.shape[0], shape[0])
+            agree(seqlens_k.shape[0], shape[0], ("seqlens_k", 0), ("query", 0))
         elif seqlens_k.shape is not None:
             raise RuleError("shape.rank", f"seqlens_k must have rank 1, got {seqlens_k.type}")
         if head_sink is not None and head_sink.shape is not None:
-            agree(head_sink.shape[0], self.num_heads)
+            agree(head_sink.shape[0], self.num_heads, ("head_sink", 0), "num_heads")
         if position_ids is not None and position_ids.shape is not None:
-            tuple(map(agree, position_ids.shape, shape[:2]))
+            agree_shapes(position_ids.shape, shape[:2], "position_ids", "query")
 
     def decompose(self, b: Builder, q: Value, *rest: Value | None) -> Any:
         (

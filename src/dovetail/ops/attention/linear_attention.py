@@ -9,7 +9,7 @@ from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.edit import inline
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, View, agree
+from dovetail.ir.types import Tensor, Type, View, agree, agree_shapes
 from dovetail.ops.attention.heads import check_rank, default_scale, head_size_of
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.control_flow.loop import Loop
@@ -89,12 +89,12 @@ class LinearAttention(
             return [None, None]
         batch, rows, columns = query.shape
         size, value_size = head_size_of(columns, self.q_num_heads), head_size_of(value.shape[2], self.kv_num_heads)
-        for x in (key, value, decay, beta):
+        for name, x in (("key", key), ("value", value), ("decay", decay), ("beta", beta)):
             if x is not None and x.shape is not None:
-                agree(x.shape[0], batch)
-                agree(x.shape[1], rows)
+                agree(x.shape[0], batch, (name, 0), ("query", 0))
+                agree(x.shape[1], rows, (name, 1), ("query", 1))
         if key.shape is not None:
-            agree(key.shape[2], self.kv_num_heads * size)
+            agree(key.shape[2], self.kv_num_heads * size, ("key", 2), "kv_num_heads * head size")
         for x, allowed in ((decay, (self.kv_num_heads, self.kv_num_heads * size)), (beta, (self.kv_num_heads, 1))):
             if (
                 x is not None
@@ -107,7 +107,7 @@ class LinearAttention(
                 )
         state_shape = (batch, self.kv_num_heads, size, value_size)
         if past_state is not None and past_state.shape is not None:
-            tuple(map(agree, past_state.shape, state_shape))
+            agree_shapes(past_state.shape, state_shape, "past_state", "the state")
         return [(batch, rows, self.q_num_heads * value_size), state_shape]
 
     def decompose(

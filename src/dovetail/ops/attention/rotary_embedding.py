@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import RuleError
 from dovetail.ir import symbolic
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, View, agree
+from dovetail.ir.types import Shape, View, agree, agree_shapes
 from dovetail.ops.casts import as_type, wide_type
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class RotaryEmbedding(
             raise RuleError("attention.heads", f"x of rank 3 needs num_heads, got {self.num_heads} for {x.type}")
         self._check_size(x.shape, cos_cache, sin_cache)
         if cos_cache.shape is not None and position_ids is None:
-            agree(cos_cache.shape[0], x.shape[0])
-            agree(cos_cache.shape[1], x.shape[-2])
+            agree(cos_cache.shape[0], x.shape[0], ("cos_cache", 0), ("x", 0))
+            agree(cos_cache.shape[1], x.shape[-2], ("cos_cache", 1), ("x", rank - 2))
         if position_ids is not None and position_ids.shape is not None:
-            agree(position_ids.shape[0], x.shape[0])
-            agree(position_ids.shape[1], x.shape[-2])
+            agree(position_ids.shape[0], x.shape[0], ("position_ids", 0), ("x", 0))
+            agree(position_ids.shape[1], x.shape[-2], ("position_ids", 1), ("x", rank - 2))
         return x.shape
 
     def _check_tables(self, cos_cache: View, sin_cache: View, position_ids: View | None) -> None:
@@ -68,7 +68,7 @@ class RotaryEmbedding(
             if table.shape is not None and len(table.shape) != table_rank:
                 raise RuleError("shape.rank", f"cos_cache and sin_cache must have rank {table_rank}, got {table.type}")
         if cos_cache.shape is not None and sin_cache.shape is not None:
-            tuple(map(agree, cos_cache.shape, sin_cache.shape))
+            agree_shapes(cos_cache.shape, sin_cache.shape, "cos_cache", "sin_cache")
         if position_ids is not None and position_ids.shape is not None and len(position_ids.shape) != 2:
             raise RuleError("shape.rank", f"position_ids must have rank 2, got {position_ids.type}")
 
@@ -82,9 +82,10 @@ class RotaryEmbedding(
         if isinstance(size, int) and (size % 2 or size < self.rotary_embedding_dim):
             minimum = f"rotary_embedding_dim ({self.rotary_embedding_dim})"
             raise RuleError("attribute.range", f"head size must be even and at least {minimum}, got {size}")
-        for table in (cos_cache, sin_cache):
+        for name, table in (("cos_cache", cos_cache), ("sin_cache", sin_cache)):
             if table.shape is not None and (self.rotary_embedding_dim or isinstance(size, int)):
-                agree(table.shape[-1], (self.rotary_embedding_dim or size) // 2)
+                half = (self.rotary_embedding_dim or size) // 2
+                agree(table.shape[-1], half, (name, len(table.shape) - 1), "half of the rotated size")
 
     def canonical(self, x: View, cos_cache: View, sin_cache: View, position_ids: View | None = None) -> Op:
         """Drop ``num_heads``, and a ``rotary_embedding_dim`` that equals the head size, if ``x`` has rank 4."""

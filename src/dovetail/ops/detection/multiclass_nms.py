@@ -65,8 +65,8 @@ class _MulticlassNmsBase(Op):
                 raise RuleError("shape.rank", f"{name} must have rank 3, got {len(x.shape)}")
         images = None
         if boxes.shape is not None and scores.shape is not None and not rest:
-            images = agree(boxes.shape[0], scores.shape[0])
-            agree(boxes.shape[1], scores.shape[2])
+            images = agree(boxes.shape[0], scores.shape[0], ("boxes", 0), ("scores", 0))
+            agree(boxes.shape[1], scores.shape[2], ("boxes", 1), ("scores", 2))
             if symbolic.equal(boxes.shape[2], 4) is False:
                 raise RuleError("shape.disagree", f"a box must have 4 numbers, got {boxes.shape[2]}")
         return [Tensor(dtype, (None, 6)), Tensor(self.output_type, (None, 1)), Tensor(self.output_type, (images,))]  # type: ignore[arg-type]

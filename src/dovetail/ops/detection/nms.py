@@ -38,8 +38,8 @@ def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: V
         if symbolic.equal(boxes.shape[2], box_size) is False:
             raise RuleError("shape.disagree", f"a box must have {box_size} numbers, got {boxes.shape[2]}")
         if scores.shape is not None:
-            agree(boxes.shape[0], scores.shape[0])
-            agree(boxes.shape[1], scores.shape[2])
+            agree(boxes.shape[0], scores.shape[0], ("boxes", 0), ("scores", 0))
+            agree(boxes.shape[1], scores.shape[2], ("boxes", 1), ("scores", 2))
     for limit in limits:
         if limit is not None and any(symbolic.equal(size, 1) is False for size in limit.shape or ()):
             raise RuleError("shape.single", f"limits and thresholds must have one element, got {limit.type}")

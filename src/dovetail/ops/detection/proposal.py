@@ -27,7 +27,7 @@ def _check_sizes(class_probs: Shape | None, bbox_deltas: Shape | None, image_sha
     """Check equal images, rows and columns of ``class_probs`` and ``bbox_deltas``, and at least 3 elements of ``image_shape``."""
     if class_probs is not None and bbox_deltas is not None:
         for axis in (0, 2, 3):
-            agree(class_probs[axis], bbox_deltas[axis])
+            agree(class_probs[axis], bbox_deltas[axis], ("class_probs", axis), ("bbox_deltas", axis))
     if image_shape is not None and symbolic.less(symbolic.product(image_shape), 3) is True:
         raise RuleError("shape.rank", f"image_shape must have at least 3 elements, got shape {list(image_shape)}")
 

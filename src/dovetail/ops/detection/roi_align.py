@@ -60,7 +60,9 @@ class _RoiAlignBase(Op):
         if rois.shape is not None and symbolic.equal(rois.shape[1], numbers) is False:
             raise RuleError("shape.disagree", f"a row of rois must have {numbers} numbers, got {rois.shape[1]}")
         counts = [view.shape[0] for view in (rois, batch_indices) if view.shape is not None]
-        count = agree(*counts) if len(counts) == 2 else counts[0] if counts else None
+        count = counts[0] if counts else None
+        if len(counts) == 2:
+            count = agree(counts[0], counts[1], ("rois", 0), ("batch_indices", 0))
         return (count, None if x.shape is None else x.shape[1], self.output_height, self.output_width)
 
     def make_grid(self, b: Builder, first: Value, size: Value, count: int) -> _SampleGrid:

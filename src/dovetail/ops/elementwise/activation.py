@@ -416,7 +416,7 @@ class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=
     alpha: float = 1.0
 
     def shape(self, x: View, y: View) -> Any:
-        return agree_shapes(x.shape, y.shape)
+        return agree_shapes(x.shape, y.shape, "x", "y")
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         return apply_in_wide_type(xp, lambda gate, value: Swish(self.alpha).function(xp, gate) * value, x, y)

@@ -84,8 +84,8 @@ class BroadcastingOp(Elementwise):
         if self.broadcast:
             return broadcast(*shapes)
         result: Shape | None = shapes[0]
-        for shape in shapes[1:]:
-            result = agree_shapes(result, shape)
+        for number, shape in enumerate(shapes[1:], 1):
+            result = agree_shapes(result, shape, (0, 0), (number, 0))
         return result
 
     def check_equal_shapes(self, *arrays: Array) -> None:

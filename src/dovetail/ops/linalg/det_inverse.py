@@ -31,7 +31,8 @@ class _Square(Op):
             return None
         if len(x.shape) < 2:
             raise RuleError("shape.rank", f"x must have rank at least 2, got {len(x.shape)}")
-        size = agree(*x.shape[-2:])
+        rank = len(x.shape)
+        size = agree(x.shape[-2], x.shape[-1], ("x", rank - 2), ("x", rank - 1))
         return (*x.shape[:-2], size, size)
 
 

@@ -101,16 +101,20 @@ class Einsum(
     def sizes(self, equation: _Equation, xs: Sequence[Any]) -> dict[str, Any]:
         """Return the size of each label, None for an unknown size. Raises RuleError where sizes disagree."""
         sizes: dict[str, Any] = {}
-        for labels, x in zip(equation.terms, xs, strict=True):
+        owners: dict[str, tuple[int, int]] = {}
+        for number, (labels, x) in enumerate(zip(equation.terms, xs, strict=True)):
             own: dict[str, Any] = {}
-            for label, size in zip(labels, x.dims, strict=True):
-                own[label] = agree(own[label], size) if label in own else size
+            for axis, (label, size) in enumerate(zip(labels, x.dims, strict=True)):
+                if label in own:
+                    size = agree(own[label], size, (number, labels.index(label)), (number, axis))
+                own[label] = size
             for label, size in own.items():
                 if label not in sizes:
-                    sizes[label] = size
+                    sizes[label], owners[label] = size, (number, labels.index(label))
                 elif sizes[label] is not None:
                     stretches = self.broadcast or label.isdigit()
-                    sizes[label] = broadcast_size(sizes[label], size) if stretches else agree(sizes[label], size)
+                    names = owners[label], (number, labels.index(label))
+                    sizes[label] = (broadcast_size if stretches else agree)(sizes[label], size, *names)
         return sizes
 
     def shape(self, *xs: View) -> Any:
@@ -187,7 +191,7 @@ def _diagonal(b: Builder, labels: tuple[str, ...], x: Value) -> _Factor:
         first = labels.index(label)
         second = labels.index(label, first + 1)
         rest = [axis for axis in range(len(labels)) if axis not in (first, second)]
-        size = agree(x.dims[first], x.dims[second])
+        size = agree(x.dims[first], x.dims[second], ("the operand", first), ("the operand", second))
         flat = b.Transpose(x, [*rest, first, second])
         flat = b.Reshape(
             flat, join_sizes(b, [*_target_sizes(b, flat, range(len(rest))), -1 if 0 not in x.dims else 0]), special_zero=False

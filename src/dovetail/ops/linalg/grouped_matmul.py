@@ -40,11 +40,11 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         if len(x.shape) != (3 if ends is None else 2):
             expected = "3 without offsets" if ends is None else "2 with offsets"
             raise RuleError("shape.rank", f"mat_a must have rank {expected}, got {x.type}")
-        agree(x.shape[-1], inner)
+        agree(x.shape[-1], inner, ("mat_a", len(x.shape) - 1), ("mat_b", 2))
         if ends is None:
-            return (agree(x.shape[0], groups), x.shape[1], columns)
+            return (agree(x.shape[0], groups, ("mat_a", 0), ("mat_b", 0)), x.shape[1], columns)
         if ends.shape is not None:
-            agree(ends.shape[0], groups)
+            agree(ends.shape[0], groups, ("offsets", 0), ("mat_b", 0))
         return (x.shape[0], columns)
 
     def value(self, *xs: View) -> Any:

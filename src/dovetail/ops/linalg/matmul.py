@@ -47,7 +47,9 @@ class MatMul(
             return None
         rows, inner = _matrix(left, self.transpose_a, row=True)
         other, columns = _matrix(right, self.transpose_b, row=False)
-        agree(inner, other)
+        first_axis = max(len(left) - 2 if self.transpose_a else len(left) - 1, 0)
+        second_axis = max(len(right) - 1 if self.transpose_b else len(right) - 2, 0)
+        agree(inner, other, ("a", first_axis), ("b", second_axis))
         batch = broadcast(left[:-2], right[:-2])
         assert batch is not None
         return (*batch, *(() if rows is None else (rows,)), *(() if columns is None else (columns,)))
@@ -165,7 +167,7 @@ class Gemm(
             right, columns = _matrix(y.shape, self.transpose_b, row=False)
             inner.append(right)
         if len(inner) == 2:
-            agree(*inner)
+            agree(inner[0], inner[1], ("a", 0 if self.transpose_a else 1), ("b", 1 if self.transpose_b else 0))
         if bias is not None and bias.shape is not None and rows is not None and columns is not None:
             self._check_bias(bias.shape, (rows, columns))
         return rows, columns

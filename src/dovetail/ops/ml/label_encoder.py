@@ -34,7 +34,7 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
             if table.shape is not None and len(table.shape) != 1:
                 raise RuleError("shape.rank", f"{name} must be a vector, got rank {len(table.shape)}")
         if keys.shape is not None and values.shape is not None:
-            agree(keys.shape[0], values.shape[0])
+            agree(keys.shape[0], values.shape[0], ("keys", 0), ("values", 0))
         if default.shape is not None and any(isinstance(size, int) and size != 1 for size in default.shape):
             raise RuleError("shape.single", f"default must be one element, got shape {list(default.shape)}")
         return x.shape

@@ -47,17 +47,20 @@ class CausalConvWithState(
         batch, channels, _ = input.shape
         state_size: Any = None
         if weight.shape is not None:
-            agree(weight.shape[0], channels)
-            agree(weight.shape[1], 1)
+            agree(weight.shape[0], channels, ("weight", 0), ("input", 1))
+            agree(weight.shape[1], 1, ("weight", 1), "the channels of a group")
             state_size = weight.shape[2] - 1
             if isinstance(state_size, int) and state_size < 0:
                 raise RuleError("shape.range", f"kernel size must be at least 1, got {weight.type}")
         if bias is not None and bias.shape is not None:
-            agree(bias.shape[0], channels)
+            agree(bias.shape[0], channels, ("bias", 0), ("input", 1))
         if past_state is not None and past_state.shape is not None:
-            agree(past_state.shape[0], batch)
-            agree(past_state.shape[1], channels)
-            state_size = past_state.shape[2] if state_size is None else agree(past_state.shape[2], state_size)
+            agree(past_state.shape[0], batch, ("past_state", 0), ("input", 0))
+            agree(past_state.shape[1], channels, ("past_state", 1), ("input", 1))
+            length = past_state.shape[2]
+            if state_size is not None:
+                length = agree(length, state_size, ("past_state", 2), "the kernel size less 1")
+            state_size = length
         return [input.shape, (batch, channels, state_size)][: self.outputs]
 
     def decompose(

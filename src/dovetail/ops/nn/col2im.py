@@ -39,7 +39,7 @@ class Col2Im(
         counts = [length_of_vector(item, name) for item, name in ((image, "image"), (block, "block"))]
         known_counts = [count for count in counts if isinstance(count, int)]
         if len(known_counts) == 2:
-            agree(*known_counts)
+            agree(known_counts[0], known_counts[1], "the length of image_shape", "the length of block_shape")
         shape, sizes, kernel = x.shape, elements_of(image), elements_of(block)
         if shape is not None and len(shape) not in (2, 3):
             raise RuleError("shape.rank", f"rank must be 2 or 3 (channels, blocks), got {len(shape)}")

@@ -11,7 +11,7 @@ from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, Sizes
-from dovetail.ir.types import Size, Unknown, View, agree, static
+from dovetail.ir.types import Size, Unknown, View, agree, agree_shapes, static
 from dovetail.ops.nn.sliding_window import (
     ONNX_PAD,
     PADS,
@@ -61,14 +61,14 @@ class Convolution(SlidingWindowOp):
                 "attribute.length",
                 f"kernel_shape {list(self.kernel_shape)} must have {len(shape) - 2} elements, one per spatial axis",
             )
-        return tuple(map(agree, self.kernel_shape, shape[2:]))
+        return agree_shapes(self.kernel_shape, shape[2:], ("the kernel of kernel_shape", 2), ("w", 2))
 
     def _check_bias(self, bias: View | None, channels: Size) -> None:
         if bias is None or bias.shape is None:
             return
         if len(bias.shape) != 1:
             raise RuleError("shape.rank", f"bias must be a vector, got rank {len(bias.shape)}")
-        agree(bias.shape[0], channels)
+        agree(bias.shape[0], channels, ("bias", 0), "the number of output channels")
 
     def _with_bias(self, xp: Namespace, kind: DType, y: Array, bias: Array) -> Any:
         """Add the bias in the accumulation type, then round once."""
@@ -193,7 +193,7 @@ class ConvTranspose(
             return (None, outputs, *(target or (None,) * len(kernel)))
         sizes = spatial_sizes(x.shape)
         channels = w.dims[0]
-        if symbolic.equal(agree(x.shape[1], channels) % self.group, 0) is False:
+        if symbolic.equal(agree(x.shape[1], channels, ("x", 1), ("w", 0)) % self.group, 0) is False:
             raise RuleError("shape.multiple", f"input channels ({channels}) must be a multiple of group ({self.group})")
         if output_shape is not None and target is None:
             return (x.shape[0], outputs, *(None,) * len(kernel))

@@ -76,19 +76,20 @@ class DeformConv(
             batch, outs = x.shape[0], self.geometry(spatial_sizes(x.shape), kernel).outs
         if isinstance(w.dims[0], int) and w.dims[0] % self.group:
             raise RuleError("shape.multiple", f"output channels ({w.dims[0]}) must be a multiple of group ({self.group})")
-        for item, numbers in ((offset, len(kernel)), (mask, 1)):
+        for name, item, numbers in (("offset", offset, len(kernel)), ("mask", mask, 1)):
             if item is not None and item.shape is not None:
-                self._check_offsets(item, numbers, kernel, batch, outs)
+                self._check_offsets(item, name, numbers, kernel, batch, outs)
         return (batch, w.dims[0], *outs)
 
-    def _check_offsets(self, item: View, numbers: int, kernel: Sequence[Size], batch: Size | None, outs: Any) -> None:
+    def _check_offsets(self, item: View, name: str, numbers: int, kernel: Sequence[Size], batch: Size | None, outs: Any) -> None:
         """Check the shape of ``item``, offsets or mask, which has ``numbers`` channels per offset group and kernel element."""
         if len(item.dims) != len(kernel) + 2:
             raise RuleError("shape.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
-        agree(item.dims[1], symbolic.product(kernel) * numbers * self.offset_group)
-        for ours, theirs in zip((batch, *outs), (item.dims[0], *item.dims[2:]), strict=True):
+        expected = symbolic.product(kernel) * numbers * self.offset_group
+        agree(item.dims[1], expected, (name, 1), f"kernel elements * {numbers} * offset_group")
+        for axis, (ours, theirs) in enumerate(zip((batch, None, *outs), item.dims, strict=True)):
             if ours is not None:
-                agree(ours, theirs)
+                agree(ours, theirs, ("the output", axis), (name, axis))
 
     def canonical(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None

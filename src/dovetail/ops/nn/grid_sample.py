@@ -77,7 +77,7 @@ class GridSample(
                 "shape.disagree",
                 f"last axis of grid ({grid.shape[-1]}) must have one element per spatial axis ({len(x.shape) - 2})",
             )
-        return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
+        return (agree(x.shape[0], grid.shape[0], ("x", 0), ("grid", 0)), x.shape[1], *grid.shape[1:-1])
 
     def decompose(self, b: Builder, x: Value, grid: Value) -> Any:
         """Gather the elements for each combination of neighbours with GatherND, and add the weighted elements."""
@@ -199,7 +199,9 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
                         "shape.disagree",
                         f"theta must hold {axes} by {axes + 1} matrices, got {theta.shape[1]} by {theta.shape[2]}",
                     )
-        batch = None if theta.shape is None else theta.shape[0] if sizes[0] is None else agree(theta.shape[0], sizes[0])
+        batch = None if theta.shape is None else theta.shape[0]
+        if batch is not None and sizes[0] is not None:
+            batch = agree(batch, sizes[0], ("theta", 0), "element 0 of size")
         return (batch, *sizes[2:], axes)
 
     def decompose(self, b: Builder, theta: Value, size: Value) -> Any:

@@ -10,7 +10,7 @@ from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Shape, Size, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
+from dovetail.ir.types import AxisName, Shape, Size, Tensor, Type, View, agree, agree_shapes, axes_in, axes_of, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.nn.sliding_window import spatial_sizes
@@ -73,12 +73,12 @@ def _channels_value(b: Builder, values: Value, rank: int) -> Any:
     return b.Reshape(values, [1, -1] + [1] * (rank - 2)) if rank > 1 else values
 
 
-def check_vector(values: View, size: Size, name: str) -> None:
+def check_vector(values: View, size: Size, name: str, size_name: AxisName = ("x", 1)) -> None:
     if values is None or values.shape is None:
         return
     if len(values.shape) != 1:
         raise RuleError("shape.rank", f"{name} must be a vector, got rank {len(values.shape)}")
-    agree(values.shape[0], size)
+    agree(values.shape[0], size, (name, 0), size_name)
 
 
 class BatchNormalization(
@@ -130,7 +130,7 @@ class BatchNormalization(
             elif values.shape is not None:
                 if len(values.shape) != len(x.shape) - 1:
                     raise RuleError("shape.rank", f"{name} must have rank {len(x.shape) - 1}, got {len(values.shape)}")
-                tuple(map(agree, values.shape, x.shape[1:]))
+                agree_shapes(values.shape, x.shape[1:], name, ("x", 1))
         return [x.shape, (channels,), (channels,)][: self.outputs]
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Any:
@@ -410,7 +410,9 @@ class GroupNormalization(
         if symbolic.equal(channels % self.num_groups, 0) is False:
             raise RuleError("shape.multiple", f"channels ({channels}) must be a multiple of num_groups ({self.num_groups})")
         for values, name in ((scale, "scale"), (bias, "bias")):
-            check_vector(values, self.num_groups if self.per_group else channels, name)
+            check_vector(
+                values, self.num_groups if self.per_group else channels, name, "num_groups" if self.per_group else ("x", 1)
+            )
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array) -> Any:

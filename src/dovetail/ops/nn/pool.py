@@ -363,7 +363,7 @@ class MaxUnpool(
     kernel_shape: tuple[int, ...] = ()
 
     def shape(self, x: View, indices: View, target: View | None = None) -> Any:
-        shape = agree_shapes(x.shape, indices.shape)
+        shape = agree_shapes(x.shape, indices.shape, "x", "indices")
         if target is not None:
             length_of_vector(target, "target")
         inner = None if shape is None else self.default_output_shape(shape)

@@ -338,7 +338,7 @@ class QGemm(
                 if len(values.dims) != 1:
                     raise RuleError("shape.disagree", f"a {name} must be a scalar or one number per column, got {values.type}")
                 if results[1] is not None:
-                    agree(values.dims[0], results[1])
+                    agree(values.dims[0], results[1], (name, 0), "the columns of y")
         return results
 
     def evaluate(
@@ -448,7 +448,7 @@ def check_bias(bias: View | None, y: View) -> None:
     if len(bias.shape) != 1:
         raise RuleError("shape.rank", f"the bias must be a vector, got {bias.type}")
     if y.shape is not None and len(y.shape) > 1:
-        agree(bias.shape[0], y.shape[-1])
+        agree(bias.shape[0], y.shape[-1], ("bias", 0), "the columns of y")
 
 
 class DynamicQuantizeMatMul(

@@ -10,7 +10,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, View, agree, total
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree, agree_shapes, total
 from dovetail.ops.casts import as_type, round_to
 
 if TYPE_CHECKING:
@@ -76,28 +76,30 @@ class MatMulNBits(
         kind = bound.get("R") if zero_points is not None else None
         if kind is not None and kind != "u8" and not kind.is_float:
             raise RuleError("quantize.type", f"zero_points must be u8 or floats, got {kind}")
-        self._check_shape(weights, (self.n, self.blocks, self.block_size * self.bits // 8))
-        self._check_shape(scales, (self.n, self.blocks))
+        self._check_shape("B", weights, (self.n, self.blocks, self.block_size * self.bits // 8))
+        self._check_shape("scales", scales, (self.n, self.blocks))
         if kind is not None:
-            self._check_shape(zero_points, (self.n, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks))
-        self._check_shape(bias, (self.n,))
+            self._check_shape(
+                "zero_points", zero_points, (self.n, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks)
+            )
+        self._check_shape("bias", bias, (self.n,))
         if x.shape is None:
             return [Tensor(bound.get("F"), None)]
         if not x.shape:
             raise RuleError("shape.rank", "x must have a rank of at least 1, got a scalar")
-        agree(x.shape[-1], self.k)
+        agree(x.shape[-1], self.k, ("x", len(x.shape) - 1), "K")
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
 
-    def _check_shape(self, x: View | None, shape: tuple[int, ...]) -> None:
+    def _check_shape(self, name: str, x: View | None, shape: tuple[int, ...]) -> None:
         """Check that an input has ``shape``, or is a vector with the same number of elements."""
         if x is None or x.shape is None:
             return
         if len(x.shape) == 1:
-            agree(x.shape[0], total(shape))
+            agree(x.shape[0], total(shape), (name, 0), "the number of elements")
         elif len(x.shape) != len(shape):
             raise RuleError("shape.disagree", f"an input must have the shape {list(shape)}, got {x.type}")
         else:
-            tuple(map(agree, x.shape, shape))
+            agree_shapes(x.shape, shape, name, "the packed shape")
 
     def value(self, *xs: View) -> Any:
         """Raise Unknown: the result of a matrix product is never a shape value."""

@@ -333,7 +333,7 @@ class FakeQuantize(
         if not self.broadcast:
             shape = data.shape
             for limit in limits:
-                shape = agree_shapes(shape, limit.shape)
+                shape = agree_shapes(shape, limit.shape, "data", "a limit")
             return shape
         common = broadcast(data.shape, *(limit.shape for limit in limits))
         if data.shape is not None and common is not None and len(common) > len(data.shape):

@@ -39,7 +39,7 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
     if scale.shape is None:
         return
     if zero_point is not None and not (is_single(scale.shape) and is_single(zero_point.shape)):
-        agree_shapes(scale.shape, zero_point.shape)
+        agree_shapes(scale.shape, zero_point.shape, "the scale", "the zero point")
     if block:
         _check_blocks(x, scale.shape, axis, block)
     elif is_single(scale.shape) is not True:
@@ -51,7 +51,7 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
         elif x.shape is not None:
             index = axis_in(axis, len(x.shape))
             if is_single(scale.shape) is False:
-                agree(scale.shape[0], x.shape[index])
+                agree(scale.shape[0], x.shape[index], ("the scale", 0), ("x", index))
 
 
 def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
@@ -63,7 +63,10 @@ def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
         raise RuleError("shape.rank", f"ranks of the blocked scale ({len(shape)}) and the tensor ({len(x.shape)}) must be equal")
     position = axis_in(axis, len(x.shape))
     for index, (count, size) in enumerate(zip(shape, x.shape, strict=True)):
-        agree(count, symbolic.ceil_divide(size, block) if index == position else size)
+        if index == position:
+            agree(count, symbolic.ceil_divide(size, block), ("the scale", index), "the number of blocks")
+        else:
+            agree(count, size, ("the scale", index), ("x", index))
 
 
 def broadcast_parameter(xp: Namespace, values: Array, shape: Sequence[int], axis: int | None, block: int) -> Any:
@@ -142,12 +145,12 @@ def _check_sides(values: View | None, x: View, name: str, summed: int) -> None:
         return
     rank, shape = len(x.shape), values.dims
     if rank > 1 and len(shape) == 1 and (rank == 2 or summed == -2):
-        agree(shape[0], x.shape[-3 - summed])
+        agree(shape[0], x.shape[-3 - summed], (name, 0), ("the matrix", rank - 3 - summed))
         return
     if rank > 1 and len(shape) == rank and symbolic.equal(shape[summed], 1) is not False:
         for axis, (size, expected) in enumerate(zip(shape, x.shape, strict=True)):
             if axis != rank + summed and symbolic.equal(size, 1) is not True:
-                agree(size, expected)
+                agree(size, expected, (name, axis), ("the matrix", axis))
         return
     raise RuleError("shape.disagree", f"the {name} must have one number per row or column of {x.type}, got {list(shape)}")
 
@@ -225,7 +228,7 @@ def check_channels(values: View | None, w: View, name: str) -> None:
     if len(values.dims) != 1:
         raise RuleError("shape.disagree", f"the {name} must be a scalar or have one number per channel, got {values.type}")
     if w.shape is not None:
-        agree(values.dims[0], w.shape[0])
+        agree(values.dims[0], w.shape[0], (name, 0), ("w", 0))
 
 
 def as_channels(xp: Namespace, values: Array, after: int) -> Any:

@@ -182,11 +182,14 @@ class RecurrentLayer(Op):
         rows = None
         for value in (w, r):
             if value is not None and value.shape is not None and len(value.shape) == 3:
-                rows = value.shape[1] if rows is None else agree(rows, value.shape[1])
+                rows = value.shape[1] if rows is None else agree(rows, value.shape[1], ("w", 1), ("r", 1))
         if isinstance(rows, int):
             if rows % self.gate_count:
                 raise RuleError("shape.multiple", f"rows of weights ({rows}) must be a multiple of the gates ({self.gate_count})")
-            sizes["h"] = rows // self.gate_count if sizes["h"] is None else agree(sizes["h"], rows // self.gate_count)
+            hidden: Any = rows // self.gate_count
+            if sizes["h"] is not None:
+                hidden = agree(sizes["h"], hidden, "hidden_size", "the rows of the weights / the number of gates")
+            sizes["h"] = hidden
         return rows
 
     @property
@@ -315,6 +318,12 @@ class RecurrentLayer(Op):
         raise NotImplementedError
 
 
+_SIZE_NAMES = {
+    "d": "the number of directions", "s": "the number of time steps", "b": "the batch size", "i": "the input size",
+    "h": "the hidden size", "g": "gates * hidden size",
+}  # fmt: skip
+
+
 def _check_axes(
     known: dict[str, Size | None], unknown: dict[str, Size | None], value: HasShape | None, axes: str, name: str
 ) -> None:
@@ -323,11 +332,11 @@ def _check_axes(
         return
     if len(value.shape) != len(axes):
         raise RuleError("shape.rank", f"{name} must have rank {len(axes)}, got {len(value.shape)}")
-    for axis, size in zip(axes, value.shape, strict=True):
+    for index, (axis, size) in enumerate(zip(axes, value.shape, strict=True)):
         if size is None:
             continue
         known_size = known[axis]
-        agreed = size if known_size is None else agree(known_size, size)
+        agreed = size if known_size is None else agree(known_size, size, _SIZE_NAMES[axis], (name, index))
         if axis in unknown:
             unknown[axis] = agreed
 

@@ -51,7 +51,7 @@ class STFT(
         known_length = None if length is None else scalar_of(length, "length")
         size = None if window is None or window.shape is None else window.shape[0]
         if known_length is not None and size is not None:
-            return agree(known_length, size)
+            return agree(known_length, size, "the frame length", ("window", 0))
         if length is not None:
             return known_length if known_length is not None else size
         if window is not None:
@@ -149,7 +149,7 @@ class ISTFT(
             if symbolic.equal(x.shape[-1], 2) is False:
                 raise RuleError("shape.disagree", f"size {x.shape[-1]} of the last axis must be 2 (complex parts)")
             if frame is not None:
-                agree(x.shape[-3], frame // 2 + 1)
+                agree(x.shape[-3], frame // 2 + 1, ("x", len(x.shape) - 3), "the frame length // 2 + 1")
         if frame is not None and window.shape is not None and symbolic.less(frame, window.shape[0]) is True:
             raise RuleError("shape.disagree", f"window ({window.shape[0]}) must not exceed frame_size ({frame})")
         if size is not None:

@@ -48,14 +48,18 @@ class Concat(
         known = [x.shape for x in inputs if x.shape is not None]
         if not known:
             return None
+        numbers = [number for number, x in enumerate(inputs) if x.shape is not None]
         rank = _positive_rank(len(known[0]))
         axis = axis_in(self.axis, rank)
         sizes: list[Any] = list(known[0])
-        for shape in known[1:]:
+        for number, shape in zip(numbers[1:], known[1:], strict=True):
             if len(shape) != rank:
                 raise RuleError("shape.rank", f"ranks of the inputs must be equal, got {rank} and {len(shape)}")
             for index, size in enumerate(shape):
-                sizes[index] = sizes[index] + size if index == axis else agree(sizes[index], size)
+                if index == axis:
+                    sizes[index] = sizes[index] + size
+                else:
+                    sizes[index] = agree(sizes[index], size, (numbers[0], index), (number, index))
         if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
             raise RuleError("shape.range", f"the size of axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
         if len(known) < len(inputs):

@@ -10,7 +10,7 @@ from dovetail.errors import RuleError
 from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Size, View, agree, axis_in
+from dovetail.ir.types import Shape, Size, View, agree_shapes, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import elements_of, indices_of_axis, join_sizes
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
@@ -91,7 +91,7 @@ class Gather(
         if indices.shape is None:
             return None
         count = self._batch(len(data.shape), len(indices.shape))
-        batch = tuple(map(agree, data.shape[:count], indices.shape[:count]))
+        batch = agree_shapes(data.shape[:count], indices.shape[:count], "data", "indices")
         return (*batch, *data.shape[count:axis], *indices.shape[count:], *data.shape[axis + 1 :])
 
     def _batch(self, rank: int, count: int) -> int:
@@ -288,7 +288,7 @@ class GatherND(
         depth = check_tuples(data.shape, indices, batch)
         if depth is None:
             return None
-        common = tuple(map(agree, data.shape[:batch], indices.shape[:batch]))
+        common = agree_shapes(data.shape[:batch], indices.shape[:batch], "data", "indices")
         return (*common, *indices.shape[batch:-1], *data.shape[batch + depth :])
 
     def evaluate(self, xp: Namespace, data: Array, indices: Array) -> Any:

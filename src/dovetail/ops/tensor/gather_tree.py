@@ -34,14 +34,14 @@ class GatherTree(
     """
 
     def shape(self, step_ids: View, parent_idx: View, max_seq_len: View, end_token: View) -> Any:
-        shape = agree_shapes(step_ids.shape, parent_idx.shape)
+        shape = agree_shapes(step_ids.shape, parent_idx.shape, "step_ids", "parent_idx")
         if shape is not None and len(shape) != 3:
             raise RuleError("shape.rank", f"step_ids must have the rank 3 (times, batch, beams), got {len(shape)}")
         if max_seq_len.shape is not None:
             if len(max_seq_len.shape) != 1:
                 raise RuleError("shape.rank", f"max_seq_len must be a vector, got rank {len(max_seq_len.shape)}")
             if shape is not None:
-                agree_shapes((shape[1],), max_seq_len.shape)
+                agree_shapes((shape[1],), max_seq_len.shape, ("step_ids", 1), "max_seq_len")
         if end_token.shape:
             raise RuleError("shape.rank", f"end_token must be a scalar, got the shape {list(end_token.shape)}")
         return shape

@@ -145,7 +145,7 @@ class ScatterElements(
     use_init_val: bool = True
 
     def shape(self, data: View, indices: View, updates: View) -> Any:
-        shape = agree_shapes(indices.shape, updates.shape)
+        shape = agree_shapes(indices.shape, updates.shape, "indices", "updates")
         if data.shape is None:
             return None
         axis = axis_in(self.axis, len(data.shape))
@@ -255,7 +255,8 @@ class ScatterND(
             return data.shape
         depth = check_tuples(data.shape, indices, 0)
         if depth is not None:
-            agree_shapes((*indices.shape[:-1], *data.shape[depth:]), updates.shape)
+            expected = (*indices.shape[:-1], *data.shape[depth:])
+            agree_shapes(expected, updates.shape, "the shape that indices and data give", "updates")
         return data.shape
 
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
@@ -296,7 +297,8 @@ class ScatterUpdate(
         if not data.shape:
             raise RuleError("shape.rank", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
-        agree_shapes((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), updates.shape)
+        expected = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+        agree_shapes(expected, updates.shape, "the shape that indices and data give", "updates")
         check_indices(indices, data.shape[axis], natural=True)
         return data.shape
 
@@ -373,11 +375,10 @@ class TensorScatter(
         if axis == 0:
             raise RuleError("axis.range", "the axis must not be the batch axis (0)")
         if write_indices is not None and write_indices.shape is not None:
-            agree(write_indices.shape[0], past_cache.shape[0])
+            agree(write_indices.shape[0], past_cache.shape[0], ("write_indices", 0), ("past_cache", 0))
         if update.shape is not None:
-            agree_shapes(
-                (*past_cache.shape[:axis], *past_cache.shape[axis + 1 :]), (*update.shape[:axis], *update.shape[axis + 1 :])
-            )
+            agree_shapes(past_cache.shape[:axis], update.shape[:axis], "past_cache", "update")
+            agree_shapes(past_cache.shape[axis + 1 :], update.shape[axis + 1 :], ("past_cache", axis + 1), ("update", axis + 1))
             if symbolic.less(past_cache.shape[axis], update.shape[axis]) is True:
                 raise RuleError(
                     "shape.disagree",

@@ -392,7 +392,7 @@ class ReverseSequence(
         if batch == time:
             raise RuleError("axis.repeated", f"batch_axis and time_axis must differ, got {batch} twice")
         if sequence_lens.shape is not None:
-            agree(input.shape[batch], sequence_lens.shape[0])
+            agree(input.shape[batch], sequence_lens.shape[0], ("input", batch), ("sequence_lens", 0))
         result = integers_of(sequence_lens)
         size = input.shape[time]
         if result is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in result):

@@ -11,7 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type, View, agree, axis_in, total
+from dovetail.ir.types import Tensor, Type, View, agree_shapes, axis_in, total
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.broadcast import is_float
 
@@ -155,7 +155,8 @@ class SearchSorted(
             raise RuleError(
                 "shape.rank", f"ranks of sorted_sequence ({len(sequence_shape)}) and values ({len(values_shape)}) must be equal"
             )
-        return (*map(agree, sequence_shape[:-1], values_shape[:-1]), values_shape[-1])
+        common = agree_shapes(sequence_shape[:-1], values_shape[:-1], "sorted_sequence", "values")
+        return (*common, values_shape[-1])
 
     def decompose(self, b: Builder, sorted_sequence: Value, values: Value) -> Any:
         if len(sorted_sequence.dims) == 1:

@@ -56,7 +56,7 @@ class CTCLoss(
             if x.shape is not None:
                 if len(x.shape) != rank:
                     raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
-                batches.append(x.shape[0])
+                batches.append((x.shape[0], name))
         if (
             blank_index is not None
             and blank_index.shape is not None
@@ -64,12 +64,12 @@ class CTCLoss(
         ):
             raise RuleError("shape.rank", f"blank_index must be one number, got shape {list(blank_index.shape)}")
         if logits.shape is not None and labels.shape is not None:
-            agree(logits.shape[1], labels.shape[1])
+            agree(logits.shape[1], labels.shape[1], ("logits", 1), ("labels", 1))
         if not batches:
             return (None,)
-        batch = batches[0]
-        for other in batches[1:]:
-            batch = agree(batch, other)
+        batch, first = batches[0]
+        for other, name in batches[1:]:
+            batch = agree(batch, other, (first, 0), (name, 0))
         return (batch,)
 
     def value(self, *xs: View | None) -> Any:

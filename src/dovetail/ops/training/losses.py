@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import View, agree
+from dovetail.ir.types import View, agree, agree_shapes
 from dovetail.ops.casts import as_type, wide_type
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class _Loss(Op):
             if len(weight.shape) != 1:
                 raise RuleError("shape.rank", f"weight must have rank 1, got {weight.type}")
             if classes is not None:
-                agree(weight.shape[0], classes)
+                agree(weight.shape[0], classes, ("weight", 0), "the number of classes")
         positions = None if x.shape is None else (x.shape[0], *x.shape[2:])
         if target.shape is not None:
             if positions is not None and len(target.shape) != len(positions):
                 raise RuleError("shape.disagree", f"target must have a class for each position of {x.type}, got {target.type}")
-            positions = target.shape if positions is None else tuple(map(agree, target.shape, positions))
+            positions = agree_shapes(target.shape, positions, "target", "the scores without classes")
         return positions if self.reduction == "none" else ()
 
     def write_loss(self, b: Builder, x: Value, target: Value, weight: Value | None) -> Any:

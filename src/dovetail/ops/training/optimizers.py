@@ -41,7 +41,9 @@ class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
         shapes: list[Any] = [None] * tensor_count
         for index, x in enumerate(inputs):
             if x.shape is not None and shapes[index % tensor_count] is not None:
-                shapes[index % tensor_count] = agree_shapes(shapes[index % tensor_count], x.shape)
+                shapes[index % tensor_count] = agree_shapes(
+                    shapes[index % tensor_count], x.shape, (2 + index % tensor_count, 0), (2 + index, 0)
+                )
             elif x.shape is not None:
                 shapes[index % tensor_count] = x.shape
         return shapes * (1 + self.state_count)
