@@ -101,7 +101,7 @@ def test_a_contradiction_names_both_sites() -> None:
     assert "MatMul at p" in str(caught.value)
 
 
-def _built(apply: Any, *types: tuple[str, tuple[Any, ...]]) -> None:
+def _build(apply: Any, *types: tuple[str, tuple[Any, ...]]) -> None:
     with dovetail.Builder("m") as b:
         b.output("y", apply(b, *(b.input(f"i{number}", *type) for number, type in enumerate(types))))
 
@@ -139,7 +139,7 @@ MESSAGES: list[tuple[Any, list[Any], str]] = [
 @pytest.mark.parametrize(("apply", "types", "message"), MESSAGES)
 def test_sizes_that_disagree_are_named_with_their_axes(apply: Any, types: list[Any], message: str) -> None:
     with pytest.raises(RuleError) as caught:
-        _built(apply, *(F32[each] if isinstance(each, str) else each for each in types))
+        _build(apply, *(F32[each] if isinstance(each, str) else each for each in types))
     assert (caught.value.code, caught.value.message) == ("shape.disagree", message)
 
 

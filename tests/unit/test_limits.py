@@ -192,7 +192,7 @@ def test_a_view_that_repeats_an_element_counts_as_memory(engine: str) -> None:
     assert caught.value.code == "run.memory"
 
 
-def _expanded(size: int) -> onnx.ModelProto:
+def _build_expand(size: int) -> onnx.ModelProto:
     """Build a sum of 4 * ``size`` bytes that a constant of one element is expanded to."""
     return model_of(
         [node("Expand", ["x", "s"], ["large"]), node("ReduceSum", ["large"], ["y"])],
@@ -215,9 +215,14 @@ def _loops_in_loops(depth: int, trips: int) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("model", "limits", "code", "words"),
     [
-        (_expanded(1 << 40), Limits(), "run.memory", "'large' (f32[1099511627776]) needs 4398046511104 bytes; the machine has"),
-        (_expanded(1000), Limits(memory=3999), "run.memory", "needs 4000 bytes; the limit memory is 3999"),
-        (_expanded(1000), Limits(memory=4000), "", ""),
+        (
+            _build_expand(1 << 40),
+            Limits(),
+            "run.memory",
+            "'large' (f32[1099511627776]) needs 4398046511104 bytes; the machine",
+        ),
+        (_build_expand(1000), Limits(memory=3999), "run.memory", "needs 4000 bytes; the limit memory is 3999"),
+        (_build_expand(1000), Limits(memory=4000), "", ""),
         (loop(10**15), Limits(), "loop.trips", "up to 1000000000000000 iterations; the limit trips is 1000000"),
         (loop(10), Limits(trips=9), "loop.trips", "up to 10 iterations; the limit trips is 9"),
         (loop(10), Limits(trips=10), "", ""),

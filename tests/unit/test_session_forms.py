@@ -51,7 +51,7 @@ def _compile_native(path: Path) -> Any:
     return dovetail.compile(_build_accumulator(), threads=1)
 
 
-def _compile_interpreted(path: Path) -> Any:
+def _compile_with_interpreter(path: Path) -> Any:
     return dovetail.compile(_build_accumulator(), "interpreter")
 
 
@@ -69,7 +69,7 @@ def _compile_with_caches(path: Path) -> Any:
 
 PROGRAMS = {
     "native": _compile_native,
-    "interpreted": _compile_interpreted,
+    "interpreted": _compile_with_interpreter,
     "plan cache": _compile_from_plan_cache,
     "caches": _compile_with_caches,
 }

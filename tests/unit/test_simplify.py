@@ -251,7 +251,7 @@ def test_the_command_reports_each_changed_node(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [("n", 3), (2, 3)], ids=["open", "fixed"])
 @pytest.mark.parametrize("verdict", ["bits", "real", "open"])
-def test_one_line_says_what_is_proved_and_at_which_sizes_runs_agree(
+def test_one_line_reports_the_proof_and_the_sizes_of_runs(
     verdict: Any, sizes: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A result that is not proved equal for all inputs has runs before and after each pass; no line calls these a proof."""

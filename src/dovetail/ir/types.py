@@ -237,6 +237,9 @@ def agree(first: Size, second: Size, first_name: AxisName, second_name: AxisName
     return second if isinstance(second, int) else first
 
 
+_NO_NAMES = repeat("")
+
+
 @overload
 def agree_shapes(first: Shape, second: Shape, first_name: AxisName, second_name: AxisName) -> Shape: ...
 @overload
@@ -249,18 +252,19 @@ def agree_shapes(first: Shape | None, second: Shape | None, first_name: AxisName
     """
     if first is None or second is None:
         return second if first is None else first
+    if len(first) == len(second):
+        try:
+            return tuple(map(agree, first, second, _NO_NAMES, _NO_NAMES))
+        except RuleError:
+            # The names of the axes are made only for an error.
+            pass
     (one, start), (other, other_start) = [(name, 0) if isinstance(name, str) else name for name in (first_name, second_name)]
     if len(first) != len(second):
         ranks = f"{_operand_text(one)} ({start + len(first)}) and {_operand_text(other)} ({other_start + len(second)})"
         raise RuleError("shape.rank", f"ranks must be equal, got those of {ranks}")
-    try:
-        return tuple(map(agree, first, second, repeat(""), repeat("")))
-    except RuleError:
-        # The names of the axes are made only for an error.
-        pairs = enumerate(zip(first, second, strict=True))
-        axis = next(axis for axis, sizes in pairs if symbolic.equal(*sizes) is False)
-        names = (one, start + axis), (other, other_start + axis)
-    return (agree(first[axis], second[axis], *names),)
+    pairs = enumerate(zip(first, second, strict=True))
+    axis = next(axis for axis, sizes in pairs if symbolic.equal(*sizes) is False)
+    return (agree(first[axis], second[axis], (one, start + axis), (other, other_start + axis)),)
 
 
 def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
