@@ -251,6 +251,21 @@ def test_check_warns_of_a_run_beyond_its_limits(
     assert output.endswith(": sound\n") and (f"warning: [{code}]" in output) == bool(code) and words in output
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ["ReduceSum", "ArgMax", "Concat"])
+def test_a_view_of_known_size_counts_as_memory(kind: str, engine: str) -> None:
+    """Its reader would take the time of its full size, which no limit of seconds ends: the reader is one step."""
+    with dovetail.Builder("m") as b:
+        view = b.Expand(b.input("x", "f32", (1,)), [1 << 13, 1 << 13])
+        b.output("y", {"ReduceSum": b.ReduceSum, "ArgMax": b.ArgMax, "Concat": lambda x: b.Concat(x, x, axis=0)}[kind](view))
+    nbytes = 1 << 28
+    with pytest.raises(EngineError) as caught:
+        dovetail.compile(b.model, engine, limits=Limits(memory=nbytes - 1))(np.ones(1, np.float32))
+    assert caught.value.code == "run.memory" and f"the limit memory is {nbytes - 1}" in caught.value.message
+    if kind != "Concat":
+        dovetail.compile(b.model, engine, limits=Limits(memory=nbytes + (1 << 24)))(np.ones(1, np.float32))
+
+
 def test_folding_counts_bytes(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Add(b.Expand(b.constant(np.ones(1, np.float64)), b.constant(np.array([1 << 19]))), 1.0))

@@ -37,6 +37,7 @@ from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of,
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.arrays import Array
+from dovetail.ir.evaluate import LARGE
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.host import native_core
 from dovetail.ir.host.forks import ForkLock
@@ -446,6 +447,12 @@ class Engine:
                 plan.arena_bytes + plan.constant_bytes + outputs,
                 f"the run (arena {plan.arena_bytes}, outputs {outputs}, tables {plan.constant_bytes}{largest})",
             )
+            # A view that repeats elements takes no memory, but the step that reads it takes the time of its full size.
+            reads = (x for step in plan.steps for x in step.reads if x is not None and 0 in x.strides)
+            views = (x.tensor for x in reads if not x.tensor.is_dynamic)
+            view = max(views, key=lambda tensor: tensor.nbytes, default=None)
+            if view is not None and view.nbytes >= LARGE:
+                refuse_memory(self.limits, view.nbytes, f"{view.name!r}")
         except EngineError as error:
             raise error.at(file=self.model.file) from None
 

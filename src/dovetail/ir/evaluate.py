@@ -33,7 +33,7 @@ FOLD_TEXTS = 1 << 10
 CHAIN_LIMIT = 1 << 27
 """The maximum number of bytes computed for one call of ``constant_value``; each evaluated node adds NODE_COST bytes."""
 NODE_COST = 1 << 17
-_LARGE = 1 << 26
+LARGE = 1 << 26
 """The minimum size in bytes of a result that is checked against the memory limit of a run."""
 _INFERRED = 1 << 20
 """The minimum size, in bytes, of a node's inputs for which the memory check infers types if no memory limit is set.
@@ -172,7 +172,7 @@ class RunArrays(dict[int, Any]):
         if added:
             self._counted += added
             self._usage.memory += added
-            if self._usage.memory >= _LARGE or self._usage.limits.memory is not None:
+            if self._usage.memory >= LARGE or self._usage.limits.memory is not None:
                 try:
                     refuse_memory(self._usage.limits, self._usage.memory, "the run")
                 except EngineError as error:
@@ -225,7 +225,7 @@ def _refuse_results(node: Node, xs: Several[Array]) -> None:
         except DovetailError:
             return
         nbytes = bytes_of_types(types)
-    if nbytes is not None and (nbytes >= _LARGE or usage.limits.memory is not None):
+    if nbytes is not None and (nbytes >= LARGE or usage.limits.memory is not None):
         refuse_memory(usage.limits, usage.memory + nbytes, "the run")
 
 
@@ -255,7 +255,7 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
             _check_results(node.op, xs, ys)
         for y in ys:
             # A view with stride 0 allocates no memory, but its readers may copy it at full size.
-            if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
+            if isinstance(y, np.ndarray) and y.nbytes >= LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
             elif xp is not np and prod(size for size in getattr(y, "shape", ()) if isinstance(size, int) and size) >= 1 << 60:
                 # A tracer allocates no memory, but XLA aborts the process if a product of sizes overflows its integers.
