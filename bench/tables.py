@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from server import table as serving_rows
 from zoo_times import profile
 
 from dovetail.ir.host.native_core import instruction_set
@@ -155,6 +156,11 @@ def arrays(quick: bool) -> Rows:
     return [head, *rows, ["geometric mean", "", "", *means, "", "", ""]]
 
 
+def serving(quick: bool) -> Rows:
+    found = measured("server.py", *(["--rounds", "1", "--seconds", "0.1", "--models", "bag"] if quick else []))["rows"]
+    return serving_rows(found)
+
+
 TABLES: dict[str, Callable[[bool], Rows]] = {
     "networks": networks,
     "transformers": transformers,
@@ -163,6 +169,7 @@ TABLES: dict[str, Callable[[bool], Rows]] = {
     "ablation": ablation,
     "sizes": sizes,
     "arrays": arrays,
+    "serving": serving,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 
-OPTIONAL_PACKAGES = ("torch", "jax", "dask", "distributed", "ray", "zarr", "pyarrow", "pandas", "PIL")
+OPTIONAL_PACKAGES = ("torch", "jax", "dask", "distributed", "ray", "zarr", "pyarrow", "pandas", "PIL", "fastapi", "httpx")
 
 
 def missing_package(error: Exception) -> str | None:
