@@ -14,7 +14,7 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo test test-all lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-index-ops bench-small bench-map fuzz sanitize install clean
+.PHONY: help demo test test-all lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-index-ops bench-small bench-map fuzz sanitize dist install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-map         rows per second of dovetail map on this host, Ray and Dask; memory of workers; kills"
 	@echo "make fuzz          mutated files brought to every entry point for SECONDS=60, from a new seed each time"
 	@echo "make sanitize      the native core under ThreadSanitizer, AddressSanitizer and UBSan: its driver, then the Python module"
+	@echo "make dist          the files of a release in dist/: sdist, wheels, audits; DIST=\"--twice --try --emulate\" checks more"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
 
@@ -115,6 +116,10 @@ fuzz: .venv/.installed-$(EXTRAS)
 
 sanitize:
 	native/tests/sanitize.sh
+
+# Python 3.11 and 3.12 are needed, a compiler is not.
+dist:
+	$(PYTHON) release/dist.py $(DIST)
 
 # The core compiled anew, for those who work on it: what changed alone, put where the installed one is.
 native: .venv/.made
