@@ -175,7 +175,7 @@ def agree(out: Path, reference: dict[str, Any], rows: int) -> bool:
     return (
         found.keys() == reference.keys()
         and np.array_equal(found["row"], np.arange(rows))
-        and all(found[name].tobytes() == reference[name].tobytes() for name in reference)
+        and all(found[name].tobytes() == reference[name].tobytes() for name in reference.keys())
     )
 
 

@@ -133,7 +133,7 @@ def differences(source: Path, target: Path) -> Iterator[str]:
     step = RANKS // PARTS
     for part, path in enumerate(sorted(target.glob("*.safetensors"))):
         with safe_open(path, "pt") as file:
-            for name in file.keys():  # noqa: SIM118
+            for name in file.keys():
                 layer, _, kind = name.rpartition(".")
                 names = [f"{layer}.{each}" for each in "qkv"] if kind == "qkv" else [name]
                 rows = [

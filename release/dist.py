@@ -131,15 +131,15 @@ def build(out: Path, work: Path, targets: Sequence[Target], environment: Mapping
 
 
 def build_wheel(source: Path, work: Path, target: Target, environment: Mapping[str, str]) -> Path:
-    """Build one wheel with scikit-build-core. Wheels of one processor share the objects of the core."""
+    """Build one wheel with scikit-build-core."""
     python = tools_of(target.python, work)
     folder = work / "wheels" / target.tag
     shutil.rmtree(folder, ignore_errors=True)
     settings: list[str] = []
     variables = {**environment}
     if target.processor:
-        compiler = compiler_of(python, work, target.processor, source)
-        settings = [f"-Cbuild-dir={work / 'objects' / target.processor}", "-Cinstall.strip=false"]
+        compiler = compiler_of(tools_of("3.11", work), work, target.processor, source)
+        settings = [f"-Cbuild-dir={work / 'objects' / target.tag}", "-Cinstall.strip=false"]
         variables.update(CXX=str(compiler["c++"]), PATH=f"{python.parent}{os.pathsep}{environment['PATH']}")
         arguments = [f"-DCMAKE_{name.upper()}={path}" for name, path in compiler.items() if name != "c++"]
         if target.processor != os.uname().machine:
@@ -187,8 +187,8 @@ def compiler_of(python: Path, work: Path, processor: str, source: Path) -> dict[
         text=True,
         check=True,
     ).stdout.strip()
-    # The same paths in every folder: assertions and exceptions contain names of files.
-    flags = f"-target {processor}-linux-gnu.{GLIBC} -ffile-prefix-map={source}=. -ffile-prefix-map={work}=. -g0"
+    # The same paths in every folder: assertions and exceptions contain names of files. nanobind 3.1 uses stderr without stdio.h.
+    flags = f"-include stdio.h -target {processor}-linux-gnu.{GLIBC} -ffile-prefix-map={source}=. -ffile-prefix-map={work}=. -g0"
     commands = {"c++": f"c++ {flags}", "ar": "ar", "ranlib": "ranlib"}
     folder = work / "compilers" / processor
     folder.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def rows_of(count: int) -> Array:
 
 
 def assert_close(found: dict[str, Array], theirs: dict[str, Array]) -> None:
-    assert list(found) == list(theirs)
+    assert list(found.keys()) == list(theirs.keys())
     for name, array in theirs.items():
         assert found[name].dtype == array.dtype and found[name].shape == array.shape
         if array.dtype.kind == "f":

@@ -79,7 +79,7 @@ def repeat(feed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    return max(float(np.abs(one[name] - other[name]).max() / np.abs(other[name]).max()) for name in other)
+    return max(float(np.abs(one[name] - other[name]).max() / np.abs(other[name]).max()) for name in other.keys())
 
 
 def full_size(name: str) -> tuple[Any, dict[str, Any]]:

@@ -76,7 +76,7 @@ def test_caches_that_grow_have_the_bits_of_a_plain_program(axis: int, dtype: str
     for seed in range(80):
         found, kept = step(program, kept, seed, t=1 + seed % 3)
         expected, wanted = step(plain, wanted, seed, t=1 + seed % 3)
-        for name in expected:
+        for name in expected.keys():
             assert found[name].tobytes() == expected[name].tobytes(), (seed, name)
 
 
@@ -109,7 +109,7 @@ def test_two_continuations_of_one_cache(threads: bool) -> None:
                 barrier.wait()
             found, kept = step(program, kept, seed)
             expected, wanted = step(plain, wanted, seed)
-            assert all(found[name].tobytes() == expected[name].tobytes() for name in expected), seed
+            assert all(found[name].tobytes() == expected[name].tobytes() for name in expected.keys()), seed
             arrays += [(array, array.tobytes()) for array in kept.values()]
         return arrays
 
@@ -134,7 +134,7 @@ def test_arrays_that_are_no_caches_of_the_program() -> None:
             continue
         caches = {"past_k": other, "past_v": other}
         found, expected = step(program, caches, seed)[0], step(plain, caches, seed)[0]
-        assert all(found[name].tobytes() == expected[name].tobytes() for name in expected), seed
+        assert all(found[name].tobytes() == expected[name].tobytes() for name in expected.keys()), seed
     assert k.tobytes() == contents
 
 
@@ -159,7 +159,7 @@ def test_a_session_keeps_caches() -> None:
         for seed in range(30):
             found = session(inputs_of(seed))
             expected, wanted = step(plain, wanted, seed)
-            assert list(found) == ["y"] and found["y"].tobytes() == expected["y"].tobytes()
+            assert list(found.keys()) == ["y"] and found["y"].tobytes() == expected["y"].tobytes()
         assert session.states["past_k"].tobytes() == wanted["past_k"].tobytes()
         session.reset()
 
@@ -286,7 +286,7 @@ def test_sums_over_a_cache() -> None:
         inputs = {"past": kept, "x": chance.standard_normal((5, t, 17)).astype("f4")}
         found, wanted = program(inputs), plain(inputs)
         assert found["both"].tobytes() == wanted["both"].tobytes()
-        for name in wanted:
+        for name in wanted.keys():
             np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5)
         kept = found["both"]
 

@@ -158,7 +158,7 @@ def test_the_gradient_is_the_slope(text: str, given: dict[str, Any], engine: str
     assert not validate(gradient.graph)
     found = dovetail.run(gradient, feeds(model, given), engine=engine)
     chance = np.random.default_rng(1)
-    smooth = [name for name in found if name.startswith("grad:")]
+    smooth = [name for name in found.keys() if name.startswith("grad:")]
     assert smooth
     step = {name.removeprefix("grad:"): chance.standard_normal(found[name].shape).astype(np.float32) for name in smooth}
 

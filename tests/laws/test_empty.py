@@ -88,7 +88,7 @@ def check_empty_tensors(case: Case) -> None:
         if isinstance(first, str) or isinstance(second, str):
             assert first == second, [getattr(x, "shape", None) for x in inputs]
         else:
-            assert list(first) == list(second)
+            assert list(first.keys()) == list(second.keys())
             for name, y in first.items():
                 assert_alike(y, second[name])
 

@@ -61,7 +61,7 @@ def misaligned(x: Any) -> Any:
 
 
 def _assert_all_agree(case: Case, model: Model, found: dict[str, Any]) -> None:
-    assert list(found) == [value.name for value in model.outputs]
+    assert list(found.keys()) == [value.name for value in model.outputs]
     # An operator may have more outputs than the model uses.
     wanted = answer(case)[: len(found)]
     for name, want in zip(found, wanted, strict=True):

@@ -98,7 +98,7 @@ def test_a_seed_always_makes_the_same_network() -> None:
         first, second = generate(seed), generate(seed)
         assert first.text() == second.text()
         for one, other in zip(first.shots, second.shots, strict=True):
-            assert all(np.array_equal(one[name], other[name]) for name in one)
+            assert all(np.array_equal(one[name], other[name]) for name in one.keys())
 
 
 def test_a_failing_network_becomes_small() -> None:

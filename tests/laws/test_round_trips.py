@@ -131,7 +131,7 @@ def check_trip(case: Case, target: Onnx | OpenVino) -> str | None:
     else:
         # Other operators stand for the case's: the results must agree.
         ours = interpret(once, feeds(case))
-        assert list(ours) == [value.name for value in model.outputs]
+        assert list(ours.keys()) == [value.name for value in model.outputs]
         for mine, theirs in zip(ours.values(), answer(case), strict=True):
             assert_close(np.asarray(mine), theirs, case.tolerance, f"{target}: after one trip")
     again = target.write(once)

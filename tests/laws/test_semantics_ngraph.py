@@ -42,7 +42,7 @@ def holds(make: Make, xs: Sequence[Any], *expected: Any, is_late: bool = False) 
         assert dovetail.check(function) == []
         for model in (function, *trips(function)):
             found = dovetail.run(model, xs)
-            assert [y.name for y in model.outputs] == list(found)
+            assert [y.name for y in model.outputs] == list(found.keys())
             for value, y, theirs in zip(model.outputs, found.values(), expected, strict=True):
                 assert_bits(y, theirs, way)
                 if way == "known" and not is_late:

@@ -67,7 +67,7 @@ def calls(model: dovetail.Model, sizes: list[dict[str, int]]) -> dovetail.Progra
             "past": chance.standard_normal((each["batch"], 2, each["past"], 8)).astype("f4"),
         }
         found, wanted = program(inputs), dovetail.compile(model, "native", threads=1)(inputs)
-        for name in wanted:
+        for name in wanted.keys():
             np.testing.assert_array_equal(found[name], wanted[name])
     return program
 
@@ -166,7 +166,7 @@ def test_resizes_to_all_sizes(mode: str, coordinates: str) -> None:
     for n, m in [*chance.integers(1, 50, (30, 2)), (7, 7), (2, 60), (100, 99)]:
         inputs = {"x": chance.standard_normal((1, 2, n)).astype("f4"), "like": np.zeros(m, np.float32)}
         found, wanted = program(inputs), dovetail.interpret(b.model, inputs)
-        for name in wanted:
+        for name in wanted.keys():
             np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, atol=1e-6 if mode != "nearest" else 0)
 
 
@@ -258,7 +258,7 @@ def test_calls_of_several_threads_with_changing_sizes(threads: int) -> None:
         every = list(pool.map(program, feeds))
     for feed, *found in zip(feeds, every, program.map(feeds, streams=3), strict=True):
         wanted = dovetail.compile(model, "native", threads=threads)(feed)
-        assert all(each[name].tobytes() == wanted[name].tobytes() for each in found for name in wanted)
+        assert all(each[name].tobytes() == wanted[name].tobytes() for each in found for name in wanted.keys())
 
 
 def test_prepare_plans_for_sizes() -> None:
@@ -269,7 +269,7 @@ def test_prepare_plans_for_sizes() -> None:
     for past in (17, 4, 2000, 90, 33):
         x, cache = np.ones((1, 1, 16), np.float32), np.ones((1, 2, past, 8), np.float32)
         found, wanted = program(x, cache), dovetail.compile(decoder(), "native", threads=1)(x, cache)
-        assert all(found[name].tobytes() == wanted[name].tobytes() for name in wanted)
+        assert all(found[name].tobytes() == wanted[name].tobytes() for name in wanted.keys())
     assert before.ranges == 1 and program.statistics.plans == before.plans
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import MissingFileError
+from dovetail.ir.host import native_core
 
 X = np.arange(6, dtype="f4").reshape(2, 3)
 Z = X + 10
@@ -147,7 +148,7 @@ def test_inputs_are_passed_by_keyword_list_dict_and_order(program: dovetail.Prog
     ]
     for call in calls:
         results = call()
-        assert list(results) == ["y", "w"]
+        assert list(results.keys()) == ["y", "w"]
         np.testing.assert_array_equal(results["y"], np.concatenate([X, Z], axis=1))
         assert results[0] is results["y"] and results[1] is results["w"] is results[-1]
 
@@ -240,3 +241,22 @@ def test_a_program_logs_its_engine_and_its_plan(caplog: pytest.LogCaptureFixture
     messages = [record.getMessage() for record in caplog.records]
     assert any("native engine" in message for message in messages)
     assert any("1 interpreter step: StringConcat" in message and "arena" in message for message in messages)
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_results_unpack_as_arrays_and_map_names_to_arrays(engine: str) -> None:
+    if engine == "native" and not native_core.is_compiled:
+        pytest.skip("no native core")
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (2,))
+        b.output("h", b.Add(x, x))
+        b.output("q", b.Multiply(x, x))
+    x_values = np.array([1.0, 3.0], np.float32)
+    for _ in range(2):
+        for results in (dovetail.run(b.model, x_values, engine), dovetail.compile(b.model, engine)(x_values)):
+            h, q = results
+            assert h.tolist() == [2.0, 6.0] and q.tolist() == [1.0, 9.0]
+            assert [y.tolist() for y in reversed(results)] == [[1.0, 9.0], [2.0, 6.0]]
+            assert results.keys() == {"h", "q"} and "h" in results and results["h"] is h and results[1] is q
+            assert {**results}.keys() == dict(results).keys() == dict(**results).keys() == {"h", "q"}
+            assert pickle.loads(pickle.dumps(results)).keys() == {"h", "q"}

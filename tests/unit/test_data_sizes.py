@@ -99,7 +99,7 @@ def test_sizes_that_data_decides(make: Any) -> None:
     for _ in range(24):
         inputs = draw(model, chance)
         found, wanted = program(inputs), reference(inputs)
-        for name in wanted:
+        for name in wanted.keys():
             assert found[name].shape == wanted[name].shape
             assert_close(found[name], wanted[name], 1e-5)
     assert operators_in_python(program._engine).isdisjoint(PRODUCTS)

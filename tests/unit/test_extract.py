@@ -76,7 +76,7 @@ def test_a_part_gives_the_values_of_the_model(
     dovetail.save(part, tmp_path / f"part{suffix}")
     for candidate in (part, dovetail.load(tmp_path / f"part{suffix}")):
         found = dovetail.run(candidate, {name: known[name] for name in expected})
-        assert list(found) == ([outputs] if isinstance(outputs, str) else outputs)
+        assert list(found.keys()) == ([outputs] if isinstance(outputs, str) else outputs)
         for name, array in found.items():
             np.testing.assert_allclose(array, known[name], rtol=1e-5)
 

@@ -44,7 +44,7 @@ def is_served(program: Any, *inputs: Any, out: Any = None, **by_name: Any) -> bo
 
 
 def assert_right(results: dict[str, Any], inputs: dict[str, Array]) -> None:
-    assert list(results) == ["sum", "relu"]
+    assert list(results.keys()) == ["sum", "relu"]
     np.testing.assert_array_equal(results["sum"], inputs["x"] + inputs["w"])
     np.testing.assert_array_equal(results["relu"], np.maximum(inputs["x"], 0))
 

@@ -84,7 +84,7 @@ def test_results_of_a_row_have_the_same_bits_in_every_batch(tmp_path: Path) -> N
     whole = mapper.run_rows({"x": x}, 40).outputs
     for start, stop in ((0, 1), (3, 20), (16, 32), (39, 40)):
         part = mapper.run_rows({"x": x[start:stop]}, stop - start).outputs
-        assert all(part[name].tobytes() == whole[name][start:stop].tobytes() for name in whole)
+        assert all(part[name].tobytes() == whole[name][start:stop].tobytes() for name in whole.keys())
 
 
 def test_rows_of_different_shapes_run_with_their_equals(tmp_path: Path) -> None:

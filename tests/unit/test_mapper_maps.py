@@ -52,7 +52,7 @@ def columns_of(path: str, x: Any) -> dict[str, Any]:
 
 
 def assert_columns(found: Any, theirs: dict[str, Any]) -> None:
-    assert set(found) == set(theirs)
+    assert set(found.keys()) == set(theirs.keys())
     for name, array in theirs.items():
         assert found[name].dtype == array.dtype
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
@@ -102,13 +102,13 @@ def test_files_have_the_columns(tmp_path: Path, format: str) -> None:
             name: np.concatenate([np.load(part) for part in sorted((tmp_path / "out" / folder).iterdir())])
             for name, folder in (("probability.setosa", "probability.setosa"), ("probability.a/b", "probability.a%2Fb"))
         }
-        assert_columns(found, {name: theirs[name] for name in found})
+        assert_columns(found, {name: theirs[name] for name in found.keys()})
 
 
 def test_of_equal_keys_the_last_is_a_column(tmp_path: Path) -> None:
     path, x = write(tmp_path, "classlabels_int64s", [1, 2, 1]), rows_of(6)
     found = mapper_of(path)({"x": x})
-    assert list(found) == ["label", "probability.1", "probability.2"]
+    assert list(found.keys()) == ["label", "probability.1", "probability.2"]
     program = dovetail.compile(path)
     assert [row[1] for row in program(x)["probability"]] == pytest.approx(found["probability.1"].tolist())
 

@@ -186,7 +186,7 @@ def test_packed_weights_that_are_damaged_are_not_used(tmp_path: Path, harm: str)
         packed.chmod(0o600)
     forget_programs()
     found = dovetail.Mapper(path, batch=4, threads=1, cache_dir=folder)({"x": x})
-    assert all(found[name].tobytes() == right[name].tobytes() for name in right)
+    assert all(found[name].tobytes() == right[name].tobytes() for name in right.keys())
 
 
 def test_a_plan_that_cannot_be_written_delays_no_other_process(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def start(path: Path, cache: Path, **options: Any) -> dovetail.Program:
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    assert list(found) == list(expected)
+    assert list(found.keys()) == list(expected.keys())
     for name, array in expected.items():
         assert found[name].tobytes() == array.tobytes()
 
@@ -125,7 +125,7 @@ def test_an_entry_serves_all_sizes_of_a_range(first_calls: int, file: Path, cach
     plain, cached = dovetail.compile(file), dovetail.compile(file, cache_dir=cache)
     for batch in (9, 2, 31, 9, 64):
         found, expected = cached(inputs(batch)), plain(inputs(batch))
-        assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+        assert all(found[name].tobytes() == expected[name].tobytes() for name in expected.keys())
     assert isinstance(cached, CachedProgram) and not cached.has_model
 
 
@@ -138,7 +138,7 @@ def test_a_program_of_the_cache_has_all_that_a_program_has(file: Path, cache: Pa
     out = {"y": np.empty((2, 10), "f4")}
     assert program(inputs(), out=out)["y"] is out["y"]
     assert_same(out, {"y": plain(inputs())["y"]})
-    assert [list(results) for results in program.map([inputs(), inputs()])] == [["y", "top"]] * 2
+    assert [list(results.keys()) for results in program.map([inputs(), inputs()])] == [["y", "top"]] * 2
     with pytest.raises(AttributeError):
         program.nothing  # type: ignore[attr-defined]  # noqa: B018
     program.close()

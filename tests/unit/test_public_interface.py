@@ -65,7 +65,7 @@ def expected(x: Any = X) -> dict[str, Any]:
 
 
 def assert_right(outputs: dict[str, Any], x: Any = X) -> None:
-    assert list(outputs) == ["y", "z"]
+    assert list(outputs.keys()) == ["y", "z"]
     for name, wanted in expected(x).items():
         assert isinstance(outputs[name], np.ndarray)
         np.testing.assert_array_equal(outputs[name], wanted)

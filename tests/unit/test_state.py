@@ -106,7 +106,7 @@ def test_a_session_keeps_the_states_of_openvino(make: Callable[[Path], Path], en
     for _ in range(2):
         for x, expected in zip(X, _answers(path), strict=True):
             found = session({"x": x})
-            assert list(found) == ["y"]
+            assert list(found.keys()) == ["y"]
             np.testing.assert_allclose(found["y"], expected, rtol=1e-6)
         session.reset()
 

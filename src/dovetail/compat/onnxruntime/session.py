@@ -203,7 +203,7 @@ class InferenceSession:
 
     def _feed(self, input_feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a call in the forms that a Program takes."""
-        missing = [name for name in self._required if name not in input_feed.keys()]  # noqa: SIM118 - a list has no keys
+        missing = [name for name in self._required if name not in input_feed.keys()]
         if missing:
             given = list(input_feed)
             raise RuleError("input.missing", f"required inputs ({missing}) are missing from the input feed ({given})")

@@ -75,13 +75,13 @@ class Checks:
             raise TooManyErrors
 
     def refuse_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
-        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
+        for name in element.keys():
             if name not in known_names:
                 self.add_unsupported_error("ir.unknown", f"<{element.tag}> must not have the unknown attribute {name!r}", layer)
 
     def ignore_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
         """Report unknown attributes of structural elements, which OpenVINO ignores, as deviations."""
-        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
+        for name in element.keys():
             if name not in known_names:
                 self._ignore_attribute(f"<{element.tag}>", name, layer)
 

@@ -301,7 +301,7 @@ class Search:
             run_for_verification(self.original, arrays),
             run_for_verification(attempt.model, arrays),
         )
-        outputs = [name for name in reference if name not in random_outputs(self.original)]
+        outputs = [name for name in reference.keys() if name not in random_outputs(self.original)]
         attempt.comparisons = [compare_samples(name, [reference[name]], found[name], [], 1, 1) for name in outputs]
         wrong = [row for row in attempt.comparisons if not row.agrees]
         if wrong:
