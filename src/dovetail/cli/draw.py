@@ -51,7 +51,7 @@ def draw(
     """Draw the graph of MODEL as a layered picture, without a browser or a server.
 
     Modules are boxes, repeated blocks are drawn once with their count, and edges have the shapes of their values. The page
-    (.html) has search, and folds modules. Needs the packages of dovetail-graph[draw].
+    (.html) has search, and folds modules. A PNG needs the package of dovetail-graph[draw].
     """
     from dovetail.report.draw import draw_model
 

@@ -141,10 +141,7 @@ def _warnings(model: Model) -> list[Diagnostic]:
 
 
 def drawing_of(model: Model) -> str:
-    """Return the drawing of a model as an SVG element.
-
-    Raises UnsupportedError [extra.missing] where the packages of ``dovetail-graph[draw]`` are missing.
-    """
+    """Return the drawing of a model as an SVG element."""
     # Deferred for start-up time.
     from dovetail.report.draw import draw_model
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.errors import UnsupportedError
 from dovetail.ir.graph import Value
 from dovetail.report.draw.scene import End, Frame, Gate
 
@@ -51,10 +50,7 @@ class LayerRows:
 
 
 def assign_rows(frame: Frame) -> LayerRows:
-    """Assign the children and gates of a frame to rows, in an order with few crossings.
-
-    Raises UnsupportedError [extra.missing] if the package fast-sugiyama is missing.
-    """
+    """Assign the children and gates of a frame to rows, in an order with few crossings."""
     slots: dict[End, Slot] = {child: Slot(child, 0) for child in frame.children}
     order: dict[End, int] = {child: number for number, child in enumerate(frame.children)}
     edges = [(source, target, tuple(values)) for (source, target), values in frame.links.items()]
@@ -117,11 +113,9 @@ def _add_edge(
 
 def _order_rows(rows: LayerRows) -> None:
     """Order the slots of each row with few wire crossings."""
-    try:
-        # Deferred: the library is optional.
-        from fast_sugiyama import from_edges
-    except ImportError:
-        raise UnsupportedError("extra.missing", "drawing needs the package fast-sugiyama; install dovetail-graph[draw]") from None
+    # Deferred for start-up time.
+    from fast_sugiyama import from_edges
+
     slots = [slot for row in rows.rows for slot in row]
     if all(len(row) < 2 for row in rows.rows) or not rows.wires:
         return

@@ -106,7 +106,7 @@ def draw_model(
     to ``depth`` levels. An attention (Softmax between two products, or its module) is one box unless ``depth`` is given.
 
     Raises RuleError [argument.value] for ``boxes`` below 1, and RuleError [argument.type] for a colour that is not a number.
-    ``Drawing.svg`` raises UnsupportedError [extra.missing] if the packages of ``dovetail-graph[draw]`` are missing.
+    ``Drawing.png`` raises UnsupportedError [extra.missing] if the package of ``dovetail-graph[draw]`` is missing.
     """
     if boxes < 1:
         raise RuleError("argument.value", f"boxes must be at least 1, got {boxes}")
