@@ -165,8 +165,8 @@ def is_participle(word: str) -> bool:
 
 
 def check_function_name(path: Path, line: int, name: str) -> Iterator[Violation]:
-    """A function is a verb or ``x_of``, and no past participle."""
-    words = [] if name[:1].isupper() else words_of(name)
+    """A function is a verb or ``x_of``, and no past participle. Python names its special methods."""
+    words = [] if name[:1].isupper() or name.startswith("__") else words_of(name)
     if words and words[0] not in PREDICATES and is_participle(words[-1]):
         yield Violation(path, line, "function name", name, "a verb, or x_of")
 

@@ -68,7 +68,7 @@ def test_finished_wheels_are_installable_and_have_the_same_bytes(target: dist.Ta
 
 
 @pytest.mark.parametrize("processor", ["", "x86_64", "aarch64"])
-def test_the_sbom_lists_what_a_wheel_contains(processor: str) -> None:
+def test_components_of_the_sbom_of_each_wheel(processor: str) -> None:
     first = sbom.document("dovetail_graph", "0.1.0", processor, 1750000000)
     assert first == sbom.document("dovetail_graph", "0.1.0", processor, 1750000000)
     content = json.loads(first)
