@@ -208,7 +208,9 @@ def finish(wheel: Path, out: Path, target: Target, environment: Mapping[str, str
     info = f"{name}-{version}.dist-info"
     date = time.gmtime(int(environment["SOURCE_DATE_EPOCH"]))[:6]
     with zipfile.ZipFile(wheel) as archive:
-        entries = {each: archive.read(each) for each in archive.namelist() if not each.endswith("/")}
+        # A cross compilation takes the suffix of extension modules from the Python that runs it.
+        suffix = f"-{os.uname().machine}-linux-gnu.so", f"-{target.processor}-linux-gnu.so"
+        entries = {each.replace(*suffix): archive.read(each) for each in archive.namelist() if not each.endswith("/")}
     head = [line for line in entries[f"{info}/WHEEL"].decode().splitlines() if line and not line.startswith("Tag:")]
     entries[f"{info}/WHEEL"] = "\n".join([*head, f"Tag: {target.tag}", ""]).encode()
     entries[f"{info}/sboms/{name}.cdx.json"] = sbom.document(

@@ -28,6 +28,7 @@ def is_core_sound(source: Path, work: Path, compiler: Mapping[str, Path], python
     tools = {name: str(python.with_name(name)) for name in ("cmake", "ninja")}
     options = {
         "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_CXX_FLAGS": "-DDOVETAIL_EMULATED",
         "CMAKE_CXX_COMPILER": str(compiler["c++"]),
         "CMAKE_AR": str(compiler["ar"]),
         "CMAKE_RANLIB": str(compiler["ranlib"]),

@@ -252,8 +252,8 @@ int main(int count, char** arguments) {
     run_programs(seconds);
     run_loops(seconds);
     transpose_large_arrays();
-    // ThreadSanitizer does not support threads started after a fork of a multithreaded process.
-#ifndef __SANITIZE_THREAD__
+    // ThreadSanitizer does not support threads started after a fork of a multithreaded process, nor does qemu-user.
+#if !defined(__SANITIZE_THREAD__) && !defined(DOVETAIL_EMULATED)
     fork_during_jobs(seconds);
 #endif
     for (const int threads : {1, 2})

@@ -30,6 +30,7 @@ def raw_wheel(folder: Path, date: tuple[int, int, int, int, int, int]) -> Path:
     entries = {
         "dovetail/__init__.py": b"answer = 42\n",
         "dovetail/_native.abi3.so": b"\x7fELF",
+        f"dovetail/_other.cpython-311-{os.uname().machine}-linux-gnu.so": b"\x7fELF",
         f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: dovetail-graph\nVersion: 0.1.0\n",
         f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp312-abi3-linux_x86_64\n\n",
         f"{INFO}/RECORD": b"",
@@ -59,6 +60,7 @@ def test_finished_wheels_are_installable_and_have_the_same_bytes(target: dist.Ta
                 content = archive.read(name)
                 code = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
                 assert (digest, int(size)) == (f"sha256={code}", len(content))
+        assert not target.processor or f"dovetail/_other.cpython-311-{target.processor}-linux-gnu.so" in archive.namelist()
         assert f"Tag: {target.tag}" in archive.read(f"{INFO}/WHEEL").decode().splitlines()
     installed = tmp_path / "installed"
     if target.processor in ("", os.uname().machine) and target.interpreter == "py3":
