@@ -151,7 +151,7 @@ def check_slope(model: Model, gradients: Model, given: dict[str, Any], order: in
     claimed = sum(float(np.sum(found[f"d{order}_{name}"] * direction[name])) for name in smooth)
     slope = 0.0
     size = 1e-9
-    for weight, name in zip(weights.values(), here, strict=True):
+    for weight, name in zip(weights.values(), here.keys(), strict=True):
         # The five-point rule: its error falls with the fourth power of the step.
         rise = (8 * (ahead[name] - behind[name]) - (far[name] - near[name])) / (12 * STEP)
         slope += float(np.sum(weight * rise))

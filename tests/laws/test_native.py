@@ -64,7 +64,7 @@ def _assert_all_agree(case: Case, model: Model, found: dict[str, Any]) -> None:
     assert list(found.keys()) == [value.name for value in model.outputs]
     # An operator may have more outputs than the model uses.
     wanted = answer(case)[: len(found)]
-    for name, want in zip(found, wanted, strict=True):
+    for name, want in zip(found.keys(), wanted, strict=True):
         _assert_agrees(case, found[name], want, name)
 
 

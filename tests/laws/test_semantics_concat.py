@@ -263,7 +263,7 @@ def test_the_largest_axis_sum_is_not_an_error(tmp_path: Path) -> None:
     first = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), (2**62,), (0,))
     second = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), (2**62 - 1,), (0,))
     path = write(concat("onnx", 13, first, second, axis=0), KNOWN, tmp_path)
-    assert dovetail.check(path) == []
+    assert [(item.code, item.severity) for item in dovetail.check(path)] in ([], [("run.memory", "warning")])
     assert dovetail.load(path).values["y0"].type.shape == (2**63 - 1,)
 
 
