@@ -252,7 +252,6 @@ def test_results_unpack_as_arrays_and_map_names_to_arrays(engine: str) -> None:
         b.output("h", b.Add(x, x))
         b.output("q", b.Multiply(x, x))
     x_values = np.array([1.0, 3.0], np.float32)
-    results: Any
     for _ in range(2):
         for results in (dovetail.run(b.model, x_values, engine), dovetail.compile(b.model, engine)(x_values)):
             h, q = results

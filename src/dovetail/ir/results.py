@@ -10,10 +10,11 @@ import numpy as np
 from dovetail.errors import UnknownOutputError
 
 
-class Results(dict[str, Any]):
+class Results(dict[Any, Any]):
     """Results maps names to the outputs of a run; an integer selects by position, in the order of the model's outputs.
 
-    Iteration yields the outputs in this order, so that ``h, q = program(x)`` unpacks them; ``keys()`` yields the names.
+    Iteration yields the outputs in this order, so that ``h, q = program(x)`` unpacks them; ``keys()`` yields the names. For type
+    checkers the keys are Any, because they derive the unpacked items from the type of the keys.
     """
 
     if TYPE_CHECKING:
