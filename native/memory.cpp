@@ -188,7 +188,7 @@ ArenaPool::Block ArenaPool::acquire(std::size_t bytes) {
             free.erase(fitting);
             return block;
         }
-        // All free blocks are smaller than the new block. Once the new block is released, it serves their requests too.
+        // All free blocks are smaller than the new block. Once the new block is released, it also serves requests of their sizes.
         for (const Block& block : free) deallocate(block);
         free.clear();
     }

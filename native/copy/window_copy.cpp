@@ -141,7 +141,7 @@ RunFunction select_run(const Axis& run, std::size_t itemsize) {
     }
 }
 
-// ---- all runs ----
+// ---- copies of whole windows, run by run ----
 
 void copy_disjoint(const Window& window, std::byte* dst, const std::byte* src) {
     Traversal traversal = plan(window);

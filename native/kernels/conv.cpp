@@ -16,9 +16,9 @@ constexpr std::int64_t kChunkBytes = 512 << 10;  // bytes of the weights of one 
 constexpr std::int64_t kPatchFloats = 48 << 10;
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
-// Products per output element below which computing the input offsets of each tile costs too much. The second constant is the
-// relative cost below which tiles that span rows are used.
+// The number of products per output element below which computing the input offsets of each tile costs too much.
 constexpr std::int64_t kMinDepth = 64;
+// Tiles that span rows are used if their estimated cost is below this share of the cost of tiles within rows.
 constexpr double kSpanningCost = 0.95;
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 16; }

@@ -12,7 +12,7 @@ namespace dovetail {
 
 // The columns of one tile.
 struct Panel {
-    std::int64_t first;  // column
+    std::int64_t first;  // index of the first column
     std::int64_t columns;
     int vectors;
 };

@@ -6,8 +6,8 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// Interleaves one block: the rows that fill a vector of 16 bytes of each source, or one row if the elements are wider. The block
-// has 16 * Count * parts bytes in the destination.
+// Interleaves one block. A block has as many rows of each source as fill a vector of 16 bytes, or one row if an element has
+// 16 bytes or more; an element then has `parts` vectors. In the destination a block has 16 * Count * parts bytes.
 template <int Width, int Count>
 inline void interleave_block(std::byte* dst, const std::byte* const* src, std::int64_t first) {
     constexpr int block = Width < 16 ? 16 / Width : 1, parts = Width < 16 ? 1 : Width / 16;

@@ -59,7 +59,7 @@ DOVETAIL_INLINE Floats exp(Floats x) { return exp_up_to_89(lesser_of(splat(89.0f
 // exp(x) for x <= 0.
 DOVETAIL_INLINE Floats exp_below(Floats x) { return exp_up_to_89(x); }
 
-// 1 + exp(x). exp(x) below half a unit of 1 is not computed, so that nothing underflows.
+// 1 + exp(x). x is at least -18, where exp(x) is below half an ulp of 1, so that nothing underflows.
 DOVETAIL_INLINE Floats one_and_exp(Floats x) { return 1.0f + exp_within(greater_of(splat(-18.0f), lesser_of(splat(89.0f), x))); }
 
 // exp(x) - 1 for x in [-18, 89], or NaN, with full relative accuracy near 0; +0 for -0.

@@ -44,8 +44,9 @@ def edit(
 ) -> int:
     """Write SOURCE with edits; each option may be repeated. - is stdin, or ONNX on stdout.
 
-    All options name values as SOURCE names them. A number fills its constant. All faults are reported in one pass, and nothing
-    is then written. With --verify outputs are compared with the same values of SOURCE; exit code 1: an output differs.
+    All options name values as SOURCE names them. A number replaces every element of a constant. All faults are reported in one
+    pass, and nothing is then written. With --verify outputs are compared with the same values of SOURCE; exit code 1: an output
+    differs.
     """
 
     options = file_options.of(target)

@@ -70,7 +70,7 @@ class ShapeTensorNodes:
 
     @cached_property
     def pieces(self) -> dict[str, Pieces]:
-        """The pieces of the symbols for which a parametric plan is possible, as :func:`pieces_of` returns them."""
+        """The symbols for which a parametric plan is possible, each with its Pieces; see :func:`pieces_of`."""
         return pieces_of(self._graph)
 
     @cached_property

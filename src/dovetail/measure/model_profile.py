@@ -101,7 +101,7 @@ class EngineSubgraph:
 
 @dataclass(frozen=True, slots=True)
 class ProfileGroup:
-    """ProfileGroup sums up the steps of one operator, kernel or module; ``share``: their fraction of the step time."""
+    """ProfileGroup sums up the steps of one operator, kernel or module; ``share``: their fraction of the time of all steps."""
 
     name: str
     count: int

@@ -93,8 +93,10 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
     incoming = [writer.value(start) for start in starts]
     for target, delta in zip(targets, incoming, strict=True):
         if target.dtype is not delta.dtype:
-            raise RuleError("type.disagree", f"the delta must have the output's type {target.dtype}, got {delta.dtype}")
-        agree_shapes(target.shape, delta.shape, "the output", "its delta")
+            raise RuleError(
+                "type.disagree", f"the incoming gradient of an output must have its type {target.dtype}, got {delta.dtype}"
+            )
+        agree_shapes(target.shape, delta.shape, "the output", "its incoming gradient")
     sources = [writer.values[Output(parameter, 0)] for parameter in parameters]
     gradients = pull_back(writer.b, targets, incoming, sources)
     for core in writer.b.graph.nodes:

@@ -265,7 +265,7 @@ class Matching:
         return self.count - before
 
     def _pair_single(self, groups: Mapping[Any, tuple[list[int], list[int]]]) -> None:
-        """Pair the nodes of groups with one node on each side."""
+        """Pair the two nodes of each group that has exactly one node of either model."""
         for first, second in groups.values():
             if len(first) == len(second) == 1:
                 self.pair(first[0], second[0])

@@ -31,7 +31,7 @@ _FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "file
 
 
 def write_certificate(proof: EqualityProof) -> dict[str, Any]:
-    """Return the certificate of a proof.
+    """Return the certificate of a proof that two models are equal, as a dict that JSON can represent.
 
     Raises RuleError [argument.conflict] if nothing is proved, [certificate.files] for a model that is not from a file.
     """

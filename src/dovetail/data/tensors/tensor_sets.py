@@ -160,7 +160,7 @@ def _read_index(folder: str) -> dict[str, str]:
     with os.fdopen(open_beside(path, INDEX, allow_symlinks_within=_link_root(folder)), "rb") as stream:
         data = stream.read(_MAX_INDEX + 1)
     if len(data) > _MAX_INDEX:
-        raise FormatError("array.file", f"the index must have at most {_MAX_INDEX} bytes", file=path)
+        raise FormatError("array.file", f"the index file must have at most {_MAX_INDEX} bytes, got more", file=path)
     try:
         names = json.loads(data)["weight_map"]
         is_right = bool(names) and all(isinstance(item, str) for pair in names.items() for item in pair)

@@ -1,4 +1,4 @@
-"""Collect the errors and deviations of an IR file, and check XML elements."""
+"""Collect the errors of an IR file and its deviations from the format, and refuse unknown attributes of XML elements."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def _common_length(vectors: dict[str, Any]) -> Any:
     known = {name: length for name, length in lengths.items() if isinstance(length, int)}
     if len(set(known.values())) > 1:
         text = ", ".join(f"{length} {name}" for name, length in known.items())
-        raise RuleError("attribute.length", f"vectors must have one length, got {text}")
+        raise RuleError("attribute.length", f"{', '.join(known)} must have the same length, got {text}")
     return next(iter(known.values()), None)
 
 
@@ -319,7 +319,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
     def decompose(self, b: Builder, data: Value, shift: Value, axes: Value) -> Any:
-        """Decompose to a Concat of the end and the beginning of each axis."""
+        """Decompose Roll: for each rolled axis, a Concat of the last elements and the first ones."""
         indices = None if data.shape is None else integers_of(axes)
         if indices is None:
             raise UnsupportedError("constant.needed", "Roll needs constant axes, got computed ones")

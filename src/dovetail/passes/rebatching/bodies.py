@@ -111,7 +111,7 @@ def _repair_branches(state: RepairState, node: Node, propagate: Propagate) -> li
 def _analyze(
     state: RepairState, node: Node, body: Graph, types: Sequence[Type], outer: Sequence[Value | None], changing: int
 ) -> RepairState:
-    """Return the state of a copy of a subgraph whose inputs have ``types``.
+    """Copy a subgraph, give its inputs ``types``, and return the RepairState of the copy.
 
     ``outer`` are the values that the node passes to the inputs. The first ``changing`` inputs differ between iterations, so that
     their elements are unknown.

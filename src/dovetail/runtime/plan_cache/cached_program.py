@@ -63,7 +63,7 @@ class CachedProgram(Program):
 
     @property
     def has_model(self) -> bool:
-        """True if the model was loaded; calls that plans of the entry serve do not load the model."""
+        """True if the model was loaded. A call loads it if the cached entry has no plan for the sizes of the inputs."""
         return self._loaded is not None
 
     def _load(self) -> Model:

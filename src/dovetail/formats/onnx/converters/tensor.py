@@ -336,7 +336,7 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
 
 
 def _pair_of(first: Value, second: Value) -> Value | None:
-    """Return the vector of shape [2] whose elements are ``first`` and ``second``; None if there is no such vector."""
+    """Return the vector of shape [2] from which two Gather take ``first`` and ``second``; None if other nodes compute them."""
     nodes = (first.node, second.node)
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):
         return None
