@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 import dovetail
 from dovetail import Diagnostic, Dim, DType, Graph, Limits, Model, Node, Program, Value
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.types import Shape, View
 
 F32Array = npt.NDArray[np.float32]
 
@@ -129,6 +131,25 @@ def differentiate(model: Model, x: F32Array) -> None:
     print(outputs["grad:x"].shape)
 
 
+class TourCube(dovetail.Op, sig="x: F -> y: F", onnx="com.example:TourCube-1(x)"):
+    """Compute ``x ** 3`` elementwise."""
+
+    def shape(self, x: View) -> Shape:
+        return x.dims
+
+    def evaluate(self, xp: Namespace, x: Array) -> Array:
+        return x * x * x
+
+
+def define_operator(x: F32Array, folder: Path) -> None:
+    """Save a model with an operator of a private domain, and run the file."""
+    with dovetail.Builder("cube") as b:
+        b.output("y", b.add(TourCube(), b.input("x", "f32", ("batch", 4, 6)))[0])
+    dovetail.save(b.model, folder / "cube.onnx")
+    (y,) = dovetail.run(folder / "cube.onnx", x)
+    assert np.array_equal(y, x**3)
+
+
 def move_arrays(x: F32Array) -> None:
     """Cut an array apart, copy the parts and join them."""
     first, second = dovetail.split(x, [1, -1], axis=1)
@@ -169,6 +190,7 @@ def main() -> None:
         transform(build_model())
         run_everywhere(model, x)
         differentiate(model, x)
+        define_operator(x, Path(name))
         move_arrays(x)
         reshard_tensors(Path(name), x)
         explain_errors(Path(name))

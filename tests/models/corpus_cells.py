@@ -83,7 +83,7 @@ class Record:
             raise Unfilled("no engine has a reference for it")
         if len(reference) != len(found):
             raise Unfilled(f"{len(found)} outputs, not {len(reference)}")
-        named = dict(zip(reference, map(np.asarray, found.values()), strict=True))
+        named = dict(zip(reference.keys(), map(np.asarray, found.values()), strict=True))
         reference = _stored(reference, named)
         if self.facts.get("unstable_reference"):
             # The model draws random numbers: values say nothing.

@@ -61,7 +61,7 @@ def ways(name: str, weights: str, folder: Path) -> Iterator[Way]:
 
     def way(text: str, first: dict[str, Any], second: dict[str, Any]) -> Way:
         # One run's outputs by position: another format may call them by other names.
-        named = dict(zip(first, second.values(), strict=True))
+        named = dict(zip(first.keys(), second.values(), strict=True))
         return Way(name, weights, text, max(compare(first, named), key=lambda row: (not row.agrees, row.relative)))
 
     yield way("run = onnxruntime", reference, dovetail.run(source, image))
@@ -70,8 +70,8 @@ def ways(name: str, weights: str, folder: Path) -> Iterator[Way]:
     # Where OpenVINO itself misses onnxruntime's output, the same file in OpenVINO is the measure.
     own = _openvino_on_onnx(source, image)
     ours = runner_for(ir, "openvino").run(image)
-    yield way("our IR in OpenVINO = the ONNX file in OpenVINO", dict(zip(reference, own, strict=True)), ours)
-    missed = not way("", dict(zip(reference, own, strict=True)), reference).difference.agrees
+    yield way("our IR in OpenVINO = the ONNX file in OpenVINO", dict(zip(reference.keys(), own, strict=True)), ours)
+    missed = not way("", dict(zip(reference.keys(), own, strict=True)), reference).difference.agrees
     yield way(f"our IR in OpenVINO = onnxruntime{MISSED if missed else ''}", reference, ours)
     theirs, back = folder / "theirs.xml", folder / "back.onnx"
     mark = ""

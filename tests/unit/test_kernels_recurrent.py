@@ -101,7 +101,7 @@ def test_quantized_layers(direction: str, kind: str, zero: int, batch: int, tmp_
     options.intra_op_num_threads = 1
     dovetail.save(b.model, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
-    for name, array in zip(expected, session.run(None, feed), strict=True):
+    for name, array in zip(expected.keys(), session.run(None, feed), strict=True):
         check_codes(found[name], array)
 
 

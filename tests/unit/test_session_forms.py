@@ -111,7 +111,7 @@ def _outputs_of(kind: str, calls: int) -> tuple[Any, Any]:
 
 
 def _check(kind: str, calls: int, results: Any) -> None:
-    assert list(results) == ["y", "z"]
+    assert list(results.keys()) == ["y", "z"]
     for found, expected in zip((results[0], results["z"]), _outputs_of(kind, calls), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
