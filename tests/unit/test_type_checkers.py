@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,9 @@ import tour
 import dovetail
 
 ROOT = Path(__file__).parents[2]
-PYRIGHT = shutil.which("pyright") or shutil.which("basedpyright")
+# make calls the Python of .venv, whose folder PATH does not have.
+FOLDERS = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+PYRIGHT = shutil.which("pyright", path=FOLDERS) or shutil.which("basedpyright", path=FOLDERS)
 WRONG = {
     "operator": "b.Concatenate(x, axis=0)",
     "attribute": "b.Concat(x, axes=0)",
