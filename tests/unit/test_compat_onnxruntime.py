@@ -294,6 +294,23 @@ def configuration_entries(ort: Any) -> Any:
 
 
 @program
+def options_that_change_after_the_session(ort: Any) -> Any:
+    names = [["x", "n"], ["w", "n"], ["v", "k"]]
+    nodes = [helper.make_node("Neg", [name], [f"{name}2"]) for name, _ in names]
+    inputs = [value(name, FLOAT, [size]) for name, size in names]
+    outputs = [value(f"{name}2", FLOAT, [size]) for name, size in names]
+    options = quiet(ort)
+    session = ort.InferenceSession(model_of(nodes, inputs, outputs), options)
+    options.add_session_config_entry("a", "1")
+    options.add_free_dimension_override_by_name("k", 7)
+    try:
+        entry = session.get_session_options().get_session_config_entry("a")
+    except RuntimeError:
+        entry = "none"
+    return [entry, session.run(None, {name: np.ones(size, np.float32) for name, size in zip("xwv", (2, 3, 4), strict=True)})]
+
+
+@program
 def enumerations(ort: Any) -> Any:
     names = ("GraphOptimizationLevel", "ExecutionMode", "ExecutionOrder")
     return [{str(item): (int(item), repr(item), item.name) for item in getattr(ort, name).__members__.values()} for name in names]

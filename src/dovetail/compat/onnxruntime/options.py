@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 from dovetail.compat.onnxruntime.values import OrtValue
 from dovetail.errors import ArgumentTypeError, EngineError, MissingAttributeError, UnsupportedError
@@ -53,6 +54,12 @@ class _Options:
     def __init__(self) -> None:
         self.__dict__.update(self._defaults)
         self.__dict__["_entries"] = {}
+
+    def __copy__(self) -> Self:
+        """Return options that change independently."""
+        new = type(self)()
+        new.__dict__.update({name: copy(item) if isinstance(item, dict) else item for name, item in self.__dict__.items()})
+        return new
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in self._defaults:
