@@ -132,6 +132,13 @@ def descriptions(ort: Any) -> Any:
 
 
 @program
+def names_that_are_no_identifiers(ort: Any) -> Any:
+    inputs, outputs = [value("x:0/é b", FLOAT, ["n m", 2])], [value("y.1", FLOAT, ["batch+1", 2])]
+    session = session_of(ort, model_of([helper.make_node("Neg", ["x:0/é b"], ["y.1"])], inputs, outputs))
+    return [describe(session.get_inputs()), describe(session.get_outputs()), session.run(["y.1"], {"x:0/é b": ONES})]
+
+
+@program
 def element_types(ort: Any) -> Any:
     words = "FLOAT DOUBLE FLOAT16 BFLOAT16 INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 BOOL STRING FLOAT8E4M3FN FLOAT8E5M2"
     found = []

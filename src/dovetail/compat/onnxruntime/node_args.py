@@ -61,7 +61,7 @@ def node_arg(name: str, type: Type, declared: Type | None = None) -> NodeArg:
     if len(first) != len(sizes):
         return NodeArg(name, type_text(type), [_size(size) for size in sizes])
     shape = [
-        _size(size) if is_unnamed(own) else own if isinstance(own, int) else str(own)
+        _size(size) if is_unnamed(own) else own if isinstance(own, int) else symbolic.name_of(own) or str(own)
         for own, size in zip(first, sizes, strict=True)
     ]
     return NodeArg(name, type_text(type), shape)
