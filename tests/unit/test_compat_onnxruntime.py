@@ -284,6 +284,17 @@ def default_options(ort: Any) -> Any:
 
 
 @program
+def options_of_other_types(ort: Any) -> Any:
+    options = ort.SessionOptions()
+    found = []
+    for name, items in {"enable_mem_pattern": (None, 2.0, 0, np.False_), "intra_op_num_threads": (np.int32(3), True)}.items():
+        for item in items:
+            setattr(options, name, item)
+            found.append(repr(getattr(options, name)))
+    return found
+
+
+@program
 def configuration_entries(ort: Any) -> Any:
     options, run_options = ort.SessionOptions(), ort.RunOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -516,6 +527,8 @@ FAILURES: dict[str, Program] = {
     "run": lambda ort: session_of(ort, reshape_model()).run(None, {"x": ONES, "s": np.array([5])}),
     "unknown option": lambda ort: setattr(ort.SessionOptions(), "threads", 1),
     "type of option": lambda ort: setattr(ort.SessionOptions(), "intra_op_num_threads", "1"),
+    "list as a boolean": lambda ort: setattr(ort.SessionOptions(), "enable_mem_pattern", []),
+    "fraction as a size": lambda ort: ort.SessionOptions().add_free_dimension_override_by_name("n", 2.5),
     "unknown entry": lambda ort: ort.SessionOptions().get_session_config_entry("unknown"),
     "type of entry": lambda ort: ort.SessionOptions().add_session_config_entry("a", 1),
     "providers as number": lambda ort: ort.InferenceSession(affine(), providers=3),

@@ -65,9 +65,10 @@ class _Options:
         if name not in self._defaults:
             raise MissingAttributeError("argument.value", f"{type(self).__name__} has no option {name!r}")
         kind = type(self._defaults[name])
-        # numpy's integers and booleans have the method __index__ or item of the Python types.
-        if kind in (int, bool) and hasattr(value, "__index__") and not isinstance(value, kind):
-            value = kind(value)
+        if kind is bool and (value is None or hasattr(value, "__bool__")):
+            value = bool(value)
+        elif kind is int and hasattr(value, "__index__"):
+            value = int(value)
         if not isinstance(value, kind):
             raise ArgumentTypeError("argument.type", f"{name} must be of type {kind.__name__}, got {value!r}")
         self.__dict__[name] = value
@@ -130,12 +131,12 @@ class SessionOptions(_Options):
         self.__dict__.update(_initializers={}, _sizes_by_name={}, _sizes_by_denotation={})
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Give the dimensions that the file calls ``name`` a fixed size."""
-        self._sizes_by_name[name] = int(size)
+        """Give the dimensions that the file calls ``name`` a fixed size. Raises ArgumentTypeError [argument.type]."""
+        self._sizes_by_name[name] = _integer(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Give the dimensions with this denotation a fixed size."""
-        self._sizes_by_denotation[denotation] = int(size)
+        """Give the dimensions with this denotation a fixed size. Raises ArgumentTypeError [argument.type]."""
+        self._sizes_by_denotation[denotation] = _integer(size)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Store an entry. Raises UnsupportedError [argument.value] if the entry would change results or files."""
@@ -173,6 +174,12 @@ class SessionOptions(_Options):
 
     def __getattr__(self, name: str) -> Any:
         raise refused_attribute("SessionOptions", name, REFUSED_METHODS)
+
+
+def _integer(size: object) -> int:
+    if not hasattr(size, "__index__"):
+        raise ArgumentTypeError("argument.type", f"a size must be an integer, got {size!r}")
+    return int(size)
 
 
 REFUSED_METHODS = {
