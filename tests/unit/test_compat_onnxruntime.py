@@ -104,6 +104,7 @@ def optional_inputs(ort: Any) -> Any:
     return [
         session.run(None, {"x": ONES}),
         session.run(None, {"x": ONES, "b": b}),
+        session.run(None, {"x": ONES, "b": None}),
         describe(session.get_overridable_initializers()),
     ]
 

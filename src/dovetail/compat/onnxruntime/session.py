@@ -131,8 +131,8 @@ class InferenceSession:
     ) -> list[Any]:
         """Run the model, and return the outputs ``output_names``, or all outputs for None or an empty list.
 
-        ``input_feed`` maps names to arrays, OrtValues or nested lists, to lists of arrays for sequences, and to dicts for maps.
-        A result is an array, a list, a dict or None. Raises RuleError [input.missing], a ValueError; EngineError [input.type], a
+        ``input_feed`` maps names to arrays, OrtValues or nested lists, to lists of arrays for sequences, and to dicts for maps;
+        None for an optional input stands for its default value. A result is an array, a list, a dict or None. Raises RuleError [input.missing], a ValueError; EngineError [input.type], a
         RuntimeError, for an object that is no array; InvalidArgument for unknown names and for arrays of other types or shapes;
         Fail if the run fails.
         """
@@ -207,7 +207,8 @@ class InferenceSession:
         if missing:
             given = list(input_feed)
             raise RuleError("input.missing", f"required inputs ({missing}) are missing from the input feed ({given})")
-        return {name: self._convert(name, item) for name, item in input_feed.items()}
+        absent = [item.name for item in self._optional if input_feed.get(item.name, item) is None]
+        return {name: self._convert(name, item) for name, item in input_feed.items() if name not in absent}
 
     def _convert(self, name: str, item: Array) -> Any:
         if isinstance(item, OrtValue):
