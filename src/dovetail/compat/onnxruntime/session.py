@@ -77,6 +77,8 @@ class InferenceSession:
         if kwargs.get("read_config_from_model"):
             raise RuleError("argument.value", "read_config_from_model must be 0: the configuration in a model is not read")
         check_providers(providers, provider_options)
+        if not isinstance(sess_options, SessionOptions | None):
+            raise ArgumentTypeError("argument.type", f"sess_options must be SessionOptions, got {sess_options!r}")
         self._options = SessionOptions() if sess_options is None else copy(sess_options)
         self._load()
 
@@ -132,9 +134,10 @@ class InferenceSession:
         """Run the model, and return the outputs ``output_names``, or all outputs for None or an empty list.
 
         ``input_feed`` maps names to arrays, OrtValues or nested lists, to lists of arrays for sequences, and to dicts for maps;
-        None for an optional input stands for its default value. A result is an array, a list, a dict or None. Raises RuleError [input.missing], a ValueError; EngineError [input.type], a
-        RuntimeError, for an object that is no array; InvalidArgument for unknown names and for arrays of other types or shapes;
-        Fail if the run fails.
+        None for an optional input stands for its default value. A result is an array, a list, a dict or None. Raises RuleError
+        [input.missing], a ValueError; EngineError [input.type], a RuntimeError, for an object that is no array;
+        ArgumentTypeError [argument.type] for names that are no strings; InvalidArgument for unknown names and for arrays of
+        other types or shapes; Fail if the run fails.
         """
         results = self._run(output_names, self._feed(input_feed), run_options)
         return [to_onnxruntime(item) for item in results]
@@ -220,7 +223,10 @@ class InferenceSession:
             return _texts(item) if item.dtype == object and isinstance(type, Tensor) and type.dtype == "string" else item
         if isinstance(type, Tensor):
             if isinstance(item, list) and type.dtype is not None:
-                return np.array(item, type.dtype.numpy)
+                try:
+                    return np.array(item, type.dtype.numpy)
+                except (TypeError, ValueError) as error:
+                    raise EngineError("input.type", f"input {name!r} must be an array or a nested list: {error}") from None
             if item is None:
                 raise Fail("input.type", f"input {name!r} must be an array, got None")
             if not hasattr(item, "__dlpack__"):
@@ -240,10 +246,14 @@ class InferenceSession:
         run_options: RunOptions | None,
         out: Mapping[str, Any] | None = None,
     ) -> list[Any]:
+        if not isinstance(run_options, RunOptions | None):
+            raise ArgumentTypeError("argument.type", f"run_options must be RunOptions, got {run_options!r}")
         if run_options is not None and run_options.terminate:
             raise Fail("run.failed", "the run ends because RunOptions.terminate is set")
-        if isinstance(output_names, str):
+        if isinstance(output_names, str) or not all(isinstance(name, str) for name in output_names or ()):
             raise ArgumentTypeError("argument.type", f"output_names must be a list of names, got {output_names!r}")
+        if not all(isinstance(name, str) for name in feed):
+            raise ArgumentTypeError("argument.type", f"the inputs must be named by strings, got {list(feed)}")
         for name in output_names or ():
             if name not in self._output_types:
                 known = ", ".join(map(repr, self._output_types))
