@@ -354,13 +354,15 @@ def ort_values(ort: Any) -> Any:
         item.__dlpack_device__(), np.shares_memory(item.numpy(), array),
     ]  # fmt: skip
     item.update_inplace(np.full((2, 3), 9, np.float32))
+    other = ort.OrtValue.ortvalue_from_numpy(np.zeros((2, 3), np.float32))
+    other.update_inplace(array.T + np.arange(2, dtype=np.float32))
     empty = ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float64)
     numbered = ort.OrtValue.ortvalue_from_shape_and_type([2], TensorProto.BFLOAT16)
     taken = ort.OrtValue.from_dlpack(np.arange(3))
     strided = ort.OrtValue.ortvalue_from_numpy(array.T)
     return [
         facts, array, empty.shape(), empty.data_type(), numbered.data_type(), taken.numpy(), np.from_dlpack(item),
-        np.asarray(item), strided.numpy(), strided.shape(),
+        np.asarray(item), strided.numpy(), strided.shape(), other.numpy(),
     ]  # fmt: skip
 
 

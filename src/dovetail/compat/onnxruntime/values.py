@@ -166,14 +166,14 @@ class OrtValue:
         return cls(array, Tensor(element_type_of(array.dtype), array.shape))
 
     def update_inplace(self, np_arr: np.ndarray[Any, Any]) -> None:
-        """Copy an array of the same element type and shape into this tensor. Raises EngineError [input.type]."""
+        """Copy an array of as many elements of the same size into this tensor, in C order. Raises EngineError [input.type]."""
         array = self._tensor()
-        if np_arr.shape != array.shape or np_arr.dtype.itemsize != array.dtype.itemsize:
+        if np_arr.size != array.size or np_arr.dtype.itemsize != array.dtype.itemsize:
             raise EngineError(
                 "input.type",
-                f"the array must have the shape {list(array.shape)} of {array.dtype}, got {list(np_arr.shape)} of {np_arr.dtype}",
+                f"the array must have {array.size} elements of {array.dtype}, got {np_arr.size} of {np_arr.dtype}",
             )
-        array[...] = np.ascontiguousarray(np_arr).reshape(array.shape).view(array.dtype)
+        array[...] = np.ascontiguousarray(np_arr).view(array.dtype).reshape(array.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the tensor as an array that shares the memory. Raises EngineError [input.type] for a sequence or a map."""
