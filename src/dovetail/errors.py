@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 
 def printable(text: str) -> str:
@@ -56,6 +56,9 @@ class Diagnostic:
         return f"[{self.code}] {printable(self.message)}{self.location}"
 
 
+Kind = TypeVar("Kind", bound="DovetailError")
+
+
 class DovetailError(Exception):
     """DovetailError is the base class of dovetail's errors.
 
@@ -93,6 +96,12 @@ class DovetailError(Exception):
         self.op = self.op or op
         self.file = self.file or file
         return self
+
+    def as_kind(self, kind: type[Kind]) -> Kind:
+        """Return an error of another class with the same code, message, location and diagnostics. Its cause is this error."""
+        new = kind(self.code, self.message, node=self.node, op=self.op, file=self.file, diagnostics=self._diagnostics)
+        new.__cause__ = self
+        return new
 
     def __str__(self) -> str:
         if len(self._diagnostics) > 1:

@@ -576,6 +576,19 @@ def test_a_failure_raises_an_exception_of_the_same_class(name: str, capfd: pytes
         assert str(found[ours]).split(" : ")[:3] == str(found[theirs]).split(" : ")[:3]
 
 
+def test_each_run_of_a_model_that_breaks_a_shape_rule_raises_a_new_exception() -> None:
+    node = helper.make_node(
+        "LinearClassifier", ["x"], ["y", "z"], domain="ai.onnx.ml", coefficients=[1.0] * 8, classlabels_ints=[0, 1]
+    )
+    session = session_of(ours, model_of([node], [value("x", FLOAT, [1, 2])], [value("y", INT64, [1]), value("z", FLOAT, [1, 2])]))
+    found = []
+    for _ in range(2):
+        with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as caught:
+            session.run(None, {"x": ONES[:1]})
+        found.append(caught.value)
+    assert found[0] is not found[1] and str(found[0]) == str(found[1])
+
+
 def test_the_exceptions_are_those_of_onnxruntime() -> None:
     state = theirs.capi.onnxruntime_pybind11_state
     names = {

@@ -118,24 +118,18 @@ def load_error(error: DovetailError) -> OrtError:
     """Return the exception of a session whose model cannot be loaded."""
     area = error.code.partition(".")[0]
     if isinstance(error, MissingFileError):
-        return _convert(error, NoSuchFile)
+        return error.as_kind(NoSuchFile)
     if area == "proto" or error.code == "path.kind":
-        return _convert(error, InvalidProtobuf)
+        return error.as_kind(InvalidProtobuf)
     if error.code in ("graph.dangling", "argument.value"):
-        return _convert(error, InvalidArgument)
+        return error.as_kind(InvalidArgument)
     if isinstance(error, RuleError):
-        return _convert(error, Fail)
+        return error.as_kind(Fail)
     if area in ("op", "opset"):
-        return _convert(error, InvalidGraph)
-    return _convert(error, NotImplemented if isinstance(error, UnsupportedError) else InvalidGraph)
+        return error.as_kind(InvalidGraph)
+    return error.as_kind(NotImplemented if isinstance(error, UnsupportedError) else InvalidGraph)
 
 
 def run_error(error: DovetailError) -> OrtError:
     """Return the exception of a run that fails: InvalidArgument if the arguments do not fit the model, otherwise Fail."""
-    return _convert(error, InvalidArgument if error.code.partition(".")[0] in ("input", "output") else Fail)
-
-
-def _convert(error: DovetailError, kind: type[OrtError]) -> OrtError:
-    new = kind(error.code, error.message, node=error.node, op=error.op, file=error.file, diagnostics=error.diagnostics)
-    new.__cause__ = error
-    return new
+    return error.as_kind(InvalidArgument if error.code.partition(".")[0] in ("input", "output") else Fail)

@@ -90,14 +90,14 @@ class InferenceSession:
                 is_simplified = options.graph_optimization_level > GraphOptimizationLevel.ORT_DISABLE_ALL
                 save(simplify(found.model) if is_simplified else found.model, options.optimized_model_filepath)
             self._program: Program | None = None
-            self._fault: InvalidArgument | None = None
+            self._fault: RuleError | None = None
             try:
                 self._program = self._compile(found.model)
             except RuleError as error:
                 if not error.code.startswith("shape."):
                     raise
                 # onnxruntime has no shape rules for some operators: such a model loads, and is refused by the run.
-                self._fault = InvalidArgument(error.code, error.message, node=error.node, op=error.op, file=error.file)
+                self._fault = error.with_traceback(None)
         except DovetailError as error:
             raise load_error(error) from error
         self._model = found.model
@@ -197,7 +197,7 @@ class InferenceSession:
         try:
             results = self._run(names, dict(iobinding._inputs), run_options, out or None)
         except DovetailError as error:
-            raise EngineError(error.code, error.message, node=error.node, op=error.op, file=error.file) from error
+            raise error.as_kind(EngineError) from error
         iobinding._results = [self._ort_value(name, item) for name, item in zip(names, results, strict=True)]
 
     def _ort_value(self, name: str, item: Array) -> OrtValue:
@@ -268,7 +268,7 @@ class InferenceSession:
     def _call(self, feed: dict[str, Any], out: Mapping[str, Any] | None) -> Results:
         if self._program is None:
             assert self._fault is not None
-            raise self._fault
+            raise self._fault.as_kind(InvalidArgument)
         try:
             return self._program(feed, out=out)
         except DovetailError as error:

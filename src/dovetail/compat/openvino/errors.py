@@ -17,8 +17,7 @@ def runtime_errors() -> Iterator[None]:
     except DovetailError as error:
         if isinstance(error, RuntimeError):
             raise
-        details = {"node": error.node, "op": error.op, "file": error.file}
-        raise EngineError(error.code, error.message, **details, diagnostics=error.diagnostics) from error
+        raise error.as_kind(EngineError) from error
 
 
 class Partial:
