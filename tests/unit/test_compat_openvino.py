@@ -659,6 +659,24 @@ def test_cached_plans_are_used(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(core.compile_model(core.read_model(folder / "image.onnx"), "CPU", F32)(ARRAYS["x"])[0], first)
 
 
+def test_a_cached_plan_has_the_weights_that_were_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "pair.xml").write_bytes((folder / "pair.xml").read_bytes())
+    core = ours.Core()
+    core.set_property({"CACHE_DIR": str(tmp_path / "plans")})
+    inputs = [ARRAYS["p"], ARRAYS["q"]]
+    found = core.compile_model(tmp_path / "pair.xml", "CPU", F32, weights=folder / "pair.bin")(inputs)[0]
+    assert np.array_equal(found, core.compile_model(folder / "pair.xml", "CPU", F32)(inputs)[0])
+
+
+def test_a_copy_of_a_changed_model_is_not_compiled_from_its_file(folder: Path, tmp_path: Path) -> None:
+    core = ours.Core()
+    core.set_property({"CACHE_DIR": str(tmp_path / "plans")})
+    model = core.read_model(folder / "image.onnx")
+    model.reshape([2, 3, 8, 8])
+    for changed in (model, model.clone(), core.read_model(model)):
+        assert core.compile_model(changed, "CPU", F32).input().shape == [2, 3, 8, 8]
+
+
 def test_a_busy_request_refuses_calls(folder: Path) -> None:
     request = ours.Core().compile_model(folder / "image.onnx", "CPU", F32).create_infer_request()
     begun, end = threading.Event(), threading.Event()

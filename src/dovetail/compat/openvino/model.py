@@ -51,7 +51,7 @@ class Model(Partial):
         self._name: str = other.friendly_name if isinstance(other, Model) else self.source.graph.name
         self._info: Tree = deepcopy(other._info) if isinstance(other, Model) else tree_of(self.source.metadata)
         self._new_info: dict[tuple[str, ...], object] = dict(other._new_info) if isinstance(other, Model) else {}
-        self.file: str | None = self.source.file
+        self.file: str | None = other.file
         """The file whose content the model still is, for the plan cache; None after a change."""
 
     def replace_source(self, source: ir.Model) -> None:
@@ -273,7 +273,11 @@ def with_input_shapes(model: ir.Model, shapes: Mapping[int, PartialShape]) -> ir
 def read_model(source: Source, weights: object = None) -> Model:
     """Read a model file, bytes or a message of ONNX. Raises RuntimeError for a file that cannot be read."""
     with runtime_errors():
-        return Model(load(source, weights=weights))  # type: ignore[arg-type]
+        model = Model(load(source, weights=weights))  # type: ignore[arg-type]
+    if weights is not None:
+        # A plan of the file would have the weights beside it.
+        model.file = None
+    return model
 
 
 def convert_model(input_model: object, **options: object) -> Model:
