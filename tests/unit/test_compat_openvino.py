@@ -677,6 +677,20 @@ def test_a_copy_of_a_changed_model_is_not_compiled_from_its_file(folder: Path, t
         assert core.compile_model(changed, "CPU", F32).input().shape == [2, 3, 8, 8]
 
 
+def test_a_cancelled_request_of_a_queue_is_idle_again(folder: Path) -> None:
+    compiled = ours.Core().compile_model(folder / "image.onnx", "CPU", {"NUM_STREAMS": 1})
+    queue = ours.AsyncInferQueue(compiled, 2)
+    begun, end = threading.Event(), threading.Event()
+    queue.set_callback(lambda request, data: (begun.set(), end.wait(60)))
+    for _ in range(2):
+        queue.start_async(ARRAYS["x"])
+    assert begun.wait(60)
+    queue[1].cancel()
+    assert queue.get_idle_request_id() == 1
+    end.set()
+    queue.wait_all()
+
+
 def test_a_busy_request_refuses_calls(folder: Path) -> None:
     request = ours.Core().compile_model(folder / "image.onnx", "CPU", F32).create_infer_request()
     begun, end = threading.Event(), threading.Event()

@@ -42,7 +42,7 @@ class AsyncInferQueue(Partial):
         try:
             request.take_inputs(inputs, share_inputs)
             self.userdata[index] = userdata
-            request.submit(lambda error: self._finish(index, error))
+            request.submit(lambda error: self._finish(index, error), lambda: self._release(index))
         except BaseException:
             self._release(index)
             raise

@@ -135,6 +135,7 @@ class InferRequest(Partial):
         self._callback: Callable[[object], object] | None = None
         self._userdata: object = None
         self._future: Future[None] | None = None
+        self._cancelled: Callable[[], None] | None = None
         self._is_busy = False
         self._seconds: float | None = None
 
@@ -381,9 +382,12 @@ class InferRequest(Partial):
 
         self.submit(done)
 
-    def submit(self, done: Callable[[BaseException | None], None]) -> None:
-        """Run once in another thread, and there call ``done`` with the error of the run or None."""
-        self._is_busy = True
+    def submit(self, done: Callable[[BaseException | None], None], cancelled: Callable[[], None] | None = None) -> None:
+        """Run once in another thread, and there call ``done`` with the error of the run or None.
+
+        A run that is cancelled before it begins calls ``cancelled`` instead.
+        """
+        self._is_busy, self._cancelled = True, cancelled
 
         def work() -> None:
             error: BaseException | None = None
@@ -417,6 +421,8 @@ class InferRequest(Partial):
         """Cancel a run that has not begun; one that has begun goes on to its end."""
         if self._future is not None and self._future.cancel():
             self._future, self._is_busy = None, False
+            if self._cancelled is not None:
+                self._cancelled()
 
     def set_callback(self, callback: Callable[[object], object], userdata: object) -> None:
         """Set the function that is called with ``userdata`` after each asynchronous run."""
