@@ -132,6 +132,9 @@ ov.Layout(), ov.Layout.scalar(), ov.Layout("...").empty, ov.Layout("N").empty, s
 ov.Layout("NN")
 ov.Layout("[]")
 ov.Layout("NC HW")
+ov.Layout("[N,C")
+ov.PartialShape("[1,2")
+ov.PartialShape("1,2]")
 ov.Layout("NCHW").has_name("n"), ov.Layout("NCHW").get_index_by_name("W"), ov.Layout("N...C").get_index_by_name("C")
 ov.Layout("NCHW").get_index_by_name("D")
 ov.Layout("NC") == "NC", ov.Layout("NC") == ov.Layout("[n,c]"), ov.Layout("NC") != ov.Layout("CN")
@@ -162,6 +165,12 @@ ov.Tensor(ov.Type.f32, [2]).copy_from(np.ones(2))
 ov.Tensor(np.ones((4, 4))[:, ::2], shared_memory=True)
 ov.Tensor(np.ones((4, 4))[:, ::2]).shape
 ov.Tensor(np.ones(2, np.complex64))
+ov.Tensor()
+setattr(ov.Tensor(ov.Type.string, [2]), "str_data", ["x"])
+setattr(ov.Tensor(ov.Type.string, [2]), "bytes_data", np.array([b"x"]))
+(lambda t: (setattr(t, "str_data", [["x", "y"]]), t.str_data))(ov.Tensor(ov.Type.string, [2]))
+ov.Tensor(ov.Tensor(np.ones((3, 4))), [0, 1], [2, 9])
+ov.Tensor(ov.Tensor(np.ones((3, 4))), [0], [2])
 ov.Tensor(np.array(["ab", "c"])).str_data, ov.Tensor(["ab", "c"]).bytes_data, ov.Tensor(["a"]).element_type
 ov.Tensor(ov.Type.bf16, [2]).data.dtype, ov.Tensor(ov.Type.f32, [0, 2]).data
 setattr(ov.Tensor(ov.Type.f32, [1]), "data", 1)

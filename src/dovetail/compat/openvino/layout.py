@@ -74,8 +74,8 @@ def _parse(text: str) -> list[str]:
     """Return the names of a layout. Raises EngineError [argument.value] for a text that is no layout."""
     if not text:
         return [REST]
-    if text.startswith("["):
-        names = [_canonical(item.strip()) for item in text.removeprefix("[").removesuffix("]").split(",")]
+    if text.startswith("[") and text.endswith("]"):
+        names = [_canonical(item.strip()) for item in text[1:-1].split(",")]
     else:
         names = [_canonical(item) for item in re.findall(r"\.\.\.|.", text)]
     for name in names:

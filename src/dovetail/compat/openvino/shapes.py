@@ -206,7 +206,8 @@ class PartialShape:
         if isinstance(shape, PartialShape):
             self._dims = None if shape._dims is None else list(shape._dims)
         elif isinstance(shape, str):
-            inner = shape.strip().removeprefix("[").removesuffix("]").strip()
+            inner = shape.strip()
+            inner = inner[1:-1].strip() if inner.startswith("[") and inner.endswith("]") else inner
             self._dims = None if inner == "..." else [Dimension(item) for item in inner.split(",")] if inner else []
         else:
             self._dims = [Dimension.of(item) for item in shape]

@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.compat.openvino.element_type import Type, TypeLike, to_type, type_of
 from dovetail.compat.openvino.nodes import ConstOutput, Output
 from dovetail.compat.openvino.shapes import Shape
-from dovetail.errors import EngineError, UnsupportedError
+from dovetail.errors import ArgumentTypeError, EngineError, UnsupportedError
 from dovetail.ir import dtypes
 
 Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
@@ -34,6 +34,8 @@ class Tensor:
         for name in ("array", "image", "port", "other", "type"):
             if name in options and not arguments:
                 arguments = (options.pop(name),)
+        if not arguments:
+            raise ArgumentTypeError("argument.type", "a Tensor must be created from an array, a type, a port or a Tensor")
         first, *rest = arguments
         if isinstance(first, Tensor):
             begin, end = [*rest, *(options.pop(name) for name in ("begin", "end") if name in options)]
@@ -105,6 +107,9 @@ class Tensor:
 
     def _take_region(self, other: Tensor, begin: tuple[int, ...], end: tuple[int, ...]) -> None:
         self._type, self._is_shared, self._packed_shape = other._type, True, None
+        sizes = tuple(other.shape)
+        if not len(begin) == len(end) == len(sizes) or not all(b <= e <= n for b, e, n in zip(begin, end, sizes, strict=True)):
+            raise EngineError("index.range", f"the region must be within {other.shape}, got {list(begin)} to {list(end)}")
         self._view = other._view[tuple(slice(low, high) for low, high in zip(begin, end, strict=True))]
         self._memory = None
 
@@ -158,7 +163,10 @@ class Tensor:
 
     @str_data.setter
     def str_data(self, texts: object) -> None:
-        self._checked_texts()[...] = _texts(np.asarray(texts))
+        target, source = self._checked_texts(), _texts(np.asarray(texts))
+        if source.size != target.size:
+            raise EngineError("shape.disagree", f"the array must have {target.size} elements, as the tensor, got {source.size}")
+        target[...] = source.reshape(target.shape)
 
     @property
     def bytes_data(self) -> Array:
