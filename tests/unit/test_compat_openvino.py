@@ -376,6 +376,9 @@ request.set_output_tensor(ov.Tensor(np.zeros((1, 4))))
   request_pair.infer({"q": q})[0]))(request_pair.get_input_tensor(0))
 (lambda view: (request.infer(x), view))(request.get_output_tensor().data)
 (request.infer(x), request.get_output_tensor().data, request.results[0], request.output_tensors, request.input_tensors)
+request.wait_for(-1)
+(request.start_async(x, "data"), request.wait(), request.userdata)
+core.read_model(None)
 request.model_inputs, request.model_outputs, request.get_compiled_model().inputs
 request.infer(x)[0].flags.owndata, request.infer(x, share_outputs=True)[0].flags.owndata
 (request.wait(), request.wait_for(10), request.start_async(x), request.wait(), request.results[0], request.wait_for(1000))
@@ -759,7 +762,7 @@ import openvino.runtime as ov
 import openvino.runtime.properties.hint as hint
 from openvino.preprocess import ColorFormat, PrePostProcessor
 assert ov.Core is Core is dovetail.compat.openvino.Core and str(hint.performance_mode) == "PERFORMANCE_HINT"
-assert "openvino" in ov.__version__ or ov.__version__
+assert ov.__version__ == dovetail.compat.openvino.__version__ == ov.get_version()
 for name in ("opset13", "Op"):
     try:
         exec(f"from openvino.runtime import {name}")

@@ -13,7 +13,7 @@ from dovetail.compat.openvino.errors import Partial, Refusal
 from dovetail.compat.openvino.model import Model, read_model
 from dovetail.compat.openvino.operations import nodes_of
 from dovetail.compat.openvino.tensor import Tensor
-from dovetail.errors import EngineError, UnsupportedError
+from dovetail.errors import ArgumentTypeError, EngineError, UnsupportedError
 
 Properties = Mapping[str, object]
 
@@ -68,19 +68,24 @@ class Core(Partial):
     def read_model(self, model: object, weights: object = None, config: Properties | None = None) -> Model:
         """Read a model: the path of an IR or ONNX file, or bytes.
 
-        ``weights``: the path or the bytes of the constants of an IR. Raises RuntimeError for a file that cannot be read.
+        ``weights``: the path or the bytes of the constants of an IR. Raises RuntimeError for a file that cannot be read,
+        ArgumentTypeError [argument.type] for other sources.
         """
         read_properties(config)
         if isinstance(model, Model):
             return model.clone()
         source = model.getvalue() if isinstance(model, io.BytesIO) else model
+        if not (isinstance(source, str | os.PathLike | bytes) or hasattr(source, "read") or hasattr(source, "SerializeToString")):
+            raise ArgumentTypeError(
+                "argument.type", f"model must be a path, bytes, a file or a Model, got {type(model).__name__}"
+            )
         if isinstance(weights, Tensor):
             weights = weights.data.tobytes()
         elif isinstance(weights, io.BytesIO):
             weights = weights.getvalue()
         elif weights is None and isinstance(source, bytes) and source.lstrip()[:1] == b"<":
             weights = b""
-        return read_model(source, weights if weights is not None else None)  # type: ignore[arg-type]
+        return read_model(source, weights)  # type: ignore[arg-type]
 
     def compile_model(
         self,

@@ -373,7 +373,8 @@ class InferRequest(Partial):
         if userdata is not None:
             if self._callback is None:
                 warnings.warn("There is no callback function!", RuntimeWarning, stacklevel=2)
-            self._userdata = userdata
+            else:
+                self._userdata = userdata
         callback, argument = self._callback, self._userdata
 
         def done(error: BaseException | None) -> None:
@@ -412,7 +413,9 @@ class InferRequest(Partial):
             _raise_as_runtime_error(self._future, None)
 
     def wait_for(self, timeout: int) -> bool:
-        """Wait for at most ``timeout`` milliseconds, and return whether a run has ended."""
+        """Wait for at most ``timeout`` milliseconds, and return whether a run has ended. Raises EngineError [argument.value]."""
+        if timeout < 0:
+            raise EngineError("argument.value", f"the timeout must not be negative, got {timeout}")
         if self._future is None:
             return self._seconds is not None
         return _raise_as_runtime_error(self._future, timeout / 1000)
