@@ -18,6 +18,7 @@ from dovetail.compat.openvino.enumerations import (
     Priority,
     SchedulingCoreType,
 )
+from dovetail.compat.openvino.runtime_info import WORDS
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.host.threads import thread_count
 
@@ -37,11 +38,15 @@ def check_device(name: str) -> None:
 # Parsers: from the value of a caller to the value that get_property returns. ValueError: the value is not allowed.
 
 
+class _ChangesResults(ValueError):
+    """_ChangesResults refuses a value that OpenVINO allows."""
+
+
 def _boolean(value: object) -> bool:
-    text = str(value).upper()
-    if text not in ("YES", "NO", "TRUE", "FALSE"):
+    found = WORDS.get(str(value).upper())
+    if found is None:
         raise ValueError("Expected only true/false")
-    return text in ("YES", "TRUE")
+    return found
 
 
 def _count(value: object) -> int:
@@ -86,7 +91,7 @@ def _member(kind: type[PerformanceMode | ExecutionMode | Priority | SchedulingCo
 def _precision(value: object) -> Type:
     name = value.to_string() if isinstance(value, Type) else str(value)
     if name not in ("f32", "dynamic", "undefined"):
-        raise ValueError("Only f32 is supported: another precision would change the results")
+        raise _ChangesResults("Only f32 is supported: another precision would change the results")
     return Type.f32
 
 
@@ -96,7 +101,7 @@ def _only(allowed: object, parser: Parser) -> Parser:
     def parse(value: object) -> object:
         parsed = parser(value)
         if parsed != allowed:
-            raise ValueError(f"Only {allowed} is supported: another value would change the results")
+            raise _ChangesResults(f"Only {allowed} is supported: another value would change the results")
         return parsed
 
     return parse
@@ -157,7 +162,7 @@ def read_properties(properties: Mapping[str, object] | tuple[str, object] | None
             parsed[name] = _WRITABLE[name][0](value)
         except (ValueError, TypeError) as error:
             message = f"Wrong value {value} for property key {name}. {error}"
-            kind = UnsupportedError if "change the results" in str(error) else EngineError
+            kind = UnsupportedError if isinstance(error, _ChangesResults) else EngineError
             raise kind("argument.value", message) from None
     return parsed
 

@@ -99,9 +99,7 @@ def common_transpose(source: Layout, target: Layout, rank: int) -> list[int] | N
     free = [axis for axis, name in enumerate(first) if name == "?"]
     order: list[int] = []
     for name in second:
-        if name != "?" and name not in first:
-            raise EngineError("argument.value", f"the layout {source} must have the axes of the layout {target}")
-        if name == "?" and not free:
+        if not free if name == "?" else name not in first:
             raise EngineError("argument.value", f"the layout {source} must have the axes of the layout {target}")
         order.append(free.pop(0) if name == "?" else first.index(name))
     return None if order == list(range(rank)) else order

@@ -266,8 +266,7 @@ def with_input_shapes(model: ir.Model, shapes: Mapping[int, PartialShape]) -> ir
         try:
             return rebatch(model, shapes=sizes)
         except DovetailError as error:
-            refusal = error
-        raise refusal from None
+            raise error from None
 
 
 def read_model(source: Source, weights: object = None) -> Model:

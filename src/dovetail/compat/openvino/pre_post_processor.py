@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -489,4 +489,4 @@ def _convert_output(graph: Graph, value: Value, info: OutputInfo) -> Layout:
         new.names, value.names = names, ()
         new.metadata, value.metadata = dict(value.metadata), {}
         graph.outputs = [new if output is value else output for output in graph.outputs]
-    return tensor.layout if not tensor.layout.empty else replace(info.model()).layout
+    return tensor.layout if not tensor.layout.empty else info.model().layout

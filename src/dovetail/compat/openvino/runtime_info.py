@@ -10,6 +10,8 @@ from dovetail.formats.openvino import rt_info
 
 Tree: TypeAlias = dict[str, object]
 Path: TypeAlias = str | Sequence[str]
+WORDS = {"YES": True, "TRUE": True, "NO": False, "FALSE": False}
+"""The texts of booleans."""
 
 
 class OVAny:
@@ -29,10 +31,9 @@ class OVAny:
                 return dtype(text)
             except ValueError:
                 raise EngineError("argument.value", f"Could not convert to {dtype.__name__} from string {text}") from None
-        words = {"YES": True, "TRUE": True, "NO": False, "FALSE": False}
-        if text.upper() not in words:
+        if text.upper() not in WORDS:
             raise EngineError("argument.value", f"Could not convert to bool from string {text}")
-        return words[text.upper()]
+        return WORDS[text.upper()]
 
     def __eq__(self, other: object) -> bool:
         return self.value == (other.value if isinstance(other, OVAny) else other)
