@@ -326,21 +326,29 @@ class ModelInfo(Partial):
         return self
 
 
-class InputInfo:
-    """InputInfo is the description of an input: ``tensor()``, ``preprocess()`` and ``model()``."""
+class PortInfo:
+    """PortInfo describes an input or output by the caller's tensor and the model's port."""
 
     def __init__(self, port: TensorPort) -> None:
         self.port = port
-        self._tensor, self._steps, self._model = TensorInfo(), PreProcessSteps(), ModelInfo(port.layout)
+        self._tensor, self._model = TensorInfo(), ModelInfo(port.layout)
 
     def tensor(self) -> TensorInfo:
         return self._tensor
 
-    def preprocess(self) -> PreProcessSteps:
-        return self._steps
-
     def model(self) -> ModelInfo:
         return self._model
+
+
+class InputInfo(PortInfo):
+    """InputInfo is the description of an input: ``tensor()``, ``preprocess()`` and ``model()``."""
+
+    def __init__(self, port: TensorPort) -> None:
+        super().__init__(port)
+        self._steps = PreProcessSteps()
+
+    def preprocess(self) -> PreProcessSteps:
+        return self._steps
 
     def tensor_shape(self) -> PartialShape:
         """Return the shape of the caller's tensor before the steps."""
@@ -365,21 +373,15 @@ class InputInfo:
         return f'Input "{self.port.value.name}": {self.tensor_shape()}, {self._tensor.layout}, {kind.to_string()}'
 
 
-class OutputInfo:
+class OutputInfo(PortInfo):
     """OutputInfo is the description of an output: ``tensor()``, ``postprocess()`` and ``model()``."""
 
     def __init__(self, port: TensorPort) -> None:
-        self.port = port
-        self._tensor, self._steps, self._model = TensorInfo(), PostProcessSteps(), ModelInfo(port.layout)
-
-    def tensor(self) -> TensorInfo:
-        return self._tensor
+        super().__init__(port)
+        self._steps = PostProcessSteps()
 
     def postprocess(self) -> PostProcessSteps:
         return self._steps
-
-    def model(self) -> ModelInfo:
-        return self._model
 
     def describe(self) -> str:
         kind = self._tensor.type or self.port.element_type
