@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #ifdef __linux__
+#include <malloc.h>
 #include <sys/mman.h>
 #include <limits>
 #endif
@@ -77,6 +78,12 @@ private:
 };
 
 }  // namespace
+
+void release_free_pages() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
 
 struct WeightCache::State {
     ForkLock mutex;

@@ -10,6 +10,9 @@
 
 namespace dovetail {
 
+// Returns the free pages of the C library's heap to the system, where the library can (glibc).
+void release_free_pages();
+
 // Packed weights by key; each entry is packed once. Entries of floats can be exported, and imported from memory that several
 // processes map.
 class WeightCache {
