@@ -269,8 +269,8 @@ private:
     // Entries by the hash of the shapes of the inputs.
     using Entries = std::unordered_multimap<std::size_t, std::shared_ptr<Entry>>;
 
-    // Entries lie in the heap between the arrays of the calls, and keep glibc from returning the memory of freed arrays. A release
-    // takes about 15 ms, since the next arrays get new pages.
+    // Entries lie in the heap between the arrays of the calls, and keep glibc from returning the memory of freed arrays. A
+    // release takes about 15 ms, since the next arrays get new pages.
     static constexpr std::uint64_t kInsertionsPerRelease = 1024;
 
     struct State {
