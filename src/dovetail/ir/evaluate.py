@@ -281,10 +281,7 @@ def _check_results(op: Op, xs: Several[Array], ys: Several[Array]) -> None:
     hosts = host_inputs(op, len(xs))
     if not all(x is None or isinstance(x, np.ndarray) for x in xs):
         return
-    views = [
-        None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if host else None)
-        for x, host in zip(xs, hosts, strict=True)
-    ]
+    views = [None if x is None else View(type_of(x), x if host else None) for x, host in zip(xs, hosts, strict=True)]
     for index, (y, type) in enumerate(zip(ys, infer_types(op, tuple(views)), strict=True)):
         if not isinstance(type, Tensor):
             continue

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from math import prod
 from os import PathLike
 
 from dovetail.errors import Diagnostic, DovetailError, EngineError, RuleError
 from dovetail.ir.edit import copy_model
+from dovetail.ir.evaluate import bytes_of_types
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import Limits, counting, refuse_memory
 from dovetail.ir.op import bodies, faults as branch_faults, graphs_of
 from dovetail.ir.suggestions import check_keywords
-from dovetail.ir.types import Tensor, is_static, static
 from dovetail.ops.constant import Constant
 from dovetail.ops.control_flow.loop import Loop
 
@@ -128,14 +127,8 @@ def _cost_warnings(graph: Graph, limits: Limits, file: str | None) -> Iterator[D
 
 def _bytes_of(value: Value) -> int:
     """Return the bytes of a computed tensor or a graph input; 0 for constants and for unknown sizes."""
-    type = value.type
-    if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
-        return 0
-    return (
-        0
-        if value.node is not None and isinstance(value.node.op, Constant)
-        else type.dtype.numpy.itemsize * prod(static(type.shape))
-    )
+    is_constant = value.node is not None and isinstance(value.node.op, Constant)
+    return 0 if is_constant else bytes_of_types([value.type]) or 0
 
 
 def _trips_of(graph: Graph) -> int:
