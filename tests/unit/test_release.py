@@ -63,7 +63,7 @@ def test_finished_wheels_are_installable_and_have_the_same_bytes(target: dist.Ta
         assert not target.processor or f"dovetail/_other.cpython-311-{target.processor}-linux-gnu.so" in archive.namelist()
         assert f"Tag: {target.tag}" in archive.read(f"{INFO}/WHEEL").decode().splitlines()
     installed = tmp_path / "installed"
-    if target.processor in ("", os.uname().machine) and target.interpreter == "py3":
+    if not target.processor:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", installed, files[0]]
         subprocess.run(command, check=True, timeout=120)
         assert (installed / "dovetail" / "__init__.py").is_file()
