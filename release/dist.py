@@ -92,10 +92,7 @@ def main() -> None:
             ok = ok and same
             print(f"{first.name}: {'the same bytes' if same else 'OTHER BYTES'} when built again")
     if options.tries:
-        own = f"cp{sys.version_info[0]}{sys.version_info[1]}-"
-        fitting = [file for file in files if own in file.name and file.stem.endswith(os.uname().machine)]
-        machine = next(iter(fitting), next(file for file in files if file.stem.endswith("none-any")))
-        ok = try_wheel(machine) and ok
+        ok = try_wheel(wheel_of_machine(files, sys.version_info[:2], os.uname().machine)) and ok
     sys.exit(not ok)
 
 
@@ -246,6 +243,16 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
     if done.returncode:
         print(done.stdout[-20000:])
         sys.exit(f"failed: {' '.join(arguments)}")
+
+
+def wheel_of_machine(files: Sequence[Path], version: tuple[int, int], processor: str) -> Path:
+    """Return the wheel that pip selects for a version of CPython on a processor. Exits if ``files`` have none."""
+    interpreter = "cp312-abi3-" if version >= (3, 12) else f"cp{version[0]}{version[1]}-"
+    for part in (interpreter, "py3-none-any"):
+        for file in files:
+            if part in file.name and file.stem.endswith((f"_{processor}", "-any")):
+                return file
+    sys.exit(f"release/dist.py built no wheel for Python {version[0]}.{version[1]} on {processor}")
 
 
 def print_table(files: Sequence[Path]) -> None:

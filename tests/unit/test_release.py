@@ -69,6 +69,23 @@ def test_finished_wheels_are_installable_and_have_the_same_bytes(target: dist.Ta
         assert (installed / "dovetail" / "__init__.py").is_file()
 
 
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64", "riscv64"])
+def test_the_wheel_of_a_machine_is_that_which_pip_selects(version: tuple[int, int], processor: str) -> None:
+    tags = pytest.importorskip("packaging.tags")
+    parse = pytest.importorskip("packaging.utils").parse_wheel_filename
+    platforms = [f"manylinux_2_28_{processor}"]
+    own = [
+        *tags.cpython_tags(version, [f"cp{version[0]}{version[1]}"], platforms),
+        *tags.compatible_tags(version, platforms=platforms),
+    ]
+    files = [Path(f"dovetail_graph-0.1.0-{target.tag}.whl") for target in dist.TARGETS]
+    ranks = {file: min((own.index(tag) for tag in parse(file.name)[3] if tag in own), default=len(own)) for file in files}
+    assert dist.wheel_of_machine(files, version, processor) == min(files, key=ranks.__getitem__)
+    with pytest.raises(SystemExit):
+        dist.wheel_of_machine([Path("dovetail_graph-0.1.0.tar.gz")], version, processor)
+
+
 @pytest.mark.parametrize("processor", ["", "x86_64", "aarch64"])
 def test_components_of_the_sbom_of_each_wheel(processor: str) -> None:
     first = sbom.document("dovetail_graph", "0.1.0", processor, 1750000000)
