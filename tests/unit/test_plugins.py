@@ -200,6 +200,103 @@ def test_a_broken_plugin_is_named_and_the_others_work(site: Path, tmp_path: Path
     assert len(lines) == 6
 
 
+RAISING = """
+def load(path):
+    return [][len(path)]
+
+def save(model, path):
+    raise ZeroDivisionError(path)
+
+def change(graph, target):
+    raise ValueError("no graph")
+
+def unmade(model):
+    raise RuntimeError("no engine")
+
+def unrun(model):
+    return lambda arrays: arrays["absent"]
+"""
+RAISING_POINTS = """
+[dovetail.passes]
+change = raising_rest:change
+
+[dovetail.formats]
+raising = raising_rest
+
+[dovetail.engines]
+unmade = raising_rest:unmade
+unrun = raising_rest:unrun
+"""
+
+
+def test_exceptions_of_plugins_name_the_plugin(site: Path, tmp_path: Path) -> None:
+    install(site, "raising-plugins", RAISING_POINTS, raising_rest=RAISING)
+    code = """
+    model = dovetail.load(proto())
+    open("a.raising", "w").close()
+    for action in (
+        lambda: dovetail.load("a.raising"),
+        lambda: dovetail.save(model, "b.raising"),
+        lambda: dovetail.simplify(model),
+        lambda: dovetail.compile(model, "unmade"),
+        lambda: dovetail.compile(model, "unrun")(X),
+    ):
+        try:
+            action()
+        except dovetail.EngineError as error:
+            print(error.code, error.message)
+    """
+    done = run(MODEL + code, site, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "run.failed the plug-in 'raising' of dovetail.formats failed: IndexError: list index out of range",
+        "run.failed the plug-in 'raising' of dovetail.formats failed: ZeroDivisionError: b.raising",
+        "run.failed the plug-in 'change' of dovetail.passes failed: ValueError: no graph",
+        "run.failed the plug-in 'unmade' of dovetail.engines failed: RuntimeError: no engine",
+        "run.failed the plug-in 'unrun' of dovetail.engines failed: KeyError: 'absent'",
+    ]
+
+
+def test_engines_of_plugins_return_sequences(site: Path, tmp_path: Path) -> None:
+    code = """
+    with dovetail.Builder("parts") as b:
+        x = b.input("x", "f32", (2,))
+        b.output("y", b.SequenceConstruct(x, b.Concat(x, x, axis=0)))
+    found = dovetail.compile(b.model, "by_position")(X)["y"]
+    assert [each.tolist() for each in found] == [[1, -2], [1, -2, 1, -2]]
+    """
+    done = run(MODEL + code, site, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("entry_points.txt", b"[dovetail.ops]\nno value\n"),
+        ("entry_points.txt", b"\xff"),
+        ("METADATA", b"Name: \xff\n"),
+        ("METADATA", b""),
+    ],
+)
+def test_a_damaged_distribution_does_not_stop_the_others(name: str, content: bytes, site: Path, tmp_path: Path) -> None:
+    install(site, "damaged", "[dovetail.ops]\nabsent = no_such_module_of_a_plugin\n")
+    (site / "damaged-1.2.dist-info" / name).write_bytes(content)
+    done = run(MODEL + "    assert dovetail.run(dovetail.load(proto()), X)['y'].tolist() == [2, -16]", site, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_plugins_are_found_where_the_current_folder_was_removed(site: Path, tmp_path: Path) -> None:
+    code = """
+    import os
+    os.mkdir("removed")
+    os.chdir("removed")
+    os.rmdir("../removed")
+    assert dovetail.run(dovetail.load(proto()), X)["y"].tolist() == [2, -16]
+    """
+    done = run(MODEL + code, site, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_command_line_shows_plugins_and_broken_ones(site: Path, tmp_path: Path) -> None:
     install(site, "broken-plugins", "[dovetail.ops]\nabsent = no_such_module_of_a_plugin\n")
     done = run(MODEL + "    open('cube.onnx', 'wb').write(proto().SerializeToString())", site, tmp_path)

@@ -10,8 +10,11 @@ from dovetail.ir.host import plugins
 
 
 def load_by_plugin(path: str, format: str) -> Model:
-    """Load a file by the ``load(path)`` of a plug-in. Raises UnsupportedError [format.unknown], FormatError [argument.type]."""
-    model = _function(format, "load")(path)
+    """Load a file by the ``load(path)`` of a plug-in.
+
+    Raises EngineError [run.failed], FormatError [argument.type], UnsupportedError [format.unknown].
+    """
+    model = plugins.call("formats", format, _function(format, "load"), path)
     if not isinstance(model, Model):
         raise FormatError("argument.type", f"load of the format {format!r} must return a Model, got {type(model).__name__}")
     model.file = model.file or path
@@ -19,8 +22,11 @@ def load_by_plugin(path: str, format: str) -> Model:
 
 
 def save_by_plugin(model: Model, path: str, format: str) -> None:
-    """Save a model by the ``save(model, path)`` of a plug-in. Raises UnsupportedError [format.unknown]."""
-    _function(format, "save")(model, path)
+    """Save a model by the ``save(model, path)`` of a plug-in.
+
+    Raises EngineError [run.failed], UnsupportedError [format.unknown].
+    """
+    plugins.call("formats", format, _function(format, "save"), model, path)
 
 
 def _function(format: str, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence as Several
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from dovetail.errors import EngineError
 from dovetail.ir.host import plugins
 from dovetail.ir.inputs_outputs import check_inputs, copy_shared_outputs, named_inputs, to_array
+from dovetail.ir.types import Map, Optional, Sequence
 from dovetail.runtime.program import LoadedProgram, write_outputs
 
 if TYPE_CHECKING:
-    from dovetail.ir.graph import Model
+    from dovetail.ir.graph import Model, Value
 
 
 class PluginProgram(LoadedProgram):
@@ -25,13 +26,13 @@ class PluginProgram(LoadedProgram):
 
     def __init__(self, model: Model, name: str) -> None:
         super().__init__(model, name, {"name": name})
-        self._function = plugins.load("engines")[name](self.model)
+        self._function = plugins.call("engines", name, plugins.load("engines")[name], self.model)
 
-    def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _compute(self, inputs: Several[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         by_name = named_inputs(self.model, inputs)
         arrays = {value.name: to_array(by_name[value.name], value) for value in self.model.inputs}
         check_inputs(self.model, list(arrays.values()))
-        results = self._function(dict(arrays))
+        results = plugins.call("engines", self.engine, self._function, dict(arrays))
         names = [value.name for value in self.model.outputs]
         if not isinstance(results, Mapping):
             results = dict(zip(names, results, strict=False))
@@ -39,5 +40,10 @@ class PluginProgram(LoadedProgram):
         if missing:
             message = f"the engine {self.engine!r} must return the output {', '.join(map(repr, missing))}"
             raise EngineError("run.failed", message, file=self.model.file)
-        outputs = copy_shared_outputs({name: np.asarray(results[name]) for name in names}, arrays.values())
-        return write_outputs(outputs, out)
+        outputs = {value.name: _as_array(results[value.name], value) for value in self.model.outputs}
+        return write_outputs(copy_shared_outputs(outputs, arrays.values()), out)
+
+
+def _as_array(item: Any, value: Value) -> Any:
+    """Return an output as a numpy array; a sequence, a map or an optional value is not changed."""
+    return item if isinstance(value.type, Sequence | Map | Optional) else np.asarray(item)

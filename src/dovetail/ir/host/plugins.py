@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.errors import printable
+from dovetail.errors import DovetailError, EngineError, printable
+from dovetail.ir.host.forks import ForkLock
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -48,17 +48,23 @@ def find_plugins() -> tuple[Plugin, ...]:
     plugins: dict[tuple[str, str, str], Plugin] = {}
     seen: set[str] = set()
     for distribution in metadata.distributions(path=_folders()):
-        # The name, which is slow to parse, is needed only with entry points.
-        entries = [entry for entry in distribution.entry_points if entry.group.partition(".")[0] == "dovetail"]
-        if not entries:
+        try:
+            # The name, which is slow to parse, is needed only with entry points.
+            entries = [entry for entry in distribution.entry_points if entry.group.partition(".")[0] == "dovetail"]
+            if not entries:
+                continue
+            name, version = distribution.metadata["Name"] or "unnamed", distribution.version or "without version"
+        except Exception as error:
+            # A file of metadata is damaged, of dovetail's plug-ins or of another distribution.
+            where = printable(str(distribution.locate_file("")))
+            LOGGER.warning("the entry points of a distribution in %s were left out: %s", where, _text_of(error))
             continue
-        name = distribution.metadata["Name"] or "unnamed"
         if name.lower() in seen:
             continue
         seen.add(name.lower())
         for entry in entries:
             group = entry.group.partition(".")[2]
-            plugin = Plugin(group, entry.name, f"{name} {distribution.version}", entry)
+            plugin = Plugin(group, entry.name, f"{name} {version}", entry)
             if group in GROUPS:
                 plugins[group, entry.name, name] = plugin
             else:
@@ -69,12 +75,20 @@ def find_plugins() -> tuple[Plugin, ...]:
 def _folders() -> list[str]:
     """Return the folders of ``sys.path`` without the current directory and the folder of the running script."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    excluded = {os.path.realpath(os.curdir), *([os.path.dirname(os.path.realpath(script))] if script else [])}
-    return [folder for folder in sys.path if folder and os.path.realpath(folder) not in excluded]
+    excluded = {None, _real_path(os.curdir), *([os.path.dirname(_real_path(script) or "")] if script else [])}
+    return [folder for folder in sys.path if folder and _real_path(folder) not in excluded]
+
+
+def _real_path(path: str) -> str | None:
+    """Return a path without links; None for a path in a current directory that was removed."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return None
 
 
 _loaded: dict[str, dict[str, Any]] = {}
-_lock = RLock()
+_lock = ForkLock()
 
 
 def load(group: str, reserved: Iterable[str] = ()) -> Mapping[str, Any]:
@@ -99,12 +113,29 @@ def _load(plugin: Plugin, objects: dict[str, Any], reserved: Iterable[str]) -> N
     try:
         loaded = plugin.entry.load()
     except (Exception, SystemExit) as error:
-        _warn(plugin, f"{type(error).__name__}: {error}")
+        _warn(plugin, _text_of(error))
         return
     if plugin.group in ("passes", "engines") and not callable(loaded):
         _warn(plugin, f"must be callable, got an object of the class {type(loaded).__name__}")
         return
     objects[plugin.name] = loaded
+
+
+def call(group: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the plug-in ``name``. Raises EngineError [run.failed], which names the plug-in, for its exceptions.
+
+    Errors of dovetail, of the operating system and of exhausted memory are not changed.
+    """
+    try:
+        return function(*arguments)
+    except (DovetailError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise EngineError("run.failed", f"the plug-in {name!r} of dovetail.{group} failed: {_text_of(error)}") from error
+
+
+def _text_of(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {error}")
 
 
 def _warn(plugin: Plugin, fault: str) -> None:

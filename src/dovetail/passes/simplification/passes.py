@@ -86,7 +86,8 @@ PASSES = {
 
 def all_passes() -> dict[str, Pass]:
     """Return PASSES with the passes of plug-ins, which are applied before the removal of dead nodes."""
-    own = {name: Pass(name, function, is_exact=False) for name, function in plugins.load("passes", PASSES).items()}
+    loaded = plugins.load("passes", PASSES)
+    own = {name: Pass(name, partial(plugins.call, "passes", name, each), is_exact=False) for name, each in loaded.items()}
     return {**{name: each for name, each in PASSES.items() if name != "dead_code"}, **own, "dead_code": PASSES["dead_code"]}
 
 
