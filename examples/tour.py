@@ -131,18 +131,18 @@ def differentiate(model: Model, x: F32Array) -> None:
     print(outputs["grad:x"].shape)
 
 
-class TourCube(dovetail.Op, sig="x: F -> y: F", onnx="com.example:TourCube-1(x)"):
-    """Compute ``x ** 3`` elementwise."""
-
-    def shape(self, x: View) -> Shape:
-        return x.dims
-
-    def evaluate(self, xp: Namespace, x: Array) -> Array:
-        return x * x * x
-
-
 def define_operator(x: F32Array, folder: Path) -> None:
     """Save a model with an operator of a private domain, and run the file."""
+
+    class TourCube(dovetail.Op, sig="x: F -> y: F", onnx="com.example:TourCube-1(x)"):
+        """Compute ``x ** 3`` elementwise."""
+
+        def shape(self, x: View) -> Shape:
+            return x.dims
+
+        def evaluate(self, xp: Namespace, x: Array) -> Array:
+            return x * x * x
+
     with dovetail.Builder("cube") as b:
         b.output("y", b.add(TourCube(), b.input("x", "f32", ("batch", 4, 6)))[0])
     dovetail.save(b.model, folder / "cube.onnx")

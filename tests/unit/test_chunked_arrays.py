@@ -66,3 +66,13 @@ def test_arrays_of_zarr_are_read_by_chunks(tmp_path: Path) -> None:
     order = np.r_[3072:8192, 0:3072]
     for start in range(0, shape[0], 2048):
         assert np.array_equal(result[start : start + 2048], order[start : start + 2048, None] + row * 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 0), (1, 4, 6)])
+@pytest.mark.parametrize("repeats", [(0, 1, 1), (1, 2, 3)])
+def test_a_tile_of_any_size_is_that_of_numpy(shape: tuple[int, ...], repeats: tuple[int, ...]) -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Tile(b.input("x", "f32", shape), list(repeats)))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    (y,) = dovetail.interpret(b.model, [da.from_array(x, chunks=1)], xp=da)
+    assert np.array_equal(y.compute(), np.tile(x, repeats))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import pickle
 import subprocess
 import sys
@@ -30,6 +31,15 @@ FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 ONES = np.ones((3, 2), np.float32)
 PROGRAMS: list[Program] = []
 """Programs whose results are equal in both modules."""
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Restore the level of the logger, which set_default_logger_severity changes for the process."""
+    logger = logging.getLogger("dovetail")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 def program(function: Program) -> Program:

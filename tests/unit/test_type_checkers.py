@@ -102,6 +102,7 @@ def test_type_checkers_refuse_every_mistake(wrong: Path) -> None:
     assert pyright(wrong.parent) == lines
 
 
+@pytest.mark.usefixtures("forget_operators")
 def test_the_tour_visits_every_public_name(capsys: pytest.CaptureFixture[str]) -> None:
     tree = ast.parse(Path(tour.__file__).read_text())
     attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

@@ -113,9 +113,9 @@ def reshape(xp: Namespace, x: Array, shape: Ints) -> Array:
 def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
     """Tile ``x`` ``repeats[i]`` times along each axis i."""
     shape = tuple(x.shape)
-    split = xp.reshape(x, tuple(itertools.chain.from_iterable((1, size) for size in shape)))
+    split = reshape(xp, x, tuple(itertools.chain.from_iterable((1, size) for size in shape)))
     wide = xp.broadcast_to(split, tuple(itertools.chain.from_iterable(zip(repeats, shape, strict=True))))
-    return xp.reshape(wide, tuple(n * size for n, size in zip(repeats, shape, strict=True)))
+    return reshape(xp, wide, tuple(n * size for n, size in zip(repeats, shape, strict=True)))
 
 
 def repeat(xp: Namespace, x: Array, counts: int | Ints, axis: int) -> Array:

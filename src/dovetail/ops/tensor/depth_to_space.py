@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.ir import symbolic
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import Size, View, axis_in, static
@@ -38,7 +38,7 @@ class _Blocks(Op):
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         shape = self.shape(view_of(x))
         sizes, order = self.split(tuple(x.shape))
-        return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
+        return arrays.reshape(xp, xp.permute_dims(arrays.reshape(xp, x, tuple(sizes)), tuple(order)), shape)
 
     def factors(self, rank: int) -> tuple[int, ...]:
         """Return the numbers by which the operator multiplies or divides sizes."""

@@ -242,7 +242,7 @@ class Tile(
             raise symbolic.Inexact
         rank = max(input.ndim, len(counts))
         if rank > input.ndim:
-            input = xp.reshape(input, tuple(with_leading_ones(input.shape, rank)))
+            input = arrays.reshape(xp, input, tuple(with_leading_ones(input.shape, rank)))
         return arrays.tile(xp, input, with_leading_ones(counts, rank))
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, repeats: Value) -> Any:
