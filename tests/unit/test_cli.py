@@ -540,6 +540,15 @@ def test_stdin_and_stdout_are_named_by_a_dash(model: str, tmp_path: Path) -> Non
     assert both.returncode == 2 and b"stdin" in both.stderr
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_standard_streams_are_no_faults(closed: str, model: str, tmp_path: Path) -> None:
+    for arguments in (["run", model], ["check", model], ["show", model], ["convert", model, "copy.xml"]):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "dovetail", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), (arguments, done.stderr)
+    assert (tmp_path / "copy.xml").exists()
+
+
 def test_the_command_itself(model: str) -> None:
     def call(*arguments: str, **options: Any) -> Any:
         return subprocess.run(

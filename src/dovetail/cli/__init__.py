@@ -177,6 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A background job of a shell, or a job under nohup, starts with SIGINT ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _open_closed_streams()
     given = _move_flags_first(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given[:1]
     try:
@@ -204,6 +205,13 @@ def main(arguments: list[str] | None = None) -> None:
         except OSError:
             _discard_output()
         sys.exit(say_error(error, as_json="--json" in given, internal=INTERNAL))
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of each standard stream that the caller has closed, for which Python has None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (open until the process ends)
 
 
 def _discard_output() -> None:
