@@ -103,7 +103,8 @@ def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: comp
 def reshape(xp: Namespace, x: Array, shape: Ints) -> Array:
     """Reshape ``x``. dask.array cannot reshape empty arrays; an array that it cannot reshape directly is flattened first."""
     if is_dask(xp) and 0 in shape:
-        return xp.zeros(tuple(shape), dtype=x.dtype)
+        # The default, chunks of automatic sizes, divides by the number of elements.
+        return xp.zeros(tuple(shape), dtype=x.dtype, chunks=-1)
     try:
         return xp.reshape(x, tuple(shape))
     except NotImplementedError:
