@@ -134,11 +134,11 @@ def test_memory_does_not_grow_with_the_number_of_shapes(model: Path, tmp_path: P
                 session.run(None, {"x": np.ones((rows, 64), np.float32)})
         calls(100)
         first = resident()
-        calls(1500)
+        calls(6000)
         print(resident() - first)
     """
-    # 1500 shapes hold 750 MiB in all; the largest input and output hold 2 MiB.
-    assert float(run(code, tmp_path)) < 32
+    # About 3,100 shapes hold 3 GiB in all; freed pages return to the system after each 1,024 new shapes.
+    assert float(run(code, tmp_path)) < 160
 
 
 @LINUX

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,14 @@ ERRORS = (ArithmeticError, KeyError, IndexError, AttributeError, TypeError, Runt
 
 
 def outcome(work: Callable[[], Any]) -> Any:
-    """Return a value as plain data, or the class of an error."""
-    try:
-        return plain(work())
-    except ERRORS as error:
-        return next(kind.__name__ for kind in ERRORS if isinstance(error, kind))
+    """Return a value as plain data, or the class of an error; and the texts of the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = plain(work())
+        except ERRORS as error:
+            result = next(kind.__name__ for kind in ERRORS if isinstance(error, kind))
+    return result, [str(warning.message) for warning in caught if warning.category is RuntimeWarning]
 
 
 def plain(value: Any) -> Any:
