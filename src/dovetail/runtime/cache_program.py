@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
-from dovetail.ir.inputs_outputs import bind_sizes, check_inputs, named_inputs, to_array, zeros_of
+from dovetail.ir.inputs_outputs import check_inputs, named_inputs, to_array
 from dovetail.ir.limits import active, refuse_memory, within_memory
-from dovetail.ir.state import State
-from dovetail.runtime.caches import Cache, find_caches, with_leading_growth
+from dovetail.runtime.caches import find_caches, with_leading_growth
 from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import LoadedProgram, Statistics, write_outputs
 
@@ -59,13 +57,6 @@ class CacheProgram(LoadedProgram):
         return self._program._threads
 
     @property
-    def _session_states(self) -> list[State]:
-        """The states of the model, and a state for each cache that is not a state of the model."""
-        states = self.model.states
-        names = {state.input for state in states}
-        return [*states, *(State(cache.input, cache.input, cache.output) for cache in self._caches if cache.input not in names)]
-
-    @property
     def _overwritten(self) -> frozenset[str]:
         """The input names of the states that the next call of a session overwrites."""
         return frozenset(cache.input for cache in self._updated)
@@ -74,10 +65,6 @@ class CacheProgram(LoadedProgram):
         self, inputs: Mapping[str, Any], kept: dict[str, Any], out: Mapping[str, Any] | None
     ) -> Mapping[str, Any]:
         arrays = {**kept, **inputs}
-        stated = {state.input for state in self.model.states}
-        missing = [cache for cache in self._caches if cache.input not in arrays and cache.input not in stated]
-        if missing:
-            arrays = {**self._initial_caches(arrays, missing), **arrays}
         given = {cache.input for cache in self._updated if cache.input in kept and cache.input not in inputs}
         fast = self._program.call_growing
         if fast is not None and not given and active() is None and not self._is_closed:
@@ -91,25 +78,6 @@ class CacheProgram(LoadedProgram):
             return self._extend(by_name, targets, given, kept)
 
         return self._run_with(run, (arrays,), {}, out)
-
-    def _initial_caches(self, arrays: Mapping[str, Any], missing: list[Cache]) -> dict[str, Any]:
-        """Return initial arrays by name for the caches ``missing``. Raises EngineError [state.first] for an unknown size.
-
-        The array of a growing cache has size 0 along the growing axis; the array of any other cache contains zeros.
-        """
-        values = {value.name: value for value in self.model.inputs}
-        known = [value for name, value in values.items() if name in arrays]
-        sizes = bind_sizes(known, [to_array(arrays[value.name], value) for value in known])
-        initial = {}
-        for cache in missing:
-            value = values[cache.input]
-            shape = [symbolic.substitute(dim, sizes) for dim in value.dims]
-            for axis in cache.order[:1]:
-                shape[axis] = 0
-            if not all(isinstance(size, int) for size in shape):
-                raise EngineError("state.first", f"the cache {value.name!r} of type {value.type} has no known initial value")
-            initial[cache.input] = zeros_of(value, [int(size) for size in shape])
-        return initial
 
     def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
         return self._extend(inputs, out, set(), {})

@@ -1,7 +1,8 @@
 """Caches of a model: inputs whose next values are outputs, extended or partly overwritten.
 
-A growing cache is the first input of a Concat whose result is an output. :func:`with_leading_growth` makes the growing axis the
-outermost axis in memory, so that new elements are appended behind the old ones.
+A growing cache is the first input of a Concat, or the past of an Attention, whose result is an output.
+:func:`with_leading_growth` makes the growing axis the outermost axis in memory, so that new elements are appended behind the old
+ones.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, inline, rename
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.op import Op
 from dovetail.ir.symbolic import Size
 from dovetail.ir.types import Tensor, axis_in, sizes_in
+from dovetail.ops.attention.attention import Attention
 from dovetail.ops.constant import Identity
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.scatter import ScatterOp
@@ -38,23 +41,37 @@ def find_caches(model: Model) -> list[Cache]:
     """Find the caches of a model from the structure of its graph, at most one cache for each input and output."""
     caches: list[Cache] = []
     known = {str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbolic.symbols(size)}
-    for output in model.outputs:
-        value = _behind_identities(output)
-        if value.node is None or not value.node.inputs or value.node.inputs[0] is None:
+    for source, output, op in cached_ports(model):
+        if source.shape is None:
             continue
-        source = _behind_identities(value.node.inputs[0])
-        if source.node is not None or any(cache.input == source.name for cache in caches):
-            continue
-        op = value.node.op
-        if isinstance(op, Concat) and source.shape is not None:
-            axis = axis_in(op.axis, len(source.shape))
+        if isinstance(op, Concat | Attention):
+            # The past of Attention is [batch, heads, length, size].
+            axis = axis_in(op.axis if isinstance(op, Concat) else 2, len(source.shape))
             if _grows(source, output, axis, known):
                 order = (axis, *(other for other in range(len(source.shape)) if other != axis))
                 inverse = tuple(order.index(index) for index in range(len(order)))
                 caches.append(Cache(source.name, output.name, order, inverse, output.dims[axis]))
-        elif isinstance(op, ScatterOp) and source.shape is not None and source.type == output.type:
+        elif isinstance(op, ScatterOp) and source.type == output.type:
             caches.append(Cache(source.name, output.name))
     return caches
+
+
+def cached_ports(model: Model) -> list[tuple[Value, Value, Op]]:
+    """Return each input of a model with the output that an operator defines as its next value, and this operator.
+
+    Each input and output occurs at most once.
+    """
+    ports: list[tuple[Value, Value, Op]] = []
+    for output in model.outputs:
+        value = _behind_identities(output)
+        if value.node is None:
+            continue
+        for index, number in value.node.op.cache_ports:
+            cache = value.node.inputs[index] if number == value.index and index < len(value.node.inputs) else None
+            source = None if cache is None else _behind_identities(cache)
+            if source is not None and source.node is None and all(port[0] is not source for port in ports):
+                ports.append((source, output, value.node.op))
+    return ports
 
 
 def _behind_identities(value: Value) -> Value:

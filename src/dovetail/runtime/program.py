@@ -20,7 +20,6 @@ from dovetail.ir.suggestions import closest
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model, Value
     from dovetail.ir.op import Op
-    from dovetail.ir.state import State
     from dovetail.runtime.interpreter.session import Session
     from dovetail.runtime.streams import CallTime
 
@@ -173,16 +172,19 @@ class Program(ABC):
         """Return a function that runs a call of this program in one thread; None if calls cannot run concurrently."""
         return None
 
-    def session(self) -> Session:
-        """Return a Session, which keeps the states, and with ``reuse_caches`` the caches, between calls."""
+    def session(self, states: Mapping[str, str] | None = None) -> Session:
+        """Return a Session, which keeps states between calls: an input becomes the output that is its next value.
+
+        ``states`` maps these inputs to their outputs. The default are the states of the model, the caches that its operators
+        define, and the pairs that its names and types show, such as ``past_0`` and ``present_0``. The repr of the session shows
+        the pairs.
+
+        Raises EngineError [input.unknown], [output.unknown], [argument.conflict] for an output of two states, [argument.value]
+        for a pair of two types.
+        """
         from dovetail.runtime.interpreter.session import Session
 
-        return Session(self)
-
-    @property
-    def _session_states(self) -> list[State]:
-        """The states that a session keeps between calls."""
-        return self.model.states
+        return Session(self, states)
 
     @property
     def _overwritten(self) -> frozenset[str]:

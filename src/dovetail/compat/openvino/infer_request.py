@@ -131,7 +131,7 @@ class InferRequest(Partial):
         self._values = own_inputs(model), own_outputs(model)
         self._shapes = tuple([PartialShape.of_sizes(value.shape) for value in values] for values in self._values)
         self._tensors = tuple([_tensor_of(value) for value in values] for values in self._values)
-        self._session = compiled.program.session() if model.states else None
+        self._session = compiled.program.session({state.input: state.output for state in model.states}) if model.states else None
         self._callback: Callable[[object], object] | None = None
         self._userdata: object = None
         self._future: Future[None] | None = None

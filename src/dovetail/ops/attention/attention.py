@@ -164,6 +164,7 @@ class Attention(
     """
 
     decomposes_in_f32 = True
+    cache_ports = ((4, 1), (5, 2))
 
     is_causal: bool = False
     scale: float | None = None

@@ -69,6 +69,8 @@ class GroupQueryAttention(
     Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
     """
 
+    cache_ports = ((3, 1), (4, 2))
+
     num_heads: int
     kv_num_heads: int
     causal: bool = True

@@ -43,6 +43,8 @@ class LinearAttention(
     Source: ONNX LinearAttention 27.
     """
 
+    cache_ports = ((3, 1),)
+
     q_num_heads: int
     kv_num_heads: int
     scale: float = 0.0

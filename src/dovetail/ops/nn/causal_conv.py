@@ -29,6 +29,8 @@ class CausalConvWithState(
     Source: ONNX CausalConvWithState 27.
     """
 
+    cache_ports = ((3, 1),)
+
     activation: str = "plain"
     outputs: int = 2
 

@@ -40,6 +40,8 @@ class Concat(
     Sources: ONNX Concat 1, 4, 11, 13; OpenVINO Concat-1; nGraph Concat.
     """
 
+    cache_ports = ((0, 0),)
+
     axis: int
 
     def shape(self, *inputs: View) -> Any:

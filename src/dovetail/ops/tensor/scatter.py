@@ -41,6 +41,7 @@ class ScatterOp(Op):
     """ScatterOp is the base of operators that return the first input with some elements changed."""
 
     rounds_half_once = False
+    cache_ports = ((0, 0),)
 
 
 class _ReducingScatter(ScatterOp):

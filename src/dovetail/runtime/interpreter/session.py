@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import EngineError
+from dovetail.errors import EngineError, printable
 from dovetail.ir.arrays import Array
 from dovetail.ir.edit import copy_model, remove_dead
 from dovetail.ir.graph import Model, Value
@@ -17,6 +17,8 @@ from dovetail.ir.types import Tensor
 from dovetail.runtime.interpreter.interpret import interpret
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+STATES_SHOWN = 4
+"""The maximum number of states in the repr of a Session."""
 
 
 class InitialStates:
@@ -62,21 +64,38 @@ def _zeros(value: Value) -> Any:
 class Session:
     """Session runs a program with states: ``session(inputs)`` returns the outputs and keeps the states for the next call.
 
-    With ``compile(..., reuse_caches=True)`` the caches of the model are states too. A state passed among the inputs replaces the
-    kept state. ``states`` holds the states by the names of their inputs, and may be set; ``reset`` restores the initial states.
-    A Session is not thread-safe.
+    The caches of a model are states too: pairs of an input and the output that is its next value (see ``Program.session``). A
+    cache that grows has the initial length 0, any other one zeros. A state passed among the inputs replaces the kept state.
+    ``states`` holds the states by the names of their inputs, and may be set; ``reset`` restores the initial states. A Session is
+    not thread-safe.
     """
 
-    def __init__(self, program: Any) -> None:
+    def __init__(self, program: Any, states: Mapping[str, str] | None = None) -> None:
+        # Deferred for start-up time: the public functions import this module, and not the operators of caches.
+        from dovetail.runtime.session_states import find_states, states_of
+
         self.program = program
         self._kept: Arrays = {}
         self._is_lost = False
         model = program.model
-        states = program._session_states
-        hidden = {name for state in states for name in state.outputs}
+        pairs = find_states(model) if states is None else states_of(model, states)
+        hidden = {name for state in pairs for name in state.outputs}
         self._outputs = [value.name for value in model.outputs if value.name not in hidden]
-        self._states = [(state.input, state.output) for state in states]
+        self._states = [(state.input, state.output) for state in pairs]
+        of_model = {state.input for state in model.states}
+        self._caches = [state for state in pairs if state.input not in of_model]
         self._names = {value.name for value in model.inputs}
+
+    def __repr__(self) -> str:
+        pairs = [f"{past} -> {present}" for past, present in self._states[:STATES_SHOWN]]
+        more = len(self._states) - STATES_SHOWN
+        text = ", ".join([*pairs, f"{more} more"] if more > 0 else pairs) or "none"
+        return printable(f"<Session of {self.program!r}, states: {text}>")
+
+    @property
+    def state_outputs(self) -> dict[str, str]:
+        """The output that is the next value of each state, by the name of the state's input."""
+        return dict(self._states)
 
     @property
     def states(self) -> MutableMapping[str, Any]:
@@ -104,6 +123,12 @@ class Session:
             message = "a failed run has overwritten states: call reset(), or set states"
             raise EngineError("state.first", message, file=self.program.model.file)
         arrays = self._inputs_by_name(inputs, by_name)
+        missing = [state for state in self._caches if state.input not in self._kept and state.input not in arrays]
+        if missing:
+            # Deferred for start-up time, as in __init__.
+            from dovetail.runtime.session_states import initial_caches
+
+            arrays = {**initial_caches(self.program.model, missing, {**self._kept, **arrays}), **arrays}
         targets = None if out is None else self.program._check_out(out, self._outputs, "session")
         before = len(self._kept)
         try:

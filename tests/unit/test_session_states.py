@@ -1,0 +1,239 @@
+"""States of sessions: pairs of inputs and outputs, found by structure and by name; the peer is a loop around onnxruntime."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import dovetail
+from dovetail.errors import EngineError
+from dovetail.ir.host import native_core
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import language_models
+
+Arrays = dict[str, Any]
+OPTIONS: dict[str, dict[str, Any]] = {"interpreter": {"engine": "interpreter"}}
+if native_core.is_compiled:
+    OPTIONS |= {"native": {"threads": 1}, "reused": {"threads": 1, "reuse_caches": True}}
+
+
+def two_ports(past: str, present: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> dovetail.Model:
+    """Return a model in which no operator shows that ``past`` [before] and ``present`` [after] are a cache."""
+    with dovetail.Builder("ports") as b:
+        x = b.input("x", "f32", (1,))
+        cache = b.input(past, "f32", before)
+        b.output("y", b.Negative(x))
+        if before == after:
+            b.output(present, b.Multiply(b.Add(cache, x), np.float32(0.5)))
+        else:
+            b.output(present, b.Relu(b.Concat(cache, b.Reshape(x, [1] * len(before)), axis=-1)))
+    return b.model
+
+
+@pytest.mark.parametrize(
+    ("past", "present"),
+    [
+        ("past_key_values.3.key", "present.3.key"),
+        ("past_key_values.3.decoder.value", "present_key_values.3.decoder.value"),
+        ("past_0", "present_0"),
+        ("past", "present"),
+        ("pastKey1", "presentKey1"),
+        ("past_key_self_0", "present_key_self_0"),
+        ("cache_k_in", "cache_k_out"),
+        ("state", "stateN"),
+        ("h", "hn"),
+        ("memory", "new_memory"),
+        ("keys_0", "keys_0_next"),
+        ("prev_hidden", "hidden"),
+        ("conv_states.0", "conv_states.0/updated"),
+    ],
+)
+def test_a_pair_is_found_by_its_names(past: str, present: str) -> None:
+    for before, after in (((1, 2), (1, 2)), ((1, "p"), (1, "p + 1"))):
+        session = dovetail.compile(two_ports(past, present, before, after), "interpreter").session()
+        assert session.state_outputs == {past: present}
+        assert f"states: {past} -> {present}>" in repr(session)
+        first = session({"x": np.ones(1, np.float32)})
+        assert list(first.keys()) == ["y"]
+        session({"x": np.ones(1, np.float32)})
+        wanted = [[0.75, 0.75]] if before == after else [[1, 1]]
+        assert session.states[past].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("past", "present"),
+    [("image_in", "image_out"), ("past_1", "present_2"), ("past", "y2"), ("cache", "cache_scores"), ("x_1", "x_2")],
+)
+def test_other_names_are_no_pair(past: str, present: str) -> None:
+    session = dovetail.compile(two_ports(past, present, (1, 2), (1, 2)), "interpreter").session()
+    assert session.state_outputs == {} and repr(session).endswith("states: none>")
+
+
+def test_types_and_second_candidates_rule_a_pair_out() -> None:
+    with dovetail.Builder("others") as b:
+        for name in ("past_1", "old_past_1", "past_2", "past_3"):
+            b.input(name, "f32", (2, 3))
+        values = {value.name: value for value in b.graph.inputs}
+        b.output("present_1", b.Add(values["past_1"], values["old_past_1"]))
+        b.output("present_2", b.Cast(values["past_2"], to="f16"))
+        b.output("present_3", b.Reshape(b.Negative(values["past_3"]), [3, 2]))
+    assert dovetail.compile(b.model, "interpreter").session().state_outputs == {}
+
+
+# Decoders
+
+
+def gpt2() -> onnx.ModelProto:
+    return language_models.gpt2(2, 32, 4, 100, past=3)[0]
+
+
+def llama() -> onnx.ModelProto:
+    return language_models.llama(2, 32, 4, 2, 64, 100, past=3)[0]
+
+
+def attention(kind: str, length: Any = "past") -> onnx.ModelProto:
+    """Return one node of Attention-23, Attention-24 or GroupQueryAttention: 4 query heads, 2 key heads of size 8."""
+    value = helper.make_tensor_value_info
+    widths = {"q": 32, "k": 16, "v": 16}
+    inputs = [value(name, TensorProto.FLOAT, ["batch", "t", width]) for name, width in widths.items()]
+    pasts, presents = ([f"{name}.0.{which}" for which in ("key", "value")] for name in ("past_key_values", "present"))
+    inputs += [value(name, TensorProto.FLOAT, ["batch", 2, length, 8]) for name in pasts]
+    outputs = [value(name, TensorProto.FLOAT, None) for name in ("y", *presents)]
+    versions = [helper.make_opsetid("", 23 if kind == "Attention-23" else 24)]
+    if kind == "GroupQueryAttention":
+        inputs += [value("seqlens_k", TensorProto.INT32, ["batch"]), value("total", TensorProto.INT32, [])]
+        node = helper.make_node(
+            kind, [*widths, *pasts, "seqlens_k", "total"], ["y", *presents], domain="com.microsoft", num_heads=4, kv_num_heads=2
+        )
+        versions.append(helper.make_opsetid("com.microsoft", 1))
+    else:
+        node = helper.make_node("Attention", [*widths, "", *pasts], ["y", *presents], q_num_heads=4, kv_num_heads=2, is_causal=1)
+    return helper.make_model(helper.make_graph([node], "attention", inputs, outputs), opset_imports=versions, ir_version=10)
+
+
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "gpt2": gpt2,
+    "llama": llama,
+    "Attention-23": lambda: attention("Attention-23"),
+    "Attention-24": lambda: attention("Attention-24"),
+    "GroupQueryAttention": lambda: attention("GroupQueryAttention"),
+    "shared buffer": lambda: attention("GroupQueryAttention", 16),
+}
+
+
+def feeds(model: onnx.ModelProto) -> list[Arrays]:
+    """Return the inputs of five steps of 4, 1, 1, 2 and 1 tokens, without the caches."""
+    chance, found, seen = np.random.default_rng(0), [], 0
+    names = {item.name for item in model.graph.input}
+    # onnxruntime takes several rows after the first step only with a past of one row in each sequence.
+    for t in (4, 1, 1, 1, 1) if "seqlens_k" in names else (4, 1, 1, 2, 1):
+        seen += t
+        every = {
+            "input_ids": chance.integers(0, 100, (1, t)),
+            "position_ids": np.arange(seen - t, seen)[None],
+            "attention_mask": np.ones((1, seen), np.int64),
+            **{name: chance.standard_normal((1, t, width), np.float32) for name, width in (("q", 32), ("k", 16), ("v", 16))},
+            "seqlens_k": np.array([seen - 1], np.int32),
+            "total": np.array(seen, np.int32),
+        }
+        found.append({name: array for name, array in every.items() if name in names})
+    return found
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_session_equals_a_loop_around_onnxruntime(name: str, options: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = MODELS[name]()
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [item.name for item in peer.get_outputs()]
+    kept = {
+        item.name: np.zeros([size if isinstance(size, int) else {"batch": 1}.get(size, 0) for size in item.shape], np.float32)
+        for item in peer.get_inputs()
+        if item.name.startswith("past")
+    }
+    session = dovetail.compile(path, **OPTIONS[options]).session()
+    assert list(session.state_outputs) == list(kept)
+    for feed in feeds(model):
+        wanted = dict(zip(names, peer.run(None, {**feed, **kept}), strict=True))
+        kept = {past: wanted[present] for past, present in session.state_outputs.items()}
+        found = session(feed)
+        assert list(found.keys()) == names[:1]
+        np.testing.assert_allclose(found[names[0]], wanted[names[0]], rtol=2e-4, atol=2e-5)
+    for past, array in kept.items():
+        np.testing.assert_allclose(session.states[past], array, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+def test_attention_extends_its_caches_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(attention("Attention-24"), path)
+    program = dovetail.compile(path, threads=1, reuse_caches=True)
+    session, plain = program.session(), dovetail.compile(path, threads=1).session()
+    chance, memory = np.random.default_rng(0), []
+    for _ in range(60):
+        feed = {name: chance.standard_normal((1, 1, width), np.float32) for name, width in (("q", 32), ("k", 16), ("v", 16))}
+        assert session(feed)["y"].tobytes() == plain(feed)["y"].tobytes()
+        memory.append(session.states["past_key_values.0.key"].__array_interface__["data"][0])
+    assert len(set(memory[1:])) == 1 and program.statistics.copied_cache_bytes == 0
+
+
+# States that the caller names
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_caller_names_the_states(options: str) -> None:
+    model = two_ports("first", "second", (1, 2), (1, 2))
+    program = dovetail.compile(model, **OPTIONS[options])
+    x = {"x": np.ones(1, np.float32)}
+    session = program.session({"first": "second"})
+    assert [list(session(x).keys()), list(session(x).keys())] == [["y"], ["y"]]
+    assert session.states["first"].tolist() == [[0.75, 0.75]]
+    paired = dovetail.compile(two_ports("past", "present", (1, 2), (1, 2)), **OPTIONS[options]).session(states={})
+    found = paired({**x, "past": np.ones((1, 2), np.float32)})
+    assert list(found.keys()) == ["y", "present"] and not paired.states
+
+
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+def test_caches_that_change_places() -> None:
+    with dovetail.Builder("places") as b:
+        x, at = b.input("x", "f32", (1, 2)), b.input("at", "i64", (1,))
+        for name in ("one", "two"):
+            b.output(f"{name}_next", b.ScatterUpdate(b.input(name, "f32", (3, 2)), at, x))
+    states = {"one": "two_next", "two": "one_next"}
+    sessions = [dovetail.compile(b.model, threads=1, reuse_caches=reused).session(states) for reused in (False, True)]
+    for step in range(6):
+        feed = {"x": np.full((1, 2), step + 1, np.float32), "at": np.array([step % 3])}
+        if step == 2:
+            feed["one"] = np.arange(6, dtype=np.float32).reshape(3, 2)
+        for session in sessions:
+            session(feed)
+        for name in states:
+            assert sessions[0].states[name].tobytes() == sessions[1].states[name].tobytes(), (step, name)
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        ({"pasts": "present"}, "input.unknown"),
+        ({"past": "presents"}, "output.unknown"),
+        ({"past": "y"}, "argument.value"),
+        ({"past": "present", "x": "present"}, "argument.conflict"),
+    ],
+)
+def test_states_that_no_session_can_keep_are_refused(states: dict[str, str], code: str) -> None:
+    program = dovetail.compile(two_ports("past", "present", (1, 2), (1, 2)), "interpreter")
+    with pytest.raises(EngineError) as raised:
+        program.session(states)
+    assert raised.value.code == code
