@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dovetail.passes.merge import merge
     from dovetail.passes.rebatch import rebatch
     from dovetail.passes.simplify import SimplifyReport, simplify
+    from dovetail.passes.stateful import make_stateful, make_stateless
     from dovetail.runtime.array_ops import concat, copy, split
     from dovetail.runtime.compilation import DeviceOptions, compile, plan, run
     from dovetail.runtime.interpreter.interpret import interpret
@@ -93,6 +94,8 @@ __all__ = [
     "infer_report",
     "interpret",
     "load",
+    "make_stateful",
+    "make_stateless",
     "map_rows",
     "merge",
     "model_report",
@@ -146,6 +149,7 @@ _MODULES = {
     "passes.merge": "merge",
     "passes.rebatch": "rebatch",
     "passes.simplify": "SimplifyReport simplify",
+    "passes.stateful": "make_stateful make_stateless",
     "passes.check": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
 import click
 import numpy as np
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
-from dovetail.cli.proofs import as_data, prove_conversion
-from dovetail.cli.transformation import FileOptions, saving
+from dovetail.cli.proofs import as_data, prove_conversion, verdict_text
+from dovetail.cli.transformation import FileOptions, rows_as_json, saving, split_pairs
+from dovetail.errors import DovetailError
 
 
 def _command_that_finds_it(
@@ -47,6 +49,11 @@ def _command_that_finds_it(
 @click.argument("target", type=click.Path())
 @saving
 @click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
+@click.option("--stateful", is_flag=True, help="Turn past inputs and present outputs into states (IR: ReadValue, Assign).")
+@click.option("--stateless", is_flag=True, help="Turn states into past inputs and present outputs.")
+@click.option(
+    "--state", "pairs", multiple=True, metavar="PAST=PRESENT", help="A state for --stateful [found by names and types]."
+)
 @click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
 @options.tolerance
 @options.input_option(help="Inputs for --verify; random ones for the rest.")
@@ -58,6 +65,9 @@ def convert(
     target: str,
     file_options: FileOptions,
     verify: bool,
+    stateful: bool,
+    stateless: bool,
+    pairs: tuple[str, ...],
     prove: bool,
     tolerance: float | None,
     inputs: tuple[str, ...],
@@ -72,6 +82,9 @@ def convert(
     proved equal first. After random inputs, inputs with NaN, infinities, ties, extremes and empty tensors follow. Exit code 1:
     an output differs or cannot be compared, or the runtime of TARGET's format cannot load TARGET; without --verify also: TARGET
     is not proved equal.
+
+    With --stateful or --stateless three steps from empty states are proved equal for all sizes, or run on random inputs where no
+    proof is found.
     """
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
@@ -82,6 +95,21 @@ def convert(
         option = "--verify runs both files in their runtimes" if verify else "--prove loads both files"
         raise click.UsageError(f"{option} and needs names for both, not -")
     to = target_of(target, as_json)
+    if stateful or stateless or pairs:
+        if pairs and not stateful:
+            raise click.UsageError("--state needs --stateful")
+        if stateful and stateless:
+            raise click.UsageError("--stateful and --stateless exclude each other")
+        if stateful and is_onnx:
+            raise click.UsageError(
+                "--stateful needs an IR target (.xml): an ONNX model has inputs and outputs in place of states"
+            )
+        if verify or prove or inputs or dims or tolerance is not None:
+            option = "--stateful" if stateful else "--stateless"
+            raise click.UsageError(f"{option} compares three steps itself, and excludes the options of --verify and --prove")
+        return _convert_states(
+            source, target, to, options, split_pairs(pairs, "--state"), stateful=stateful, seed=seed, as_json=as_json
+        )
     if not verify and (inputs or dims or tolerance is not None):
         raise click.UsageError("--input, --dim and --tolerance need --verify")
     model = load(source)
@@ -148,3 +176,44 @@ def convert(
     if not found.agrees:
         narrate(f"where it begins: {_command_that_finds_it(source, target, found, inputs, dims, seed, tolerance)}")
     return 0 if found.agrees else 1
+
+
+def _convert_states(
+    source: str,
+    target: str,
+    to: str | BinaryIO,
+    options: Mapping[str, Any],
+    pairs: Mapping[str, str],
+    *,
+    stateful: bool,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Write SOURCE with states, or without, and compare both over several steps; return the exit code."""
+    from dovetail.formats import save
+    from dovetail.passes.stateful import STEPS, compare_steps, make_stateful, make_stateless, restore_states
+
+    model = load(source)
+    new = make_stateful(model, dict(pairs) or None) if stateful else make_stateless(model)
+    with progress(f"writing {target}"):
+        save(new, to, **options)
+    narrate(f"wrote {target}; states: {', '.join(f'{state.input} -> {state.output}' for state in new.report)}")
+    written = new if target == STREAM else load(target)
+    data: dict[str, Any] = {"verdict": "open"}
+    try:
+        with progress(f"comparing {STEPS} steps of {source} and {target}"):
+            found = (
+                compare_steps(new, written, seed) if stateful else compare_steps(model, restore_states(written, new.report), seed)
+            )
+        text, code = verdict_text(found.verdict, found.rewrites), 0 if found.agrees else 1
+        if found.rows:
+            data["comparisons"] = rows_as_json(found.rows)
+            text += f"; runs in both engines on random inputs {'agree' if found.agrees else 'differ'}"
+        data |= {"verdict": found.verdict, "rewrites": found.rewrites}
+    except DovetailError as error:
+        text, code = f"{verdict_text('open')}, and cannot run on random inputs: {error.diagnostics[0].message}", 1
+    narrate(f"{STEPS} steps from empty states: {text}")
+    if as_json:
+        states = [{"variable": state.variable, "input": state.input, "output": state.output} for state in new.report]
+        say_json("convert", source=source, target=target, states=states, steps=data)
+    return code

@@ -1,1 +1,1 @@
-"""Transformations of graphs: check, edit, merge, simplify and rebatch."""
+"""Transformations of graphs: check, edit, merge, simplify, rebatch and make_stateful."""

@@ -14,13 +14,12 @@ from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, inline, rename
 from dovetail.ir.graph import Graph, Model, Value
-from dovetail.ir.op import Op
 from dovetail.ir.symbolic import Size
 from dovetail.ir.types import Tensor, axis_in, sizes_in
 from dovetail.ops.attention.attention import Attention
-from dovetail.ops.constant import Identity
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.scatter import ScatterOp
+from dovetail.runtime.session_states import cached_ports
 
 
 class Cache(NamedTuple):
@@ -54,30 +53,6 @@ def find_caches(model: Model) -> list[Cache]:
         elif isinstance(op, ScatterOp) and source.type == output.type:
             caches.append(Cache(source.name, output.name))
     return caches
-
-
-def cached_ports(model: Model) -> list[tuple[Value, Value, Op]]:
-    """Return each input of a model with the output that an operator defines as its next value, and this operator.
-
-    Each input and output occurs at most once.
-    """
-    ports: list[tuple[Value, Value, Op]] = []
-    for output in model.outputs:
-        value = _behind_identities(output)
-        if value.node is None:
-            continue
-        for index, number in value.node.op.cache_ports:
-            cache = value.node.inputs[index] if number == value.index and index < len(value.node.inputs) else None
-            source = None if cache is None else _behind_identities(cache)
-            if source is not None and source.node is None and all(port[0] is not source for port in ports):
-                ports.append((source, output, value.node.op))
-    return ports
-
-
-def _behind_identities(value: Value) -> Value:
-    while value.node is not None and isinstance(value.node.op, Identity) and value.node.inputs[0] is not None:
-        value = value.node.inputs[0]
-    return value
 
 
 def _grows(source: Value, output: Value, axis: int, known: Container[str]) -> bool:

@@ -1,6 +1,6 @@
 """States that a session keeps: those of the model, and pairs of an input and the output that is its next value.
 
-Pairs are found from the operators of the graph (:func:`~dovetail.runtime.caches.cached_ports`) and from the names of inputs and
+Pairs are found from the operators of the graph (:func:`cached_ports`) and from the names of inputs and
 outputs, such as ``past_key_values.0.key`` and ``present.0.key``.
 """
 
@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from dovetail.errors import EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.infer import infer_with_equations
 from dovetail.ir.inputs_outputs import bind_sizes, to_array, unknown_input, zeros_of
+from dovetail.ir.op import Op
 from dovetail.ir.state import State
 from dovetail.ir.suggestions import closest
-from dovetail.ir.types import Tensor
-from dovetail.ops.tensor.concat_split import Concat
-from dovetail.runtime.caches import cached_ports
+from dovetail.ir.types import Size, Tensor
+from dovetail.ops.constant import Identity
 
 _WORD = re.compile(r"[hc](?=n\b)|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 """A word of a name, in snake case or camel case; ``hn`` and ``cn`` of recurrent layers are two words."""
@@ -69,6 +70,30 @@ def states_of(model: Model, outputs: Mapping[str, str]) -> list[State]:
     return states
 
 
+def cached_ports(model: Model) -> list[tuple[Value, Value, Op]]:
+    """Return each input of a model with the output that an operator defines as its next value, and this operator.
+
+    Each input and output occurs at most once.
+    """
+    ports: list[tuple[Value, Value, Op]] = []
+    for output in model.outputs:
+        value = _behind_identities(output)
+        if value.node is None:
+            continue
+        for index, number in value.node.op.cache_ports:
+            cache = value.node.inputs[index] if number == value.index and index < len(value.node.inputs) else None
+            source = None if cache is None else _behind_identities(cache)
+            if source is not None and source.node is None and all(port[0] is not source for port in ports):
+                ports.append((source, output, value.node.op))
+    return ports
+
+
+def _behind_identities(value: Value) -> Value:
+    while value.node is not None and isinstance(value.node.op, Identity) and value.node.inputs[0] is not None:
+        value = value.node.inputs[0]
+    return value
+
+
 def is_pair(past: Value, present: Value) -> bool:
     """Return whether ``present`` may be the next value of ``past``: one element type, one rank, and no two different numbers."""
     if not isinstance(past.type, Tensor) or not isinstance(present.type, Tensor):
@@ -83,12 +108,23 @@ def is_pair(past: Value, present: Value) -> bool:
 
 
 def growing_axis(past: Value, present: Value) -> int | None:
-    """Return the only axis of ``past`` whose size is open and differs from that of ``present``; None without one such axis."""
+    """Return the only axis of ``past`` whose size is open and differs from that of ``present``; None without one such axis.
+
+    Of several such axes, it is the one whose size in ``present`` follows from its size in ``past``.
+    """
     if past.shape is None or present.shape is None:
         return None
-    sizes = enumerate(zip(past.shape, present.shape, strict=True))
-    axes = [axis for axis, (one, other) in sizes if not isinstance(one, int) and one != other]
+    pairs = list(zip(past.shape, present.shape, strict=True))
+    axes = [axis for axis, (one, other) in enumerate(pairs) if not isinstance(one, int) and one != other]
+    if len(axes) > 1:
+        axes = [
+            axis for axis in axes if None not in pairs[axis] and not _symbols(pairs[axis][0]).isdisjoint(_symbols(pairs[axis][1]))
+        ]
     return axes[0] if len(axes) == 1 else None
+
+
+def _symbols(size: Size) -> set[str]:
+    return {str(symbol) for symbol in symbolic.symbols(size)}
 
 
 def initial_caches(model: Model, states: Sequence[State], arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,25 +133,48 @@ def initial_caches(model: Model, states: Sequence[State], arrays: Mapping[str, A
     ``arrays``: the other inputs of the call, which determine open sizes. Raises EngineError [state.first] for an unknown size.
     """
     values = {value.name: value for value in model.inputs}
-    results = {value.name: value for value in model.outputs}
-    known = [value for name, value in values.items() if name in arrays]
-    sizes = bind_sizes(known, [to_array(arrays[value.name], value) for value in known])
+    shapes = _initial_shapes(model, states, arrays)
+    if any(None in shape for shape in shapes):
+        # Operators may demand sizes of the states to be sizes of other inputs, such as the batch.
+        shapes = _initial_shapes(infer_with_equations(model)[0], states, arrays)
     initial = {}
-    for state in states:
+    for state, shape in zip(states, shapes, strict=True):
         value = values[state.input]
-        axis = growing_axis(value, results[state.output])
-        dims: tuple[Any, ...] = (None,) if value.shape is None else value.shape
-        shape: list[Any] = [None if size is None else symbolic.substitute(size, sizes) for size in dims]
+        if None in shape:
+            raise EngineError("state.first", f"the cache {value.name!r} of type {value.type} has no known initial value")
+        initial[value.name] = zeros_of(value, [size for size in shape if size is not None])
+    return initial
+
+
+def _initial_shapes(model: Model, states: Sequence[State], arrays: Mapping[str, Any]) -> list[list[int | None]]:
+    """Return the shapes of the initial values of ``states``; None for a size that the other inputs do not determine."""
+    values = {value.name: value for value in (*model.outputs, *model.inputs)}
+    known = [value for value in model.inputs if value.name in arrays]
+    sizes = bind_sizes(known, [to_array(arrays[value.name], value) for value in known])
+    shapes = []
+    for state in states:
+        past, present = values[state.input], values[state.output]
+        shape: list[int | None] = [_size_at(size, sizes) for size in ((None,) if past.shape is None else past.shape)]
+        axis = growing_axis(past, present)
         if axis is not None:
             shape[axis] = 0
-        if not all(isinstance(size, int) for size in shape):
-            raise EngineError("state.first", f"the cache {value.name!r} of type {value.type} has no known initial value")
-        initial[value.name] = zeros_of(value, shape)
-    return initial
+        if None in shape and present.shape is not None and len(present.shape) == len(shape):
+            # A state whose rows the model selects (beam_idx) has an open size in the input, and a known one in the output.
+            shape = [_size_at(other, sizes) if size is None else size for size, other in zip(shape, present.shape, strict=True)]
+        shapes.append(shape)
+    return shapes
+
+
+def _size_at(size: Size | None, sizes: Mapping[str, int]) -> int | None:
+    known = None if size is None else symbolic.substitute(size, sizes)
+    return known if isinstance(known, int) else None
 
 
 def _pairs_by_structure(model: Model) -> Iterator[tuple[str, str]]:
     """Yield the pairs that operators define; a Concat defines one only if the result is longer along an open axis."""
+    # Deferred for start-up time, as for all operators but the most frequent ones.
+    from dovetail.ops.tensor.concat_split import Concat
+
     for source, output, op in cached_ports(model):
         is_growing = growing_axis(source, output) is not None
         if is_pair(source, output) and (is_growing or not isinstance(op, Concat)):
@@ -156,3 +215,12 @@ def _names_a_cache(past: _Words, present: _Words) -> bool:
     """Return whether the names of an input and an output with the same other words are those of a cache."""
     markers = past.markers | present.markers
     return bool(markers & {"past", "present"}) or (bool(markers) and not _CACHE.isdisjoint(past.rest))
+
+
+def names_of_variable(variable: str) -> tuple[str, str] | None:
+    """Return the names of the input and the output that a variable's name joins, as OpenVINO does; None if it joins none."""
+    for index in range(1, len(variable)):
+        before, after = _words(variable[:index], _OLD), _words(variable[index:], _NEW)
+        if before.rest == after.rest and _names_a_cache(before, after):
+            return variable[:index], variable[index:]
+    return None

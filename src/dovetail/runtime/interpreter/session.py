@@ -12,7 +12,7 @@ from dovetail.ir.arrays import Array
 from dovetail.ir.edit import copy_model, remove_dead
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.results import Results
-from dovetail.ir.state import own_inputs
+from dovetail.ir.state import State, own_inputs
 from dovetail.ir.types import Tensor
 from dovetail.runtime.interpreter.interpret import interpret
 
@@ -27,31 +27,41 @@ class InitialStates:
     def __init__(self, model: Model) -> None:
         self.states = model.states
         self.values = {value.name: value for value in model.inputs}
-        names = {state.initial for state in model.states if state.initial is not None}
-        self._part: Model | None = None
-        if names:
-            part = copy_model(model)
-            part.states = []
-            graph = part.graph
-            graph.outputs = [value for value in graph.outputs if value.name in names]
-            remove_dead(graph)
-            read = {id(value) for value in graph.outputs}
-            graph.inputs = [value for value in graph.inputs if value.uses or id(value) in read]
-            self._part = part
+        self._part = initial_part(model)
 
     def __call__(self, inputs: Mapping[str, Array]) -> Arrays:
         """Return the initial states. Raises EngineError [state.first] if they depend on a state or are unknown."""
         initial: Arrays = {}
         if self._part is not None:
             needed = [value.name for value in self._part.inputs]
-            states = [name for name in needed if any(name == state.input for state in self.states)]
-            if states:
-                raise EngineError("state.first", f"an initial state must not depend on a state, got one on {states[0]!r}")
+            refuse_states(needed, self.states)
             initial = interpret(self._part, {name: inputs[name] for name in needed if name in inputs})
         return {
             state.input: _zeros(self.values[state.input]) if state.initial is None else initial[state.initial]
             for state in self.states
         }
+
+
+def initial_part(model: Model) -> Model | None:
+    """Return the part of a model that computes the initial values of its states; None if no state has an initial value."""
+    names = {state.initial for state in model.states if state.initial is not None}
+    if not names:
+        return None
+    part = copy_model(model)
+    part.states = []
+    graph = part.graph
+    graph.outputs = [value for value in graph.outputs if value.name in names]
+    remove_dead(graph)
+    read = {id(value) for value in graph.outputs}
+    graph.inputs = [value for value in graph.inputs if value.uses or id(value) in read]
+    return part
+
+
+def refuse_states(inputs: Sequence[str], states: Sequence[State]) -> None:
+    """Raise EngineError [state.first] if the inputs of an :func:`initial_part` contain a state."""
+    wrong = [name for name in inputs if any(name == state.input for state in states)]
+    if wrong:
+        raise EngineError("state.first", f"an initial state must not depend on a state, got one on {wrong[0]!r}")
 
 
 def _zeros(value: Value) -> Any:

@@ -1,0 +1,239 @@
+"""Past inputs and present outputs as states, and back: OpenVINO runs one form, onnxruntime the other, with the same results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dovetail
+from cached_models import MODELS, attention, feeds, llama, two_ports
+from dovetail.cli import main
+from dovetail.errors import DovetailError
+from dovetail.passes.stateful import compare_steps, unroll
+
+openvino = pytest.importorskip("openvino")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+Arrays = dict[str, Any]
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+def loop(path: Path, pairs: dict[str, str], steps: list[Arrays], output: str) -> list[Any]:
+    """Return the results of a loop around onnxruntime, which passes the present outputs of a step to the next one."""
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    names = [item.name for item in session.get_outputs()]
+    kept = {
+        item.name: np.zeros(
+            [
+                size if isinstance(size, int) else len(next(iter(steps[0].values()))) if axis == 0 else 0
+                for axis, size in enumerate(item.shape)
+            ],
+            np.float32,
+        )
+        for item in session.get_inputs()
+        if item.name in pairs
+    }
+    results = []
+    for feed in steps:
+        found = dict(zip(names, session.run(None, {**feed, **kept}), strict=True))
+        kept = {past: found[present] for past, present in pairs.items()}
+        results.append(found[output])
+    return results
+
+
+def requests(path: Path, steps: list[Arrays]) -> list[Any]:
+    request = (
+        openvino.Core()
+        .compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"})
+        .create_infer_request()
+    )
+    return [np.array(request.infer(feed)[0]) for feed in steps]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_openvino_runs_the_states_of_a_stateless_file(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = tmp_path / "past.onnx", tmp_path / "state.xml"
+    model = MODELS[name]()
+    onnx.save(model, source)
+    code = run("convert", source, target, "--stateful")
+    text = capsys.readouterr().err
+    if "seqlens_k" in feeds(model)[0]:
+        # Random lengths of sequences are not valid, so that neither a proof nor a run is possible.
+        assert code == 1 and "3 steps from empty states: not proved equal" in text
+    else:
+        assert code == 0 and "3 steps from empty states: proved equal" in text
+    pairs = dovetail.compile(source, "interpreter").session().state_outputs
+    assert {state.variable for state in dovetail.load(target).states} == {past + present for past, present in pairs.items()}
+    wanted = loop(source, pairs, feeds(model), model.graph.output[0].name)
+    session = dovetail.compile(target).session()
+    for ours, found, expected in zip(map(session, feeds(model)), requests(target, feeds(model)), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(ours[0], expected, rtol=2e-4, atol=2e-5)
+
+
+def attention_of_openvino(path: Path, *, has_beams: bool) -> Path:
+    """Build an IR as OpenVINO's stateful language models: states begin empty, and the caches of a step follow ``beam_idx``."""
+    from openvino import PartialShape, Type, opset13 as o, serialize
+    from openvino.op.util import Variable, VariableInfo
+
+    inputs = [o.parameter([-1, -1, 8], np.float32, name=name) for name in "qkv"]
+    beams = o.parameter([-1], np.int32, name="beam_idx")
+    for item in (*inputs, beams):
+        item.output(0).get_tensor().set_names({item.get_friendly_name()})
+    q, *new = (o.transpose(o.reshape(x, [0, 0, 2, 4], True), [0, 2, 1, 3]) for x in inputs)
+    batch = o.gather(o.shape_of(inputs[0]), np.int64([0]), np.int64(0))
+    rows, sinks = [], []
+    for kind, x in zip(("key", "value"), new, strict=True):
+        info = VariableInfo()
+        info.data_shape, info.data_type = PartialShape([-1, 2, -1, 4]), Type.f32
+        info.variable_id = f"past_key_values.0.{kind}present.0.{kind}"
+        variable = Variable(info)
+        empty = o.broadcast(o.constant(np.float32(0)), o.concat([batch, np.int64([2]), np.int64([0]), np.int64([4])], 0))
+        past = o.read_value(empty, variable)
+        past = o.gather(past, beams, np.int64(0)) if has_beams else past
+        rows.append(o.concat([past, x], 2))
+        sinks.append(o.assign(rows[-1], variable))
+    y = o.scaled_dot_product_attention(q, *rows)
+    y = o.reshape(o.transpose(y, [0, 2, 1, 3]), [0, 0, 8], True)
+    y.output(0).get_tensor().set_names({"y"})
+    parameters = [*inputs, beams] if has_beams else inputs
+    serialize(openvino.Model([o.result(y)], sinks, parameters, "stateful"), path)
+    return path
+
+
+@pytest.mark.parametrize("has_beams", [False, True], ids=["", "beams"])
+@pytest.mark.parametrize("suffix", [".onnx", ".xml"])
+def test_the_stateless_form_of_openvinos_model(
+    suffix: str, has_beams: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = attention_of_openvino(tmp_path / "state.xml", has_beams=has_beams)
+    target = tmp_path / f"past{suffix}"
+    assert run("convert", source, target, "--stateless") == 0
+    assert "3 steps from empty states: proved equal" in capsys.readouterr().err
+    chance, steps = np.random.default_rng(0), []
+    for t in (3, 1, 2, 1):
+        feed = {name: chance.standard_normal((2, t, 8), np.float32) for name in "qkv"}
+        steps.append(feed | ({"beam_idx": np.array([1, 0] if t == 2 else [0, 0], np.int32)} if has_beams else {}))
+    model = dovetail.load(target)
+    assert model.states == []
+    session = dovetail.compile(target).session()
+    assert session.state_outputs == {f"past_key_values.0.{kind}": f"present.0.{kind}" for kind in ("key", "value")}
+    wanted = requests(source, steps)
+    found = [session(feed)["y"] for feed in steps]
+    if suffix == ".onnx":
+        # A gather by beam_idx takes rows of the batch, which an empty cache must have too.
+        found += loop(target, session.state_outputs, steps, "y")
+    for result, expected in zip(found, wanted * 2, strict=False):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_both_directions_give_the_first_file_again(tmp_path: Path) -> None:
+    onnx.save(llama(), tmp_path / "first.onnx")
+    first = dovetail.load(tmp_path / "first.onnx")
+    back = dovetail.make_stateless(dovetail.make_stateful(first))
+    assert [x.name for x in back.inputs] == [x.name for x in first.inputs]
+    assert [y.name for y in back.outputs] == [y.name for y in first.outputs]
+    assert dovetail.prove(first, back).verdict == "bits"
+    assert first.states == [] and first.report is None
+
+
+def test_states_that_are_exchanged_are_found_unequal() -> None:
+    path_of = {"past_key_values.0.key": "present.0.value", "past_key_values.0.value": "present.0.key"}
+    model = dovetail.load(attention("Attention-24").SerializeToString())
+    right, wrong = dovetail.make_stateful(model), dovetail.make_stateful(model, path_of)
+    variables = {state.input: state.variable for state in right.states}
+    wrong.states = [state._replace(variable=variables[state.input]) for state in wrong.states]
+    found = compare_steps(right, wrong)
+    assert found.verdict == "open" and not found.agrees
+    assert compare_steps(right, right).verdict == "bits"
+
+
+def test_three_steps_as_one_model() -> None:
+    model = dovetail.make_stateful(dovetail.load(attention("Attention-24").SerializeToString()))
+    whole = unroll(model)
+    assert str(whole.values["q@2"].type) == "f32[batch, t_2, 32]"
+    assert str(whole.outputs[-1].type) == "f32[batch, 2, t_1 + t_2 + t_3, 8]"
+    chance, sizes = np.random.default_rng(0), (2, 1, 3)
+    steps = [
+        {name: chance.standard_normal((1, t, width), np.float32) for name, width in (("q", 32), ("k", 16), ("v", 16))}
+        for t in sizes
+    ]
+    session = dovetail.compile(model).session()
+    expected = [session(feed)["y"] for feed in steps]
+    found = dovetail.run(whole, {f"{name}@{step}": x for step, feed in enumerate(steps, 1) for name, x in feed.items()})
+    for step, y in enumerate(expected, 1):
+        np.testing.assert_allclose(found[f"y@{step}"], y, rtol=1e-5, atol=1e-6)
+
+
+# Refusals
+
+
+def test_options_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "past.onnx"
+    onnx.save(attention("Attention-24"), source)
+    for target, options, text in (
+        ("state.onnx", ["--stateful"], "--stateful needs an IR target"),
+        ("state.xml", ["--stateful", "--stateless"], "exclude each other"),
+        ("state.xml", ["--stateful", "--verify"], "excludes the options of --verify and --prove"),
+        ("state.xml", ["--state", "a=b"], "--state needs --stateful"),
+        ("state.xml", ["--stateful", "--state", "q=z"], "no output 'z'"),
+        ("state.xml", ["--stateless"], "must have states, got none"),
+    ):
+        assert run("convert", source, tmp_path / target, *options) in (2, 5, 6), options
+        assert text in capsys.readouterr().err
+        assert not (tmp_path / target).exists()
+
+
+def test_the_command_names_states_and_proof_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "past.onnx"
+    onnx.save(attention("Attention-24"), source)
+    pairs = [f"past_key_values.0.{kind}=present.0.{kind}" for kind in ("value", "key")]
+    options = [word for pair in pairs for word in ("--state", pair)]
+    assert run("convert", source, tmp_path / "state.xml", "--stateful", *options, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [state["input"] for state in data["states"]] == ["past_key_values.0.value", "past_key_values.0.key"]
+    assert data["steps"]["verdict"] in ("bits", "real")
+
+
+def no_pairs() -> dovetail.Model:
+    return two_ports("image_in", "image_out", (1, 2), (1, 2))
+
+
+def without_size() -> dovetail.Model:
+    with dovetail.Builder("size") as b:
+        past, x = b.input("past", "f32", ("rows", "p")), b.input("x", "f32", (1,))
+        b.output("present", b.Concat(past, b.Expand(x, b.Concat(b.Shape(past)[:1], b.constant([1]), axis=0)), axis=1))
+    return b.model
+
+
+def begins_with_ones() -> dovetail.Model:
+    model = dovetail.make_stateful(two_ports("past", "present", (1, 2), (1, 2)))
+    b = dovetail.Builder(graph=model.graph)
+    first = b.output("first", b.constant(np.ones((1, 2), np.float32))).name
+    model.states = [state._replace(initial=first) for state in model.states]
+    return model
+
+
+@pytest.mark.parametrize(
+    ("function", "make", "code"),
+    [
+        (dovetail.make_stateful, no_pairs, "argument.value"),
+        (dovetail.make_stateful, without_size, "state.first"),
+        (dovetail.make_stateless, no_pairs, "argument.value"),
+        (dovetail.make_stateless, begins_with_ones, "state.first"),
+    ],
+)
+def test_models_that_have_no_other_form_are_refused(function: Any, make: Any, code: str) -> None:
+    with pytest.raises(DovetailError) as raised:
+        function(make())
+    assert raised.value.code == code
