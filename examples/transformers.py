@@ -1,4 +1,4 @@
-"""Transformers of the usual sizes with seeded random weights, written with the Builder: an encoder and a decoder with a cache."""
+"""Transformers of the usual sizes with seeded random weights, written with the Builder: an encoder, and decoders with a cache."""
 
 from __future__ import annotations
 
@@ -101,6 +101,92 @@ def decoder(layers: int = 4, width: int = 1024, heads: int = 16, inner: int = 28
         for name, value in caches:
             b.output(name, value)
     return b.model
+
+
+ATTENTION = ("parts", "Attention", "GroupQueryAttention")
+"""The forms in which ``llama`` writes attention: Concat, MatMul and Softmax, or one operator."""
+
+
+def llama(
+    layers: int = 2,
+    width: int = 64,
+    heads: int = 4,
+    groups: int = 2,
+    inner: int = 128,
+    vocabulary: int = 256,
+    attention: str = "parts",
+    positions: int = 4096,
+    seed: int = 0,
+) -> Model:
+    """Return a Llama with caches: ``input_ids`` i64 [batch, t] to ``logits`` f32 [batch, t, vocabulary].
+
+    For each layer, ``past_key_values.N.key`` and ``.value`` [batch, groups, past, width / heads] become ``present.N.key`` and
+    ``.value``. ``groups`` heads of keys and values serve ``heads`` heads of queries. ``attention`` is one of ATTENTION;
+    GroupQueryAttention takes ``seqlens_k`` i32 [batch] and ``total_sequence_length`` i32 too.
+    """
+    size = width // heads
+    angles = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+    with Builder("llama") as b:
+        w = Weights(b, seed)
+        ids = b.input("input_ids", "i64", ("batch", "t"))
+        lengths = []
+        if attention == "GroupQueryAttention":
+            lengths = [b.input("seqlens_k", "i32", ("batch",)), b.input("total_sequence_length", "i32", ())]
+        shape = ("batch", groups, "past", size)
+        caches = [[b.input(f"past_key_values.{i}.{kind}", "f32", shape) for kind in ("key", "value")] for i in range(layers)]
+        tables = [b.constant(function(angles).astype(np.float32)) for function in (np.cos, np.sin)]
+        start, rows = (b.Gather(b.Shape(x), b.constant(axis), axis=0) for x, axis in ((caches[0][0], 2), (ids, 1)))
+        places = b.Range(start, b.Add(start, rows), b.constant(1))
+        cos, sin = (b.Unsqueeze(b.Gather(table, places, axis=0), [0, 1]) for table in tables)
+        # Row i of a step attends to the keys of the past and to those up to its own.
+        seen = b.LessEqual(b.Range(b.constant(0), b.Add(start, rows), b.constant(1)), b.Unsqueeze(places, [1]))
+        words = w.matrix(vocabulary, width)
+        y = b.Gather(words, ids, axis=0)
+        presents = []
+        for key, value in caches:
+            z = b.RMSNormalization(y, w.vector(width, 1.0), epsilon=1e-5)
+            q, k, v = (b.MatMul(z, w.matrix(width, columns)) for columns in (width, groups * size, groups * size))
+            if attention == "GroupQueryAttention":
+                mixed, *present = b.GroupQueryAttention(
+                    q, k, v, key, value, *lengths, *tables, num_heads=heads, kv_num_heads=groups, do_rotary=True, outputs=3
+                )
+            else:
+                q, k, v = (_heads(b, x, size * n, n) for x, n in ((q, heads), (k, groups), (v, groups)))
+                q, k = (_rotated_halves(b, x, cos, sin) for x in (q, k))
+                if attention == "Attention":
+                    mixed, *present = b.Attention(q, k, v, None, key, value, is_causal=True, outputs=3)
+                else:
+                    present = [b.Concat(key, k, axis=2), b.Concat(value, v, axis=2)]
+                    keys, values = (_repeated(b, x, heads // groups, groups, size) for x in present)
+                    scores = b.Multiply(b.MatMul(q, b.Transpose(keys, [0, 1, 3, 2])), np.float32(size**-0.5))
+                    scores = b.Where(seen, scores, np.float32(np.finfo(np.float32).min))
+                    mixed = b.MatMul(b.Softmax(scores, axis=-1), values)
+                mixed = b.Reshape(b.Transpose(mixed, [0, 2, 1, 3]), [0, 0, width])
+            presents += present
+            y = b.Add(y, b.MatMul(mixed, w.matrix(width, width)))
+            z = b.RMSNormalization(y, w.vector(width, 1.0), epsilon=1e-5)
+            gate = b.MatMul(z, w.matrix(width, inner))
+            y = b.Add(y, b.MatMul(b.Multiply(b.Swish(gate), b.MatMul(z, w.matrix(width, inner))), w.matrix(inner, width)))
+        z = b.RMSNormalization(y, w.vector(width, 1.0), epsilon=1e-5)
+        b.output("logits", b.MatMul(z, b.Transpose(words, [1, 0])))
+        for index, present in enumerate(presents):
+            b.output(f"present.{index // 2}.{('key', 'value')[index % 2]}", present)
+    return b.model
+
+
+def _repeated(b: Builder, x: Value, times: int, groups: int, size: int) -> Value:
+    """Return [batch, groups * times, length, size] with each head of ``x`` repeated ``times`` times."""
+    shape = b.Concat(b.Gather(b.Shape(x), [0, 1], axis=0), [times], b.Gather(b.Shape(x), [2, 3], axis=0), axis=0)
+    found: Value = b.Reshape(b.Expand(b.Unsqueeze(x, [2]), shape), [0, groups * times, -1, size])
+    return found
+
+
+def _rotated_halves(b: Builder, x: Value, cos: Value, sin: Value) -> Value:
+    """Rotate pairs of columns of both halves of ``x`` by the angles of each row."""
+    first, second = b.Split(x, outputs=2, axis=-1)
+    parts = b.Subtract(b.Multiply(first, cos), b.Multiply(second, sin)), b.Add(b.Multiply(first, sin), b.Multiply(second, cos))
+    found: Value = b.Concat(*parts, axis=-1)
+    return found
 
 
 def _root_mean_square(b: Builder, w: Weights, x: Value, width: int) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import EngineError
+from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.host import native_core
 from dovetail.ops.nn.interpolation import COORDINATES, NEAREST
 from networks.generator import generate
@@ -85,6 +85,56 @@ def test_sizes_that_change_together(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "dovetail"):
         calls(decoder(), sizes)
     assert any("one plan serves batch=2..4095, past=2..4095" in record.message for record in caplog.records)
+
+
+def masked(layers: int = 3) -> dovetail.Model:
+    """Return layers of attention over caches with lengths of their own, and a mask over all tokens."""
+    chance = np.random.default_rng(0)
+    with dovetail.Builder("masked") as b:
+        y = b.input("x", "f32", (1, "t", 8))
+        bias = b.Multiply(b.Subtract(b.constant(np.float32(1)), b.input("mask", "f32", (1, "total"))), b.constant(np.float32(-9)))
+        for layer in range(layers):
+            past = b.input(f"past_{layer}", "f32", (1, f"past_{layer}", 8))
+            keys = b.Concat(past, b.MatMul(y, chance.standard_normal((8, 8)).astype("f4")), axis=1)
+            y = b.MatMul(b.Softmax(b.Add(b.MatMul(y, keys, transpose_b=True), bias), axis=-1), keys)
+            b.output(f"keys_{layer}", keys)
+        b.output("y", y)
+    return b.model
+
+
+def masked_inputs(past: int, t: int, total: int, layers: int = 3) -> dict[str, Any]:
+    chance = np.random.default_rng(past)
+    caches = {f"past_{layer}": chance.standard_normal((1, past, 8)).astype("f4") for layer in range(layers)}
+    mask = (chance.random((1, total)) < 0.8).astype("f4")
+    return {"x": chance.standard_normal((1, t, 8)).astype("f4"), "mask": mask, **caches}
+
+
+@pytest.mark.parametrize("layers", [1, 6])
+def test_symbols_that_grow_together_have_one_plan(layers: int, caplog: pytest.LogCaptureFixture) -> None:
+    model = masked(layers)
+    program = dovetail.compile(model, threads=1)
+    lengths = [(past, 1, past + 1) for past in range(24)]
+    # Then the mask is one column for all tokens, three tokens come at once, and calls of one token go on.
+    lengths += [(40, 1, 1), (41, 1, 1), (60, 3, 63), (63, 3, 66), *((past, 1, past + 1) for past in range(66, 90))]
+    with caplog.at_level("INFO", "dovetail"):
+        for past, t, total in lengths:
+            inputs = masked_inputs(past, t, total, layers)
+            found, wanted = program(inputs), dovetail.compile(model, threads=1)(inputs)
+            assert all(found[name].tobytes() == wanted[name].tobytes() for name in wanted.keys()), (past, t, total)
+    assert any("one plan serves past_0=2..4095" in record.message for record in caplog.records)
+    # The plan was made in the first 24 calls, and serves the last 24.
+    assert program.statistics.plans <= 16
+    with pytest.raises(DovetailError, match="cannot be broadcast"):
+        program(masked_inputs(30, 1, 30, layers))
+
+
+def test_prepared_symbols_that_grow_together() -> None:
+    program = dovetail.compile(masked(), threads=1)
+    program.prepare([{"t": 1, "total": past + 1, **{f"past_{layer}": past for layer in range(3)}} for past in (2, 500)])
+    plans = program.statistics.plans
+    for past in (3, 70, 400):
+        program(masked_inputs(past, 1, past + 1))
+    assert program.statistics.plans == plans
 
 
 def test_a_constant_that_one_size_decides() -> None:

@@ -149,7 +149,7 @@ def test_invalid_operands_are_refused(write: Write, code: str) -> None:
 
 
 def test_a_truth_value_among_shape_values_does_not_move() -> None:
-    assert parametric_sizes.is_polynomial(np.True_, {"n": parametric_sizes.SizeRange(2, 9, 1)}, {})
+    assert parametric_sizes.is_polynomial(np.True_, {"n": parametric_sizes.SizeRange(2, 9, 1)}, {}, {})
 
 
 def test_a_slice_from_minus_the_size_is_the_axis() -> None:

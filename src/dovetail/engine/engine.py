@@ -20,7 +20,7 @@ from dovetail.engine.parametric_plan import (
     make_parametric_plan,
     ranges_of,
 )
-from dovetail.engine.parametric_sizes import WHOLE, SizeRange
+from dovetail.engine.parametric_sizes import WHOLE, Follower, SizeRange, followers_of
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -50,8 +50,8 @@ from dovetail.ir.types import Tensor, Type
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; beyond it the least recently used plan is dropped."""
 
-RangeKey = tuple[tuple[tuple[str, SizeRange], ...], tuple[tuple[str, int], ...]]
-"""Key of a parametric plan: the range of each varying symbol, and the fixed size of each other symbol."""
+RangeKey = tuple[tuple[tuple[str, SizeRange], ...], tuple[tuple[str, int], ...], tuple[tuple[str, Follower], ...]]
+"""Key of a parametric plan: the range of each varying symbol, the fixed size of each other symbol, and the followers."""
 MAX_COUNTS = 4096
 """The maximum number of RangeKeys for which an engine counts single-size plans; beyond this number all counts return to 0."""
 OWN_PLANS = {1: 1, 2: 3, 3: 8, 4: 12}
@@ -104,6 +104,7 @@ class Engine:
         self._parametric_plans: OrderedDict[RangeKey, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._changing: set[str] = set()
+        self._followers: dict[str, Follower] = {}
         self._plans_in: dict[RangeKey, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
         self.range_recorder: PlanRecorder | None = None
@@ -130,6 +131,7 @@ class Engine:
         new = copy(self)
         new.threads, new.plan_recorder, new.range_recorder, new._new_ranges = 1, None, None, []
         new._parametric_plans, new._sizes, new._changing, new._plans_in = OrderedDict(), {}, set(), {}
+        new._followers = {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
@@ -186,7 +188,7 @@ class Engine:
         self._lock.was_held = False
         self._executables.clear()
         self._parametric_plans.clear()
-        self._sizes, self._changing, self._plans_in = {}, set(), {}
+        self._sizes, self._changing, self._followers, self._plans_in = {}, set(), {}, {}
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
 
     def _executable_for(self, arrays: list[Array], sizes: dict[str, int]) -> tuple[Executable, list[Array]]:
@@ -257,6 +259,7 @@ class Engine:
         if self._changing and not self._is_partitioned:
             with self._lock:
                 for one in sizes:
+                    self._followers = followers_of(sizes[0], one)
                     next(self._ranges_of(dict(one), is_awaited=True), None)
             self._record_ranges()
 
@@ -269,6 +272,7 @@ class Engine:
             return None
         if before.keys() == sizes.keys():
             self._changing |= {name for name, size in sizes.items() if before[name] != size}
+            self._followers = followers_of(before, sizes) or self._followers
         for plan in self._ranges_of(sizes):
             executable = self._fill(plan, arrays, sizes)
             if executable is not None:
@@ -278,20 +282,25 @@ class Engine:
     def _ranges_of(self, sizes: dict[str, int], *, is_awaited: bool = False) -> Iterator[ParametricPlan]:
         """Yield the parametric plans that may serve ``sizes``; plans in more symbols and over wider ranges come first."""
         changing = tuple(sorted(name for name in self._changing if sizes[name] >= 2))
-        for names in (changing, *(((name,) for name in changing) if len(changing) > 1 else ())):
+        followers = {name: each for name, each in self._followers.items() if name in changing and each.follows(name, sizes)}
+        leading = tuple(name for name in changing if name not in followers)
+        choices: list[tuple[tuple[str, ...], dict[str, Follower]]] = [(changing, {})]
+        choices += [(leading, followers)] if followers else []
+        choices += [((name,), {}) for name in changing if len(changing) > 1]
+        for names, led in choices:
             if not 1 <= len(names) <= MAX_SYMBOLS:
                 continue
             is_known = True
             for ranges in self._levels(names, sizes):
-                others = tuple(sorted((name, size) for name, size in sizes.items() if name not in ranges))
-                key = (tuple(ranges.items()), others)
+                others = tuple(sorted((name, size) for name, size in sizes.items() if name not in ranges and name not in led))
+                key = (tuple(ranges.items()), others, tuple(sorted(led.items())))
                 # A single-size plan counts for the ranges of every level, so that narrower ranges need no further plans once the
                 # parametric plan for wider ranges was refused.
                 is_due = key in self._parametric_plans or self._is_due(key, ranges) or is_awaited
                 is_known = is_known and is_due
                 if not is_known:
                     continue
-                plan = self._parametric_plan(key, ranges, dict(others))
+                plan = self._parametric_plan(key, ranges)
                 if plan is not None:
                     yield plan
             if not is_known:
@@ -317,10 +326,11 @@ class Engine:
         plans = count_plans(ranges.values())
         return plans > MAX_PLANS or count > OWN_PLANS[len(ranges)] + plans // OWN_PART
 
-    def _parametric_plan(self, key: RangeKey, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
+    def _parametric_plan(self, key: RangeKey, ranges: dict[str, SizeRange]) -> ParametricPlan | None:
         """Return the cached or a new parametric plan for ``ranges``; None where their sizes have no common plan."""
         if key not in self._parametric_plans:
-            self._parametric_plans[key] = self._make_parametric_plan(ranges, others)
+            _, others, followers = key
+            self._parametric_plans[key] = self._make_parametric_plan(ranges, dict(others), dict(followers))
             self._serve_range(self._parametric_plans[key])
             while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
                 _, dropped = self._parametric_plans.popitem(last=False)
@@ -343,12 +353,14 @@ class Engine:
         while self._new_ranges and self.range_recorder is not None:
             self.range_recorder.add_range(self._new_ranges.pop(0))
 
-    def _make_parametric_plan(self, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
+    def _make_parametric_plan(
+        self, ranges: dict[str, SizeRange], others: dict[str, int], followers: dict[str, Follower]
+    ) -> ParametricPlan | None:
         assert self._core is not None
         plan, reason = None, ""
         try:
             with pause_gc():
-                plan = make_parametric_plan(self.graph, ranges, others, self.elide, self._core, self._shape_nodes)
+                plan = make_parametric_plan(self.graph, ranges, others, followers, self.elide, self._core, self._shape_nodes)
         except NoCommonPlan as difference:
             reason = str(difference)
         except DovetailError as error:

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
-from dovetail.engine.parametric_sizes import DEGREE, LOWEST, Pieces, SizeRange, is_polynomial, size_expressions
+from dovetail.engine.parametric_sizes import (
+    DEGREE,
+    LOWEST,
+    Follower,
+    Pieces,
+    SizeRange,
+    is_polynomial,
+    size_expressions,
+)
 from dovetail.engine.plan import Operand, Plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
@@ -227,26 +235,30 @@ def make_parametric_plan(
     graph: Graph,
     ranges: Mapping[str, SizeRange],
     others: Mapping[str, int],
+    followers: Mapping[str, Follower],
     elide: str,
     core: ModuleType,
     shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan:
-    """Return a parametric plan for ``ranges`` of some symbols, with the other symbols at ``others``. Raises NoCommonPlan."""
+    """Return a parametric plan for ``ranges`` of some symbols and their ``followers``, with the other symbols at ``others``.
+
+    Raises NoCommonPlan.
+    """
     tops = [range.top for range in ranges.values()]
     if min(top[-1] for top in tops) < DEGREE:
         raise NoCommonPlan("a range has too few sizes")
-    if not shape_nodes.are_left_to_kernels(ranges.keys()):
+    if not shape_nodes.are_left_to_kernels(ranges.keys() | followers.keys()):
         raise NoCommonPlan("constants of a plan follow from the sizes")
     if (count := count_plans(ranges.values())) > MAX_PLANS:
         raise NoCommonPlan(f"the divisions of the sizes demand {count} plans")
     for size in size_expressions(graph):
-        if not is_polynomial(size, ranges, others):
+        if not is_polynomial(size, ranges, others, followers):
             raise NoCommonPlan("a shape is unknown" if size is None else f"the size {size} is no polynomial")
 
     def tensors_at(distance: Index) -> TensorMap:
         rest = iter(distance)
         own = {name: range.size_at([next(rest) for _ in range.top]) for name, range in ranges.items()}
-        numbers = {**others, **own}
+        numbers = {**others, **own, **{name: own[each.leader] + each.offset for name, each in followers.items()}}
         shapes = [tuple(int(symbolic.substitute(dim, numbers)) for dim in value.dims) for value in graph.inputs]
         tensor_map = TensorMap(graph, numbers, shapes, shape_nodes.shared)
         shape_nodes.evaluate(tensor_map)

@@ -67,6 +67,33 @@ class SizeRange(NamedTuple):
         return size
 
 
+class Follower(NamedTuple):
+    """Follower is a symbol whose size is the size of the symbol ``leader`` plus ``offset``, which is at least 0.
+
+    A mask over all tokens has one element more than the cache of the tokens before; the caches of all layers have one length.
+    """
+
+    leader: str
+    offset: int
+
+    def follows(self, name: str, sizes: Mapping[str, int]) -> bool:
+        """Return whether ``sizes`` hold the relation, with a leader that a range of sizes contains."""
+        return sizes[self.leader] >= LOWEST and sizes[name] == sizes[self.leader] + self.offset
+
+
+def followers_of(before: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, Follower]:
+    """Return the symbols that changed between two calls by as much as a symbol of no greater size, which leads them."""
+    followers: dict[str, Follower] = {}
+    leaders: dict[int, str] = {}
+    for name in sorted(sizes, key=lambda name: (sizes[name], name)):
+        step = sizes[name] - before[name]
+        if step:
+            leader = leaders.setdefault(step, name)
+            if leader != name:
+                followers[name] = Follower(leader, sizes[name] - sizes[leader])
+    return followers
+
+
 class Pieces(NamedTuple):
     """Pieces holds the period of a symbol, and the sizes with which the symbol's pieces begin; the first such size is 0.
 
@@ -113,10 +140,12 @@ def _elements_of(value: Value) -> Iterable[Size]:
     return elements
 
 
-def is_polynomial(size: Size | None, ranges: Mapping[str, SizeRange], others: Mapping[str, int]) -> bool:
+def is_polynomial(
+    size: Size | None, ranges: Mapping[str, SizeRange], others: Mapping[str, int], followers: Mapping[str, Follower]
+) -> bool:
     """Return whether an expression is a polynomial in the digits of some symbols over ranges of their sizes.
 
-    ``others``: the sizes of the other symbols.
+    ``others``: the sizes of the other symbols. ``followers``: symbols that follow a symbol with a range.
     """
     if size is None:
         return False
@@ -125,7 +154,8 @@ def is_polynomial(size: Size | None, ranges: Mapping[str, SizeRange], others: Ma
     try:
         known = symbolic.substitute(size, others)
         digits = {name: _digits_in(name, range) for name, range in ranges.items()}
-        rest = symbolic.substitute(known, {name: range.size_at(digits[name]) for name, range in ranges.items()})
+        own = {name: range.size_at(digits[name]) for name, range in ranges.items()}
+        rest = symbolic.substitute(known, {**own, **{name: own[each.leader] + each.offset for name, each in followers.items()}})
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
     if isinstance(rest, int):
