@@ -29,8 +29,8 @@ import transformers
 def feed_of(model: dovetail.Model, past: int, rows: int) -> dict[str, Any]:
     """Return the inputs of a step of ``rows`` tokens after ``past`` others, without the caches."""
     feed: dict[str, Any] = {"input_ids": np.random.default_rng(past).integers(0, 256, (1, rows))}
-    if "seqlens_k" in model.values:
-        feed |= {"seqlens_k": np.array([past + rows - 1], np.int32), "total_sequence_length": np.array(past + rows, np.int32)}
+    if "attention_mask" in model.values:
+        feed["attention_mask"] = np.ones((1, past + rows), np.int64)
     return feed
 
 

@@ -122,7 +122,7 @@ def llama(
 
     For each layer, ``past_key_values.N.key`` and ``.value`` [batch, groups, past, width / heads] become ``present.N.key`` and
     ``.value``. ``groups`` heads of keys and values serve ``heads`` heads of queries. ``attention`` is one of ATTENTION;
-    GroupQueryAttention takes ``seqlens_k`` i32 [batch] and ``total_sequence_length`` i32 too.
+    GroupQueryAttention has its lengths from ``attention_mask`` i64 [batch, total], as onnxruntime's exporter writes it.
     """
     size = width // heads
     angles = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
@@ -131,7 +131,9 @@ def llama(
         ids = b.input("input_ids", "i64", ("batch", "t"))
         lengths = []
         if attention == "GroupQueryAttention":
-            lengths = [b.input("seqlens_k", "i32", ("batch",)), b.input("total_sequence_length", "i32", ())]
+            mask = b.input("attention_mask", "i64", ("batch", "total"))
+            last = b.Subtract(b.ReduceSum(mask, [1], keepdims=False), b.constant(1))
+            lengths = [b.Cast(x, to="i32") for x in (last, b.Gather(b.Shape(mask), b.constant(1), axis=0))]
         shape = ("batch", groups, "past", size)
         caches = [[b.input(f"past_key_values.{i}.{kind}", "f32", shape) for kind in ("key", "value")] for i in range(layers)]
         tables = [b.constant(function(angles).astype(np.float32)) for function in (np.cos, np.sin)]

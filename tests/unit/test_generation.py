@@ -43,6 +43,8 @@ def test_the_likeliest_tokens(form: str, tmp_path: Path) -> None:
     decoder = generate.Decoder(model, threads=1)
     assert list(generate.generate(decoder, PROMPT, 24)) == without_caches(tmp_path / "decoder.onnx", 24)
     assert decoder.length == len(PROMPT) + 23
+    # One plan for each of the first sizes, those tried for ranges, and one for all lengths.
+    assert decoder.program.statistics.plans <= 12 and decoder.program.statistics.ranges == 1
     assert decoder.program.statistics.copied_cache_bytes == 0
 
 

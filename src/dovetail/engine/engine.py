@@ -259,8 +259,10 @@ class Engine:
         if self._changing and not self._is_partitioned:
             with self._lock:
                 for one in sizes:
-                    self._followers = followers_of(sizes[0], one)
-                    next(self._ranges_of(dict(one), is_awaited=True), None)
+                    # Sets may change together by chance; only where that is no chance they have no plan in all symbols.
+                    for self._followers in ({}, followers_of(sizes[0], one)):
+                        if next(self._ranges_of(dict(one), is_awaited=True), None) is not None:
+                            break
             self._record_ranges()
 
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
@@ -280,12 +282,12 @@ class Engine:
         return None
 
     def _ranges_of(self, sizes: dict[str, int], *, is_awaited: bool = False) -> Iterator[ParametricPlan]:
-        """Yield the parametric plans that may serve ``sizes``; plans in more symbols and over wider ranges come first."""
+        """Yield the parametric plans that may serve ``sizes``; plans with followers, more symbols and wider ranges come first."""
         changing = tuple(sorted(name for name in self._changing if sizes[name] >= 2))
         followers = {name: each for name, each in self._followers.items() if name in changing and each.follows(name, sizes)}
         leading = tuple(name for name in changing if name not in followers)
-        choices: list[tuple[tuple[str, ...], dict[str, Follower]]] = [(changing, {})]
-        choices += [(leading, followers)] if followers else []
+        choices: list[tuple[tuple[str, ...], dict[str, Follower]]] = [(leading, followers)] if followers else []
+        choices += [(changing, {})]
         choices += [((name,), {}) for name in changing if len(changing) > 1]
         for names, led in choices:
             if not 1 <= len(names) <= MAX_SYMBOLS:
@@ -303,7 +305,7 @@ class Engine:
                 plan = self._parametric_plan(key, ranges)
                 if plan is not None:
                     yield plan
-            if not is_known:
+            if not is_known and not led:
                 break
 
     def _levels(self, names: tuple[str, ...], sizes: dict[str, int]) -> Iterator[dict[str, SizeRange]]:

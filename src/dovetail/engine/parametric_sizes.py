@@ -187,7 +187,27 @@ def pieces_of(graph: Graph) -> dict[str, Pieces]:
         return {}
     axes = {size for value in graph.values() for size in sizes_in(value.type) if size is not None and not isinstance(size, int)}
     found = {name: _pieces_in(name, [size for size in sizes if size is not None], axes) for name in known}
+    for name, (leader, size) in _maxima_of([size for size in sizes if size is not None], known).items():
+        if found[name] is None or found[leader] is None:
+            linked = [symbolic.substitute(each, {name: size}) for each in sizes if each is not None]
+            found[name] = found[leader] = _pieces_in(leader, linked, {symbolic.substitute(each, {name: size}) for each in axes})
     return {name: pieces for name, pieces in found.items() if pieces is not None}
+
+
+def _maxima_of(sizes: Iterable[Size], known: Collection[str]) -> dict[str, tuple[str, Size]]:
+    """Return symbols of which a size is the maximum with another symbol, which may lead them (:class:`Follower`).
+
+    The length of a cache is the maximum of its old length and the number of tokens. Each symbol comes with its leader, and with a
+    size that is not below that of the leader.
+    """
+    linked: dict[str, tuple[str, Size]] = {}
+    for atom in _atoms_within(atom for size in sizes for atom in symbolic.atoms(size)):
+        symbols = [symbolic.name_of(arg) for arg in atom.args] if atom.kind == "max" else []
+        names = sorted(name for name in symbols if name is not None and name in known)
+        if len(names) == len(symbols) == 2:
+            leader, name = names
+            linked[name] = leader, symbolic.symbol(leader) + symbolic.symbol(f"{name} - {leader}")
+    return linked
 
 
 def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces | None:
