@@ -1,8 +1,10 @@
 // Matrix multiplication, batch by batch.
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "int_math.h"
+#include "kernels/compressed_weights.h"
 #include "kernels/conv_prologue.h"
 #include "kernels/epilogue.h"
 #include "kernels/kernels.h"
@@ -27,6 +29,16 @@ struct BatchStrides {
     Sizes batch;  // one stride per batch axis of the output; zero broadcasts
     std::int64_t row = 0, column = 0;
 };
+
+// A sum in eight parts, which the compiler adds in vectors.
+float sum_of(const float* from, std::int64_t count) {
+    float parts[8] = {};
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        for (int j = 0; j < 8; ++j) parts[j] += from[i + j];
+    for (; i < count; ++i) parts[0] += from[i];
+    return ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
+}
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
                               std::int64_t columns) {
@@ -56,7 +68,7 @@ public:
 
 private:
     // Ways in which the right operand is read.
-    enum class RightOperand { constant, in_place, packed, dots };
+    enum class RightOperand { constant, in_place, packed, dots, compressed };
     struct Task {
         std::int64_t batch;
         std::size_t first_panel, last_panel;
@@ -69,10 +81,10 @@ private:
     };
     // A block of rows of a panel of the right operand, with the stride of the rows.
     struct Block {
-        const float* from;
-        std::int64_t step;
-        std::int64_t first, depth;
-        WeightPrefetch prefetch;
+        const float* from = nullptr;
+        std::int64_t step = 0;
+        std::int64_t first = 0, depth = 0;
+        WeightPrefetch prefetch{};
     };
 
     void join_batches();
@@ -88,11 +100,19 @@ private:
     Block constant_columns(const Task& task, std::size_t index, std::int64_t block) const;
     WeightPrefetch prefetch_of(const Task& task, std::size_t index, std::int64_t block) const;
     void set_initial(GemmTile& tile, const Block& columns) const;
+    // `initial`: values of the accumulators, one panel wide; null: zero.
     void multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel, std::int64_t tile,
-                  const float* rows, const Block& columns) const;
+                  const float* rows, const Block& columns, const float* initial = nullptr) const;
     void set_residual(const Run& run, const Task& task, GemmTile& tile, float* to, const Panel& panel, std::int64_t row,
                       std::int64_t count) const;
     void dot(const Run& run, const Task& task, const Workspace& workspace) const;
+    // Compressed weights (kernels/compressed_weights.h).
+    bool has_few_rows() const { return tiling_.tiles == 1 && rows_ <= compressed_kernels_.max_rows; }
+    std::int64_t first_position(std::int64_t block) const;
+    std::int64_t row_pitch() const { return round_to_line(compressed_.blocks * compressed_.padded_block()); }
+    Block decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const;
+    void decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const;
+    void multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const;
 
     Operand a_, b_, bias_operand_, y_;
     Epilogue epilogue_;
@@ -114,6 +134,8 @@ private:
     std::int64_t blocks_ = 1;  // number of blocks along the depth; the rows and columns of one block stay in cache
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
+    const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);
+    CompressedWeights compressed_{};
 };
 
 MatMul::MatMul(const Spec& spec, WeightCache& cache)
@@ -124,20 +146,29 @@ MatMul::MatMul(const Spec& spec, WeightCache& cache)
     rows_ = y_.sizes[rank - 2];
     columns_ = y_.sizes[rank - 1];
     depth_ = a_.sizes.back();
-    if (a_.sizes[a_.rank() - 2] != rows_ || b_.sizes.back() != columns_ || b_.sizes[b_.rank() - 2] != depth_)
+    const bool is_compressed = spec.has("format");
+    if (a_.sizes[a_.rank() - 2] != rows_ ||
+        (!is_compressed && (b_.sizes.back() != columns_ || b_.sizes[b_.rank() - 2] != depth_)))
         throw std::invalid_argument("matmul: the shapes of the operands disagree");
     a = batch_strides_of(spec, a_, batch_, rows_, depth_);
-    b = batch_strides_of(spec, b_, batch_, depth_, columns_);
+    if (is_compressed)
+        b.batch = Sizes(batch_.size());
+    else
+        b = batch_strides_of(spec, b_, batch_, depth_, columns_);
     y = batch_strides_of(spec, y_, batch_, rows_, columns_);
     bias.batch = residual.batch = Sizes(batch_.size());
     scale_ = static_cast<float>(spec.real("alpha", 1));
     has_bias_ = spec.integer("has_bias") != 0;
     if (has_bias_) {
-        bias_operand_ = spec.inputs.at(2);
+        bias_operand_ = spec.inputs.at(is_compressed ? 3 + static_cast<std::size_t>(spec.integer("has_points")) : 2);
         bias = batch_strides_of(spec, bias_operand_, batch_, rows_, columns_);
     }
     if (epilogue_.has_residual) residual = batch_strides_of(spec, epilogue_.residual, batch_, rows_, columns_);
     if (y_.count() == 0) return;
+    if (is_compressed) {
+        right_ = RightOperand::compressed;
+        compressed_ = compress_weights(spec, cache, depth_, columns_, kernels_.lanes);
+    }
     join_batches();
     choose_variant(spec, cache);
 }
@@ -182,17 +213,20 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     epilogue_.apply_to(shared_fields_);
     // A product of few rows reads each column about once: packing does not pay.
     const bool is_plain = !has_bias_ && !epilogue_.has_residual && a.column == 1 && epilogue_.activation == Activation::bounds;
-    if (b_.is_constant())
+    const bool is_compressed = right_ == RightOperand::compressed;
+    if (!is_compressed && b_.is_constant())
         right_ = RightOperand::constant;
-    else if (rows_ < 4 && b.row == 1 && is_plain)
+    else if (!is_compressed && rows_ < 4 && b.row == 1 && is_plain)
         right_ = RightOperand::dots;
-    else
+    else if (!is_compressed)
         right_ = rows_ < kMinRowsForPacking && b.column == 1 ? RightOperand::in_place : RightOperand::packed;
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
-    if (right_ == RightOperand::constant && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 && y.column == 1 &&
-        !adds_residual_last && !scales_bias)
+    if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 &&
+        y.column == 1 && !adds_residual_last && !scales_bias)
         blocks_ = ceil_div(depth_, kBlockDepth);
+    if (is_compressed)
+        chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
     if (right_ == RightOperand::constant)
         chunk_panels_ =
             std::max<std::int64_t>(kChunkBytes / (ceil_div(depth_ + 1, blocks_) * tiling_.vectors * kernels_.lanes * 4), 1);
@@ -220,12 +254,17 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
 
 std::size_t MatMul::scratch_bytes() const {
     const std::int64_t a_floats = a.column == 1 ? 0 : kMaxRows * round_to_line(depth_);
-    const std::int64_t b_floats = right_ == RightOperand::constant ? 0 : (depth_ + 1) * kMaxVectors * 16;
+    std::int64_t b_floats = right_ == RightOperand::constant ? 0 : (depth_ + 1) * kMaxVectors * 16;
+    if (right_ == RightOperand::compressed) {
+        b_floats = (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
+        // Few rows, padded, and the sums of their blocks.
+        if (has_few_rows()) b_floats += rows_ * (row_pitch() + round_to_line(compressed_.blocks));
+    }
     return static_cast<std::size_t>(a_floats + round_to_line(b_floats) + 2 * kTileFloats) * sizeof(float);
 }
 
 std::string MatMul::name() const {
-    static const char* const modes[] = {"constant", "in place", "packed", "dots"};
+    static const char* const modes[] = {"constant", "in place", "packed", "dots", "compressed"};
     return std::string("matmul ") + modes[static_cast<int>(right_)] + " " + name_of(isa());
 }
 
@@ -264,6 +303,12 @@ MatMul::Workspace MatMul::workspace_of(const Run& run, int worker) const {
 void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     const Workspace workspace = workspace_of(run, worker);
     if (right_ == RightOperand::dots) return dot(run, task, workspace);
+    if (right_ == RightOperand::compressed) {
+        if (has_few_rows()) return multiply_few_rows(run, task, workspace);
+        for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel)
+            decode_and_multiply(run, task, workspace, panel);
+        return;
+    }
     const auto rows = [&](std::int64_t tile) {
         return rows_of(run, task, workspace, row_of(tile), row_of(tile + 1) - row_of(tile));
     };
@@ -360,7 +405,7 @@ void MatMul::set_residual(const Run& run, const Task& task, GemmTile& tile, floa
 }
 
 void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t index, std::int64_t tile_index,
-                      const float* rows, const Block& columns) const {
+                      const float* rows, const Block& columns, const float* initial) const {
     const Panel& panel = panels_[index];
     const std::int64_t row = row_of(tile_index), count = row_of(tile_index + 1) - row;
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
@@ -375,12 +420,80 @@ void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspa
     tile.y = y.column == 1 ? to : workspace.y;
     tile.y_stride = y.column == 1 ? y.row : width;
     tile.columns = panel.columns;
+    tile.initial = initial;
+    tile.initial_stride = width;
     tile.bias = bias_row_ == nullptr ? nullptr : bias_row_.get() + panel.first;
     set_residual(run, task, tile, workspace.addend, panel, row, count);
     if (blocks_ > 1) set_initial(tile, columns);
     kernels_.tile[panel.vectors - 1][count - 1](tile);
     for (std::int64_t r = 0; y.column != 1 && r < count; ++r)
         for (std::int64_t j = 0; j < panel.columns; ++j) to[r * y.row + j * y.column] = workspace.y[r * width + j];
+}
+
+// The first position of a block of the depth. Blocks begin at whole words of codes.
+std::int64_t MatMul::first_position(std::int64_t block) const {
+    return block == blocks_ ? depth_ : depth_ * block / blocks_ / 64 * 64;
+}
+
+MatMul::Block MatMul::decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const {
+    const Panel& panel = panels_[index];
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+    const std::int64_t first = first_position(block), last = first_position(block + 1);
+    for (int v = 0; v < panel.vectors; ++v)
+        compressed_kernels_.decode[static_cast<int>(compressed_.format)](workspace.b + v * kernels_.lanes, width, compressed_,
+                                                                         compressed_.strip(panel.first / kernels_.lanes + v),
+                                                                         first, last);
+    return {workspace.b, width, first, last - first, {}};
+}
+
+void MatMul::decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const {
+    for (std::int64_t block = 0; block < blocks_; ++block) {
+        const Block columns = decoded_columns(workspace, panel, block);
+        for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
+            const std::int64_t row = row_of(tile);
+            multiply(run, task, workspace, panel, tile, rows_of(run, task, workspace, row, row_of(tile + 1) - row), columns);
+        }
+    }
+}
+
+// Decodes the weights in registers. Sums that are not finite are computed again with decoded weights, since the order of
+// operations decides which of them are infinite and which are NaN.
+void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const {
+    const float* rows = rows_of(run, task, workspace, 0, rows_);
+    std::int64_t pitch = row_offsets_[1];
+    const std::int64_t block = compressed_.block, padded = compressed_.padded_block(), blocks = compressed_.blocks;
+    float* copy = workspace.b + (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
+    float* sums = copy + rows_ * row_pitch();
+    for (std::int64_t r = 0; compressed_.has_points && r < rows_; ++r)
+        for (std::int64_t i = 0; i < blocks; ++i)
+            sums[r * blocks + i] = sum_of(rows + r * pitch + i * block, std::min(block, depth_ - i * block));
+    if (padded * blocks != depth_) {
+        for (std::int64_t r = 0; r < rows_; ++r)
+            for (std::int64_t i = 0; i < blocks; ++i) {
+                const float* from = rows + r * pitch + i * block;
+                const std::int64_t length = std::min(block, depth_ - i * block);
+                float* to = std::copy(from, from + length, copy + r * row_pitch() + i * padded);
+                std::fill(to, to + (padded - length), 0.0f);
+            }
+        rows = copy;
+        pitch = row_pitch();
+    }
+    const auto kernel = compressed_kernels_.few_rows[static_cast<int>(compressed_.format)][rows_ - 1];
+    for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
+        const Panel& panel = panels_[index];
+        const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+        bool is_finite = true;
+        for (int v = 0; v < panel.vectors; ++v) {
+            float* to = workspace.y + v * kernels_.lanes;
+            kernel({&compressed_, compressed_.strip(panel.first / kernels_.lanes + v), rows, pitch, sums, to, width});
+            for (std::int64_t r = 0; r < rows_; ++r)
+                for (std::int64_t j = 0; j < kernels_.lanes; ++j) is_finite &= std::isfinite(to[r * width + j]);
+        }
+        if (is_finite)
+            multiply(run, task, workspace, index, 0, nullptr, {}, workspace.y);
+        else
+            decode_and_multiply(run, task, workspace, index);
+    }
 }
 
 // Dot products of few rows with columns that are contiguous along the depth.

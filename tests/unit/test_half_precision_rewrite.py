@@ -28,7 +28,7 @@ def steps(write: Write, name: str) -> list[str]:
     """Each step but copies, with its operators. All run natively, and give what the interpreter gives but for the last digit."""
     kind = KINDS[name]
     with Builder() as b:
-        made = write(b, b.input("x", name, (4, 4)), kind)
+        made = write(b, b.input("x", name, (9, 9)), kind)
         for place, y in enumerate(made if isinstance(made, list) else [made]):
             b.output(f"y{place}", y)
     feed = {value.name: numbers(value.dtype.numpy, *value.shape) for value in b.model.inputs}
@@ -45,7 +45,7 @@ def steps(write: Write, name: str) -> list[str]:
 
 
 def product(b: Builder, x: Any, kind: Any) -> Any:
-    return b.MatMul(x, np.eye(4, dtype=kind) * kind(0.5))
+    return b.MatMul(x, np.eye(9, dtype=kind) * kind(0.5))
 
 
 AROUND = ["elementwise: Cast", "matmul: MatMul", "elementwise: Cast"]
@@ -74,7 +74,7 @@ RULES: dict[str, tuple[Write, list[str]]] = {
         lambda b, x, kind: b.Relu(b.Transpose(product(b, x, kind), [1, 0])), [*AROUND, "elementwise: Cast Relu Cast"]
     ),
     "what the model rounds": (
-        lambda b, x, kind: b.Abs(b.Cast(b.input("z", "f32", (4, 4)), to=kind)), ["elementwise: Abs Cast"]
+        lambda b, x, kind: b.Abs(b.Cast(b.input("z", "f32", (9, 9)), to=kind)), ["elementwise: Abs Cast"]
     ),
     "kernels that share a cast": (
         lambda b, x, kind: [product(b, x, kind), b.Softmax(x, axis=1), b.MatMul(x, x)],
@@ -98,9 +98,9 @@ RULES: dict[str, tuple[Write, list[str]]] = {
             "elementwise: Cast",
         ],
     ),
-    "truths": (lambda b, x, kind: b.Greater(x, b.input("z", x.dtype, (4, 4))), ["elementwise: Cast Cast Greater"]),
+    "truths": (lambda b, x, kind: b.Greater(x, b.input("z", x.dtype, (9, 9))), ["elementwise: Cast Cast Greater"]),
     "beside what is no float of 16 bits": (
-        lambda b, x, kind: b.Where(b.input("z", "bool", (4, 4)), x, b.Exp(x)), ["elementwise: Cast Exp Cast Cast Cast Where Cast"]
+        lambda b, x, kind: b.Where(b.input("z", "bool", (9, 9)), x, b.Exp(x)), ["elementwise: Cast Exp Cast Cast Cast Where Cast"]
     ),
     "places": (lambda b, x, kind: b.Gather(x, np.array([2, 1]), axis=0), ["gather: Gather"]),
     "axes": (
@@ -111,11 +111,11 @@ RULES: dict[str, tuple[Write, list[str]]] = {
         lambda b, x, kind: list(b.TopK(x, np.array(2), axis=1)), ["elementwise: Cast", "top_k: TopK", "elementwise: Cast"]
     ),
     "whole numbers beside": (
-        lambda b, x, kind: [b.Clip(b.input("z", "i32", (4, 4)), np.int32(1)), b.Exp(x)],
+        lambda b, x, kind: [b.Clip(b.input("z", "i32", (9, 9)), np.int32(1)), b.Exp(x)],
         ["elementwise: Clip", "elementwise: Cast Exp Cast"],
     ),
     "f32 beside": (
-        lambda b, x, kind: [b.Exp(b.input("z", "f32", (4, 4))), b.Exp(x)], ["elementwise: Exp", "elementwise: Cast Exp Cast"]
+        lambda b, x, kind: [b.Exp(b.input("z", "f32", (9, 9))), b.Exp(x)], ["elementwise: Exp", "elementwise: Cast Exp Cast"]
     ),
 }  # fmt: skip
 
@@ -147,7 +147,7 @@ def test_overflow_to_infinity_in_16_bits(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_attention_has_kernels(kind: str) -> None:
     def write(b: Builder, x: Any, kind: Any) -> Any:
-        rows = b.Reshape(x, [1, 4, 4])
+        rows = b.Reshape(x, [1, 9, 9])
         return b.ScaledDotProductAttention(rows, rows, rows)
 
     found = [step.partition(":")[0] for step in steps(write, kind)]
@@ -157,7 +157,7 @@ def test_attention_has_kernels(kind: str) -> None:
 @pytest.mark.parametrize("kind", [*KINDS, "f32"])
 def test_sequences(kind: str) -> None:
     with Builder() as b:
-        x = b.input("x", kind, (4, 4))
+        x = b.input("x", kind, (9, 9))
         b.output("y", b.Abs(b.SequenceAt(b.SequenceConstruct(x, b.Negative(x)), b.constant(1, "i64"))))
-    feed = {"x": numbers(KINDS.get(kind, np.float32), 4, 4)}
+    feed = {"x": numbers(KINDS.get(kind, np.float32), 9, 9)}
     np.testing.assert_array_equal(Engine(b.model)(feed)["y"], interpret(b.model, feed)["y"])

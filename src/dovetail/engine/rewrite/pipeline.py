@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
+from dovetail.engine.rewrite.compressed_product import compress_products
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
@@ -117,8 +118,10 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     with pure_inference():
         infer_graph(new, file=file)
     new = inline_known_branches(new)
+    _compress(new, skips_quantized=True)
     compute_half_in_f32(new)
     rewrite(new, fuse_qdq)
+    _compress(new, skips_quantized=False)
     unpack = _unpacking_rule()
     rewrite(new, unpack)
     fold(new)
@@ -131,6 +134,12 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     remove_dead(new)
     _make_constants_row_major(new)
     return new
+
+
+def _compress(graph: Graph, skips_quantized: bool) -> None:
+    if rewrite(graph, compress_products(skips_quantized)):
+        # Weights that nothing else reads are not unpacked.
+        remove_dead(graph)
 
 
 def rewrite_again(graph: Graph) -> None:

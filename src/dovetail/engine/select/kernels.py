@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor, TensorMap
+from dovetail.engine.rewrite.compressed_product import CompressedMatMul
 from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
 from dovetail.engine.rewrite.integer_conv import IntegerConv
 from dovetail.engine.rewrite.nms import NmsTable
@@ -402,6 +403,23 @@ def _select_matmul(op: MatMul, node: Node, reads: Reads, writes: Writes) -> Kern
     return KernelCall("matmul", (node,), [x, y], writes, attributes)
 
 
+def _select_compressed_matmul(op: CompressedMatMul, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x, codes, scales, points = (*reads, None)[:4]
+    assert x is not None
+    present: Reads = [tensor for tensor in (x, codes, scales, points) if tensor is not None]
+    attributes = {
+        "format": op.format,
+        "block": op.block,
+        "table": list(op.table),
+        "is_packed": int(op.is_packed),
+        "transpose_b": int(op.transposed),
+        "has_points": int(points is not None),
+        "has_bias": 0,
+        "has_residual": 0,
+    }
+    return KernelCall("matmul", (node,), present, writes, attributes)
+
+
 def _select_gemm(op: Gemm, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, y, bias = (*reads, None)[:3]
     assert x is not None and y is not None
@@ -443,6 +461,7 @@ KERNELS: dict[type[Op], Selector] = {
     ArgMin: select_arg_min_max,
     AveragePool: _select_average_pool,
     Clip: _select_clip,
+    CompressedMatMul: _select_compressed_matmul,
     Conv: _select_conv,
     ConvTranspose: _select_conv_transpose,
     CumProd: select_cumulative,

@@ -1,0 +1,71 @@
+// Weights of a matrix product that stay in few bits: their packing, and the kernels that decode them in registers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "isa.h"
+#include "kernel.h"
+
+namespace dovetail {
+
+// Codes of 2 or 4 bits are indices of a table of floats; other codes are numbers of the format.
+enum class WeightFormat : std::uint8_t { table2, table4, i8, f8e4m3, f8e5m2, f16, bf16 };
+
+constexpr int kTableSize = 16;
+constexpr int kMaxFewRows = 8;
+
+// Element (k, j) of the weights is (number(k, j) - point(b, j)) * scale(b, j), for the block b of `block` positions that contains
+// k. A strip holds one vector of columns. It is a sequence of blocks: the scales, the points if there are any, and the codes of
+// the block, in words of 32 bits for each column. A word holds the codes of consecutive positions in the order of position_of().
+struct CompressedWeights {
+    WeightFormat format;
+    std::int64_t depth, columns, block, blocks;
+    std::int64_t words;  // words of a block for each column
+    bool has_points;
+    float table[kTableSize];  // a table of 4 numbers is repeated, so that bits above a code do not matter
+    int lanes;
+    std::int64_t block_bytes;             // bytes of a block of a strip
+    std::shared_ptr<const float> strips;  // in bytes: strip, block, contents
+
+    const std::byte* strip(std::int64_t index) const {
+        return reinterpret_cast<const std::byte*>(strips.get()) + index * blocks * block_bytes;
+    }
+    // Positions of a block with the padding to whole words.
+    std::int64_t padded_block() const;
+};
+
+int bits_of(WeightFormat format);
+
+// The position, within the codes of a word, of the code at bit `index * bits`: the codes of adjacent positions are in adjacent
+// bytes, as dot products of bytes need them.
+constexpr int position_of(int index, int bits) { return bits >= 8 ? index : index * bits / 8 + 4 * (index * bits % 8 / bits); }
+
+// Reads the attributes "format", "block", "table", "is_packed" and "has_points", and packs the operands that follow the first
+// one: the codes [depth, columns] (or, packed in bytes, [bytes, columns]), scales [columns, blocks] and points [columns, blocks].
+CompressedWeights compress_weights(const Spec& spec, WeightCache& cache, std::int64_t depth, std::int64_t columns, int lanes);
+
+// Products of few rows with one strip: y[r * y_step + j] = sum over the positions of x[r * x_step + k] * weight(k, j).
+struct FewRows {
+    const CompressedWeights* weights;
+    const std::byte* strip;
+    const float* x;  // the positions of each block, padded to whole words
+    std::int64_t x_step;
+    const float* sums;  // sums of x by row and block; read if there are points
+    float* y;
+    std::int64_t y_step;
+};
+
+struct CompressedKernels {
+    int max_rows;
+    // By format and number of rows, less 1.
+    void (*few_rows[7][kMaxFewRows])(const FewRows& run);
+    // to[(k - first) * width + j] = weight(k, j) of a strip, for first <= k < last.
+    void (*decode[7])(float* to, std::int64_t width, const CompressedWeights& weights, const std::byte* strip, std::int64_t first,
+                      std::int64_t last);
+};
+
+DOVETAIL_DECLARE_PER_ISA(extern const CompressedKernels compressed_kernels;)
+
+}  // namespace dovetail

@@ -1,0 +1,332 @@
+"""CompressedMatMul, the engine's product with weights of few bits, and the rewrite of products to it.
+
+Weights stay as the file stores them: MatMulNBits, DequantizeLinear, or a cast with a subtraction and a multiplication, as
+OpenVINO's models have them. The kernel decodes them in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from dovetail.ir import arrays, dtypes
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op, Sizes
+from dovetail.ir.types import Shape, View, axis_in
+from dovetail.ops.casts import as_type, round_to
+from dovetail.ops.elementwise.binary import Multiply, Subtract
+from dovetail.ops.elementwise.cast import Cast
+from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.quantization.matmul_nbits import MatMulNBits
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Transpose
+
+_F32 = np.finfo(np.float32)
+_FLOATS = ("f16", "bf16", "f32")
+MAX_ROWS_IN_16_BITS = 8
+"""The number of rows up to which weights of 16 bits stay in 16 bits: with more rows, reading them is not what bounds the time."""
+
+
+class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: F", is_registered=False):
+    """Multiply ``x`` [..., depth] by weights [depth, columns] of few bits. Only the engine uses this operator.
+
+    Weight (k, j) is ``(number - points[j, b]) * scales[j, b]`` for the block b = k // ``block``. Its code is at [k, j] of
+    ``codes``, or at [j, k] with ``transposed``. Codes are u8, i8 for the format ``i8``, or u16 for f16 and bf16. The formats
+    ``table2`` and ``table4`` have codes of 2 and 4 bits, whose numbers are in ``table``; with ``is_packed`` they are packed
+    [columns, bytes], the first code in the lowest bits. Other formats are those of the numbers; u8 codes of ``i8`` are numbers
+    plus 128. The sums are f32.
+    """
+
+    format: str
+    depth: int
+    columns: int
+    block: int
+    table: tuple[float, ...] = ()
+    is_packed: bool = False
+    transposed: bool = False
+
+    def shape(self, x: View, codes: View, scales: View, points: View | None = None) -> Shape | None:
+        return None if x.shape is None else (*x.shape[:-1], self.columns)
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return prod(output) * self.depth
+
+    def evaluate(self, xp: Namespace, x: Array, codes: Array, scales: Array, points: Array = None) -> Array:
+        numbers = self.numbers(np.asarray(codes))
+        blocks = np.arange(self.depth) // self.block
+        if points is not None:
+            numbers = numbers - np.asarray(points)[:, blocks].T
+        y = xp.matmul(arrays.cast(xp, x, dtypes.f32), xp.asarray(numbers * np.asarray(scales)[:, blocks].T))
+        return round_to(xp, y, arrays.element(x))
+
+    def numbers(self, codes: Array) -> Array:
+        """Return the numbers of all codes, [depth, columns] in f32."""
+        if self.is_packed:
+            codes = unpack_codes(codes, {4: 2, 16: 4}.get(len(self.table), 8))[:, : self.depth]
+        if self.table:
+            found: Array = np.asarray(self.table, np.float32)[codes & np.uint8(len(self.table) - 1)]
+        elif self.format == "i8":
+            found = codes.astype(np.float32) - np.float32(128 if codes.dtype == np.uint8 else 0)
+        else:
+            found = codes.view(dtypes.dtype(self.format).numpy).astype(np.float32)
+        return found.T if self.transposed else found
+
+
+def unpack_codes(packed: Array, bits: int) -> Array:
+    """Return codes of ``bits`` bits from lines of bytes; the first code of a byte is in its lowest bits."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes: Array = ((packed[..., None] >> shifts) & np.uint8(2**bits - 1)).reshape(len(packed), -1)
+    return codes
+
+
+@dataclass(frozen=True)
+class ScaledCodes:
+    """ScaledCodes holds a constant ``(number - points) * scales`` of 2 axes, whose numbers have the codes ``codes``.
+
+    Along each axis, scales and points have 1 element, one for each element of ``codes``, or, along ``block_axis``, one for each
+    block of ``block`` elements. Before a Reshape that merges the axes of blocks, ``codes`` has 3 axes.
+    """
+
+    codes: Array
+    dtype: DType
+    scales: Array
+    points: Array | None = None
+    block_axis: int = -1
+    block: int = 0
+
+
+def compress_products(skips_quantized: bool) -> Callable[[Builder, Node], Value | None]:
+    """Return the rule that rewrites products with constant weights of few bits to CompressedMatMul.
+
+    With ``skips_quantized`` it keeps products whose other operand is dequantized too: an integer product may compute them.
+    """
+
+    def rule(b: Builder, node: Node) -> Value | None:
+        op, x = node.op, node.inputs[0] if node.inputs else None
+        if not isinstance(op, MatMulNBits | MatMul) or x is None or x.constant is not None or not _is_product_input(x):
+            return None
+        if isinstance(op, MatMulNBits):
+            return _of_matmul_nbits(b, op, x, node.inputs)
+        is_quantized = x.node is not None and isinstance(x.node.op, DequantizeLinear)
+        if op.transpose_a or (is_quantized and skips_quantized):
+            return None
+        w, is_transposed = node.input(1), op.transpose_b
+        if w.node is not None and isinstance(w.node.op, Transpose) and w.shape is not None and len(w.shape) == 2:
+            order = w.node.inputs[1] if len(w.node.inputs) > 1 else None
+            if order is None or (order.constant is not None and order.constant.tolist() in ([1, 0], [])):
+                w, is_transposed = w.node.input(0), not is_transposed
+        weights = _weights_of(w)
+        return None if weights is None else _of_weights(b, x, weights, is_transposed)
+
+    return rule
+
+
+def _is_product_input(x: Value) -> bool:
+    return x.shape is not None and len(x.shape) >= 2 and x.dtype is not None and x.dtype.name in _FLOATS
+
+
+def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | None]) -> Value | None:
+    _, weights, scales, zero_points, g_idx, bias = (*xs, None, None, None)[:6]
+    assert weights is not None and scales is not None
+    if g_idx is not None or any(p is not None and p.constant is None for p in (weights, scales, zero_points)):
+        return None
+    center, points = 2.0 ** (op.bits - 1), None
+    if zero_points is not None:
+        given = np.asarray(zero_points.constant)
+        if zero_points.dtype == "u8":
+            given = unpack_codes(given.reshape(op.n, -1), op.bits)[:, : op.blocks]
+        elif op.bits < 8:
+            center = 0.0
+        points = given.reshape(op.n, op.blocks).astype(np.float32) - np.float32(center)
+    table = tuple(float(code - center) for code in range(2**op.bits)) if op.bits < 8 else ()
+    form = CompressedMatMul(
+        f"table{op.bits}" if table else "i8", op.k, op.n, op.block_size, table, is_packed=True, transposed=True
+    )
+    codes = np.asarray(weights.constant).reshape(op.n, -1)
+    factors = np.asarray(scales.constant).astype(np.float32).reshape(op.n, op.blocks)
+    y = _product(b, form, x, codes, factors, points)
+    return y if y is None or bias is None else b.Add(y, as_type(b, bias, x.dtype))
+
+
+def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool) -> Value | None:
+    """Return a product with ``weights``, [columns, depth] if ``is_transposed``; None where the kernel has no form of them."""
+    if weights.codes.ndim != 2 or weights.codes.size == 0 or (weights.dtype.bits == 16 and not _has_few_rows(x)):
+        return None
+    depth_axis = 1 if is_transposed else 0
+    depth, columns = weights.codes.shape[depth_axis], weights.codes.shape[1 - depth_axis]
+    block = weights.block if weights.block_axis == depth_axis and weights.block else depth
+    blocks = -(-depth // block)
+    scales = _by_column(weights.scales, is_transposed, columns, blocks)
+    points = None if weights.points is None else _by_column(weights.points, is_transposed, columns, blocks)
+    if scales is None or (points is None and weights.points is not None):
+        return None
+    name, codes = weights.dtype.name, weights.codes
+    table: tuple[float, ...] = ()
+    if name == "u8":
+        points = (np.zeros_like(scales) if points is None else points) - np.float32(128)
+    elif name in ("u4", "i4", "nf4", "f4e2m1", "u2", "i2"):
+        table = _table_of(weights.dtype)
+    elif name not in ("i8", "f8e4m3", "f8e5m2", "f16", "bf16") or (name == "f8e4m3" and bool(np.isnan(codes).any())):
+        return None
+    form = f"table{weights.dtype.bits}" if table else "i8" if name == "u8" else name
+    if name != "i8":
+        codes = codes.view(np.uint16 if weights.dtype.bits == 16 else np.uint8)
+    return _product(b, CompressedMatMul(form, depth, columns, block, table, transposed=is_transposed), x, codes, scales, points)
+
+
+def _by_column(array: Array, is_transposed: bool, columns: int, blocks: int) -> Array | None:
+    """Return scales or points as [columns, blocks]; None where they vary within a block."""
+    lines = array if is_transposed else array.T
+    if lines.shape[0] not in (1, columns) or lines.shape[1] not in (1, blocks):
+        return None
+    return np.array(np.broadcast_to(lines, (columns, blocks)), np.float32, order="C")
+
+
+def _table_of(dtype: DType) -> tuple[float, ...]:
+    """Return the number of each code of ``dtype``, by the lowest bits of its byte."""
+    codes = np.arange(2**dtype.bits, dtype=np.uint8)
+    if dtype.name in ("i4", "i2"):
+        half = 2 ** (dtype.bits - 1)
+        return tuple(float((int(code) + half) % (2 * half) - half) for code in codes)
+    elements = codes if dtype.numpy == np.uint8 else codes.view(dtype.numpy)
+    return tuple(float(number) for number in arrays.cast(np, elements, dtypes.f32, dtype))
+
+
+def _has_few_rows(x: Value) -> bool:
+    rows = prod(x.dims[:-1])
+    return not isinstance(rows, int) or rows <= MAX_ROWS_IN_16_BITS
+
+
+def _product(b: Builder, op: CompressedMatMul, x: Value, codes: Array, scales: Array, points: Array | None) -> Value | None:
+    """Return the product; None where the order of operations would matter beyond rounding."""
+    if not _are_regular(scales, points):
+        return None
+    if points is not None and op.table and bool(np.all(points == points.flat[0])):
+        table = tuple(number - float(points.flat[0]) for number in op.table)
+        op, points = CompressedMatMul(op.format, op.depth, op.columns, op.block, table, op.is_packed, op.transposed), None
+    inputs = [x, b.constant(codes), b.constant(scales)]
+    if points is not None and points.any():
+        inputs.append(b.constant(points))
+    y: Value = b.add(op, *inputs)[0]
+    return y
+
+
+def _are_regular(scales: Array, points: Array | None) -> bool:
+    """Return whether all scales are 0 or normal and far from overflow, and all points are finite."""
+    sizes = np.abs(scales)
+    is_regular = bool(np.all((sizes == 0) | (sizes >= _F32.tiny) & (sizes <= 1e30)))
+    return is_regular and (points is None or bool(np.all(np.abs(points) <= 1e6)))
+
+
+# Forms of weights
+
+
+def _weights_of(value: Value) -> ScaledCodes | None:
+    """Return the weights that ``value`` is computed from, or None if it is no constant of few bits with scales.
+
+    A rounding to f16 or bf16 between the operators is left out: the kernel computes in f32, as OpenVINO does.
+    """
+    node = value.node
+    if node is None:
+        return None
+    if value.constant is not None:
+        return _codes_of(value) if value.dtype.name in _FLOATS else None
+    match node.op, node.inputs:
+        case Cast(), [Value() as source] if value.dtype.name in _FLOATS:
+            return _weights_of(source) if source.constant is None else _codes_of(source)
+        case Multiply(), [Value() as first, Value() as second]:
+            for one, other in ((first, second), (second, first)):
+                factor = _numbers_of(other)
+                weights = None if factor is None else _weights_of(one)
+                if weights is not None and factor is not None:
+                    return _with_scales(weights, factor)
+        case Subtract(), [Value() as first, Value() as second]:
+            weights, points = _weights_of(first), _numbers_of(second)
+            if weights is not None and points is not None and weights.points is None and bool(np.all(weights.scales == 1)):
+                return _align(replace(weights, points=points))
+        case DequantizeLinear(), [Value() as codes, Value() as scale, *rest] if codes.constant is not None:
+            return _weights_of_dequantize(node.op, codes, scale, rest[0] if rest else None)
+        case Reshape(), [Value() as source, Value()] if value.shape is not None:
+            weights = _weights_of(source)
+            return None if weights is None else _reshape(weights, value.shape)
+    return None
+
+
+def _codes_of(source: Value) -> ScaledCodes | None:
+    array = np.asarray(source.constant)
+    is_small = source.dtype.bits <= 8 or source.dtype.name in ("f16", "bf16")
+    ones = np.ones((1,) * array.ndim, np.float32)
+    return ScaledCodes(array, source.dtype, ones) if is_small and array.ndim in (2, 3) else None
+
+
+def _numbers_of(value: Value) -> Array | None:
+    """Return a constant, or a cast of one, as f32."""
+    if value.constant is None and value.node is not None and isinstance(value.node.op, Cast):
+        value = value.node.input(0)
+    if value.constant is None or value.dtype.name == "string":
+        return None
+    found: Array = arrays.cast(np, np.asarray(value.constant), dtypes.f32, value.dtype)
+    return found
+
+
+def _with_scales(weights: ScaledCodes, factor: Array) -> ScaledCodes | None:
+    if weights.block or not bool(np.all(weights.scales == 1)):
+        return None
+    return _align(replace(weights, scales=factor))
+
+
+def _align(weights: ScaledCodes) -> ScaledCodes | None:
+    """Return the weights with scales and points of as many axes as the codes; None if these do not broadcast to the codes."""
+    rank = weights.codes.ndim
+    full: list[Array] = []
+    for array in (weights.scales, *([] if weights.points is None else [weights.points])):
+        if array.ndim > rank:
+            return None
+        full.append(array.reshape((1,) * (rank - array.ndim) + array.shape))
+        if any(size not in (1, own) for size, own in zip(full[-1].shape, weights.codes.shape, strict=True)):
+            return None
+    return replace(weights, scales=full[0], points=full[1] if full[1:] else None)
+
+
+def _weights_of_dequantize(op: DequantizeLinear, codes: Value, scale: Value, zero_point: Value | None) -> ScaledCodes | None:
+    array, factors = np.asarray(codes.constant), _numbers_of(scale)
+    points = None if zero_point is None else _numbers_of(zero_point)
+    if array.ndim != 2 or factors is None or (points is None and zero_point is not None) or codes.dtype.bits > 8:
+        return None
+    if op.block_size or factors.ndim == 2:
+        axis = axis_in(op.axis or 0, 2)
+        return ScaledCodes(array, codes.dtype, factors, points, axis, op.block_size) if op.block_size else None
+    if factors.size != 1:
+        shape = (-1, 1) if axis_in(op.axis or 0, 2) == 0 else (1, -1)
+        factors, points = factors.reshape(shape), None if points is None else points.reshape(shape)
+    return _align(ScaledCodes(array, codes.dtype, factors, points))
+
+
+def _reshape(weights: ScaledCodes, shape: Shape) -> ScaledCodes | None:
+    """Return weights [a, b, c] as [a, b * c] or [a * b, c], where scales and points have 1 element along the inner axis."""
+    sizes = weights.codes.shape
+    if shape == sizes:
+        return weights
+    if len(sizes) != 3 or len(shape) != 2 or weights.block:
+        return None
+    for axis, inner in ((1, 2), (0, 1)):
+        merged = (sizes[0], sizes[1] * sizes[2]) if axis == 1 else (sizes[0] * sizes[1], sizes[2])
+        if tuple(shape) != merged or any(p is not None and p.shape[inner] != 1 for p in (weights.scales, weights.points)):
+            continue
+        points = None if weights.points is None else weights.points.squeeze(inner)
+        codes, scales = weights.codes.reshape(merged), weights.scales.squeeze(inner)
+        if all(p is None or p.shape[axis] == 1 for p in (scales, points)):
+            return replace(weights, codes=codes, scales=scales, points=points)
+        blocks = sizes[axis]
+        scales = np.broadcast_to(scales, (*scales.shape[:axis], blocks, *scales.shape[axis + 1 :]))
+        if points is not None:
+            points = np.broadcast_to(points, (*points.shape[:axis], blocks, *points.shape[axis + 1 :]))
+        return replace(weights, codes=codes, scales=scales, points=points, block_axis=axis, block=sizes[inner])
+    return None

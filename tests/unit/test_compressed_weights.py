@@ -1,0 +1,272 @@
+"""Products with weights of few bits: the kernel that decodes them, against the interpreter, onnxruntime and OpenVINO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import Builder, Model, Value
+from dovetail.engine.engine import Engine
+from dovetail.ir import dtypes
+from dovetail.ir.host import native_core
+
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+
+DEPTH, COLUMNS = 96, 70
+ROWS = (1, 3, 8, 40)
+RNG = np.random.default_rng(0)
+SCALES = RNG.uniform(0.5, 1, (COLUMNS, 256)).astype(np.float32)
+EXACT = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+"""Properties of OpenVINO, which else rounds the rows to 8 bits."""
+Product = Callable[[Builder, Value], Value]
+
+
+def codes_of(dtype: str, *shape: int) -> np.ndarray:
+    """Return random codes, one for each byte."""
+    if dtype in ("f8e4m3", "f8e5m2", "f4e2m1", "f16", "bf16"):
+        return RNG.standard_normal(shape).astype(dtypes.dtype(dtype).numpy)
+    low, high = {"u4": (0, 16), "i4": (-8, 8), "nf4": (0, 16), "u2": (0, 4), "u8": (0, 256), "i8": (-128, 128)}[dtype]
+    return RNG.integers(low, high, shape).astype(np.int16).astype(dtypes.dtype(dtype).numpy)
+
+
+def blocks(dtype: str, kind: str = "f32", points: bool = False, block: int = 32) -> Product:
+    """Cast, Subtract, Multiply and Reshape, as OpenVINO's models have them."""
+    shape = (COLUMNS, DEPTH // block)
+    codes, offsets = codes_of(dtype, *shape, block), codes_of(dtype, *shape, 1)
+    scales = SCALES[:, : shape[1], None].astype(dtypes.dtype(kind).numpy)
+    source = {"source": dtype} if dtype == "nf4" else {}
+
+    def build(b: Builder, x: Value) -> Value:
+        w = b.Cast(b.constant(codes, dtype), to=kind, **source)
+        if points:
+            w = b.Subtract(w, b.Cast(b.constant(offsets, dtype), to=kind))
+        w = b.Reshape(b.Multiply(w, b.constant(scales)), [COLUMNS, DEPTH])
+        return b.MatMul(x, w if kind == "f32" else b.Cast(w, to="f32"), transpose_b=True)
+
+    return build
+
+
+def channels(dtype: str, points: bool = False, transposes: bool = False) -> Product:
+    """One scale for each column; with ``transposes`` a Transpose is before the product, and a bias and Relu behind it."""
+    codes, offsets = codes_of(dtype, COLUMNS, DEPTH), codes_of(dtype, COLUMNS, 1)
+    bias = RNG.standard_normal(COLUMNS).astype(np.float32)
+
+    def build(b: Builder, x: Value) -> Value:
+        w = b.Cast(b.constant(codes, dtype), to="f32")
+        if points:
+            w = b.Subtract(w, b.Cast(b.constant(offsets, dtype), to="f32"))
+        w = b.Multiply(w, b.constant(SCALES[:, :1]))
+        return b.Relu(b.Add(b.MatMul(x, b.Transpose(w)), bias)) if transposes else b.MatMul(x, w, transpose_b=True)
+
+    return build
+
+
+def dequantized(dtype: str, block: int = 0, points: bool = False) -> Product:
+    """DequantizeLinear, with blocks of ONNX 21 or by column."""
+    codes = codes_of(dtype, DEPTH, COLUMNS)
+    scales = np.ascontiguousarray(SCALES.T[: DEPTH // block]) if block else SCALES[:, 0]
+    offsets = [codes_of(dtype, *scales.shape)] if points else []
+
+    def build(b: Builder, x: Value) -> Value:
+        attributes = {"axis": 0, "block_size": block} if block else {"axis": 1}
+        more = [b.constant(array, dtype) for array in offsets]
+        return b.MatMul(x, b.DequantizeLinear(b.constant(codes, dtype), scales, *more, **attributes))
+
+    return build
+
+
+def plain(dtype: str) -> Product:
+    codes = codes_of(dtype, DEPTH, COLUMNS)
+    return lambda b, x: b.MatMul(x, b.Cast(b.constant(codes), to="f32"))
+
+
+def packed(bits: int, points: str = "", depth: int = DEPTH, block: int = 32, **more: Any) -> Product:
+    count = -(-depth // block)
+    codes = RNG.integers(0, 256, (COLUMNS, count, block * bits // 8)).astype(np.uint8)
+    scales = SCALES[:, :count]
+    offsets = []
+    if points == "codes":
+        offsets = [RNG.integers(0, 256, (COLUMNS, -(-count * bits // 8))).astype(np.uint8)]
+    if points == "floats":
+        offsets = [RNG.uniform(0, 2**bits, (COLUMNS, count)).astype(np.float32)]
+
+    def build(b: Builder, x: Value) -> Value:
+        constants = [b.constant(array) for array in (codes, np.ascontiguousarray(scales), *offsets)]
+        return b.MatMulNBits(x, *constants, k=depth, n=COLUMNS, bits=bits, block_size=block, **more)
+
+    return build
+
+
+PRODUCTS: dict[str, Product] = {
+    "u4 in blocks with zero points": blocks("u4", points=True),
+    "u4 in blocks": blocks("u4"),
+    "i4 in blocks": blocks("i4", points=True),
+    "nf4 in blocks": blocks("nf4"),
+    "f4 in blocks": blocks("f4e2m1"),
+    "u2 in blocks": blocks("u2", points=True),
+    "u8 in blocks": blocks("u8", points=True),
+    "i8 in blocks of 6": blocks("i8", points=True, block=6),
+    "i4 in blocks of 3": blocks("i4", block=3 * 4),
+    "i8 by column": channels("i8"),
+    "u8 by column with zero points": channels("u8", points=True),
+    "u4 by column": channels("u4", points=True),
+    "i8 transposed": channels("i8", transposes=True),
+    "f8e4m3 by column": channels("f8e4m3"),
+    "f8e5m2 by column": channels("f8e5m2"),
+    "DequantizeLinear of u4 in blocks": dequantized("u4", 32, points=True),
+    "DequantizeLinear of i4 in blocks": dequantized("i4", 16),
+    "DequantizeLinear of i8 by column": dequantized("i8"),
+    "DequantizeLinear of u8 by column": dequantized("u8", points=True),
+    "f16": plain("f16"),
+    "bf16": plain("bf16"),
+    **{f"MatMulNBits {bits} {points}": packed(bits, points) for bits in (2, 4, 8) for points in ("", "codes", "floats")},
+}
+
+
+WRITTEN_AS_IR = [name for name in PRODUCTS if not name.startswith(("MatMulNBits 2", "f4"))]
+WRITTEN_AS_IR.remove("i8 in blocks of 6")  # of which OpenVINO computes other sums than numpy
+
+
+def model_of(product: Product, depth: int = DEPTH) -> Model:
+    with Builder() as b:
+        b.output("y", product(b, b.input("x", "f32", ("n", depth))))
+    return b.model
+
+
+def rows_of(count: int, depth: int = DEPTH) -> np.ndarray:
+    return np.random.default_rng(count).standard_normal((count, depth)).astype(np.float32)
+
+
+def assert_compressed(model: Model, x: np.ndarray) -> None:
+    """Assert that the engine runs one product, whose constants have no more bytes than those of the model."""
+    bound, _ = Engine(model).bind({"x": x})
+    assert not bound.python_steps
+    (step,) = (step for step in bound.native_steps if step.kernel != "copy")
+    assert step.kernel == "matmul" and "format" in step.attributes
+
+
+def assert_near(found: np.ndarray, want: np.ndarray, x: np.ndarray, depth: int = DEPTH) -> None:
+    """Assert that two results differ by no more than the roundings of ``depth`` products and sums in f32."""
+    bound = (depth + 4) * np.finfo(np.float32).eps * np.abs(want).max()
+    np.testing.assert_allclose(found, want, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_weights_of_few_bits_are_decoded_in_the_product(name: str) -> None:
+    model = model_of(PRODUCTS[name])
+    program, reference = dovetail.compile(model), dovetail.compile(model, "interpreter")
+    for count in ROWS:
+        x = rows_of(count)
+        assert_near(program(x)["y"], reference(x)["y"], x)
+    assert_compressed(model, rows_of(1))
+
+
+@pytest.mark.parametrize("name", WRITTEN_AS_IR)
+def test_openvino_computes_the_same_from_the_written_weights(name: str, tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    model = model_of(PRODUCTS[name])
+    dovetail.save(model, tmp_path / "m.xml")
+    compiled = openvino.Core().compile_model(tmp_path / "m.xml", "CPU", EXACT)
+    again = dovetail.load(tmp_path / "m.xml")
+    for count in (1, 8):
+        x = rows_of(count)
+        assert_near(dovetail.compile(again)(x)[0], compiled([x])[0], x)
+    assert_compressed(model, rows_of(1))
+
+
+@pytest.mark.parametrize("name", [name for name in PRODUCTS if name.startswith(("MatMulNBits", "Dequantize"))])
+def test_onnxruntime_computes_the_same(name: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if name == "MatMulNBits 8 floats":
+        pytest.skip("onnxruntime takes zero points of 8 bits as codes only")
+    model = model_of(PRODUCTS[name])
+    dovetail.save(model, tmp_path / "m.onnx")
+    options = onnxruntime.SessionOptions()
+    # By default onnxruntime rounds the rows to 8 bits in products of DequantizeLinear.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", options, providers=["CPUExecutionProvider"])
+    for count in (1, 8):
+        x = rows_of(count)
+        assert_near(dovetail.compile(model)(x)["y"], session.run(None, {"x": x})[0], x)
+
+
+@pytest.mark.parametrize("depth", [1, 15, 16, 17, 100, 1600, 3000])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_depths_that_do_not_fill_a_block_or_a_word(bits: int, depth: int) -> None:
+    model = model_of(packed(bits, "codes" if depth % 2 else "", depth, 512 if depth > 1000 else 16), depth)
+    program, reference = dovetail.compile(model), dovetail.compile(model, "interpreter")
+    for count in (*ROWS, 60):
+        x = rows_of(count, depth)
+        assert_near(program(x)["y"], reference(x)["y"], x, depth)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e-44])
+@pytest.mark.parametrize("name", ["u4 in blocks with zero points", "i8 by column", "MatMulNBits 4 codes", "f16", "nf4 in blocks"])
+def test_extreme_inputs_have_the_answer_of_the_operators(name: str, value: float) -> None:
+    model = model_of(PRODUCTS[name])
+    program, reference = dovetail.compile(model), dovetail.compile(model, "interpreter")
+    for count in (1, 3, 40):
+        x = rows_of(count)
+        x[0, 5] = value
+        found, want = program(x)["y"], reference(x)["y"]
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
+        np.testing.assert_array_equal(np.isposinf(found), np.isposinf(want))
+        finite = np.isfinite(want)
+        np.testing.assert_allclose(found[finite], want[finite], rtol=1e-5, atol=1e-5 * np.abs(want[finite]).max(initial=0))
+
+
+@pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, 1e-44, 3e38])
+def test_extreme_scales_have_the_answer_of_the_operators(scale: float) -> None:
+    scales = SCALES[:, :3].copy()
+    scales[3, 1] = scale
+    codes = RNG.integers(0, 256, (COLUMNS, 3, 16)).astype(np.uint8)
+    with Builder() as b:
+        x = b.input("x", "f32", ("n", DEPTH))
+        b.output("y", b.MatMulNBits(x, b.constant(codes), b.constant(scales), k=DEPTH, n=COLUMNS))
+    x = rows_of(3)
+    found, want = dovetail.compile(b.model)(x)["y"], dovetail.compile(b.model, "interpreter")(x)["y"]
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(want))
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-4)
+
+
+def test_batches_residuals_and_f16_inputs() -> None:
+    product = PRODUCTS["MatMulNBits 4 codes"]
+    with Builder() as b:
+        first, second = b.input("x", "f32", ("b", 3, DEPTH)), b.input("r", "f32", ("b", 3, COLUMNS))
+        b.output("y", b.Add(b.Relu(product(b, first)), second))
+    with Builder() as half:
+        rows = half.input("x", "f16", ("b", 3, DEPTH))
+        codes, scales = codes_of("i8", DEPTH, COLUMNS), SCALES[:, 0].astype(np.float16)
+        half.output("y", half.MatMul(rows, half.Multiply(half.Cast(half.constant(codes), to="f16"), half.constant(scales))))
+    for batch in (1, 2, 5, 30):
+        x, r = rows_of(batch * 3).reshape(batch, 3, DEPTH), RNG.standard_normal((batch, 3, COLUMNS)).astype(np.float32)
+        assert_near(dovetail.compile(b.model)(x, r)["y"], dovetail.compile(b.model, "interpreter")(x, r)["y"], x)
+        x = x.astype(np.float16)
+        found, want = dovetail.compile(half.model)(x)["y"], dovetail.compile(half.model, "interpreter")(x)["y"]
+        # The weights are not rounded to f16.
+        np.testing.assert_allclose(found.astype(float), want.astype(float), atol=2**-10 * np.abs(want).max())
+
+
+def test_compiled_weights_take_as_many_bytes_as_the_file_has() -> None:
+    model = model_of(packed(4, depth=4096), 4096)
+    engine = Engine(model)
+    engine.bind({"x": rows_of(1, 4096)})
+    stored = sum(value.constant.nbytes for value in model.graph.values() if value.constant is not None)
+    assert engine.packed_bytes <= 1.2 * stored
+
+
+def test_weights_in_two_models_of_one_process_are_not_mixed_up() -> None:
+    """Packed weights have keys of their codes and of their scales."""
+    codes = codes_of("i8", DEPTH, COLUMNS)
+    with Builder() as b:
+        x, shared = b.input("x", "f32", ("n", DEPTH)), b.constant(codes)
+        for index, factor in enumerate((1, 2)):
+            w = b.DequantizeLinear(shared, b.constant(SCALES[:, 0] * np.float32(factor)), axis=1)
+            b.output(f"y{index}", b.MatMul(x, w))
+    y0, y1 = dovetail.compile(b.model)(rows_of(2))
+    np.testing.assert_allclose(y1, 2 * y0, rtol=1e-6)
