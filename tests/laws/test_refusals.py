@@ -1311,6 +1311,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     "gradients": [
         ("grad.op", lambda b, x: slope(b, b.DequantizeLinear(b.QuantizeLinear(x("f32", 2), 0.5), 0.5))),
         ("grad.op", lambda b, x: slope(b, b.Cast(b.QuantizeLinear(x("f32", 2), 0.5), to=dtypes.f32))),
+        ("grad.op", lambda b, x: slope(b, b.Relu(b.DequantizeLinear(b.QuantizeLinear(x("f32", 2), 0.5), 0.5)))),
         ("grad.op", lambda b, x: slope(b, b.FakeQuantize(x("f32", 2), 0.0, 1.0, 0.0, 1.0, levels=4))),
         ("type.unknown", lambda b, x: slope(b, b.Conv(x("f32", OPEN), x("f32", OPEN)))),
         ("constant.needed", lambda b, x: slope(b, b.Slice(x("f32", 3, 3), x("i64", 1), x("i64", 1), x("i64", 1)))),

@@ -196,7 +196,8 @@ def _dependent_values(graph: Graph, sources: Sequence[Value]) -> tuple[set[int],
     quantized: set[int] = set()
     for node in graph.nodes:
         xs = {id(x) for x in node.inputs if x is not None}
-        if not xs.isdisjoint(smooth):
+        # A float that is computed from quantized values depends on the source, although its node has no gradient.
+        if not xs.isdisjoint(smooth) or not xs.isdisjoint(quantized):
             smooth.update(id(y) for y in node.outputs if _is_smooth(y))
         if not xs.isdisjoint(quantized) or (getattr(node.op, "quantizes", False) and not xs.isdisjoint(smooth)):
             quantized.update(id(y) for y in node.outputs if not _is_smooth(y))
