@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dovetail.passes.check import check
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.passes.merge import merge
+    from dovetail.passes.quantization.report import QuantizeOptions, QuantizeReport
+    from dovetail.passes.quantize import quantize
     from dovetail.passes.rebatch import rebatch
     from dovetail.passes.simplify import SimplifyReport, simplify
     from dovetail.passes.stateful import make_stateful, make_stateless
@@ -74,6 +76,8 @@ __all__ = [
     "Node",
     "Op",
     "Program",
+    "QuantizeOptions",
+    "QuantizeReport",
     "ReduceReport",
     "ReshardReport",
     "RuleError",
@@ -102,6 +106,7 @@ __all__ = [
     "plan",
     "profile",
     "prove",
+    "quantize",
     "rebatch",
     "reduce",
     "reshard",
@@ -147,6 +152,8 @@ _MODULES = {
     "ir.symbolic": "Dim",
     "ir.extract": "extract",
     "passes.merge": "merge",
+    "passes.quantization.report": "QuantizeOptions QuantizeReport",
+    "passes.quantize": "quantize",
     "passes.rebatch": "rebatch",
     "passes.simplify": "SimplifyReport simplify",
     "passes.stateful": "make_stateful make_stateless",

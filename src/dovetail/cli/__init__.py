@@ -37,6 +37,7 @@ COMMANDS = {
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
     "profile": "Time by operator, kernel and module beside the machine's limits; a trace for Perfetto.",
+    "quantize": "Store weights in 4, 8 or 16 bits, within a budget of output error that is measured.",
     "rebatch": "Change the batch or other input sizes, repair baked constants, compare each sample.",
     "reduce": "Write the smallest model on which a command still fails.",
     "report": "Write one page about a model: operators, shapes, memory, profile, faults, formats.",
@@ -52,7 +53,7 @@ SECTIONS = {
     "Run and measure": ("bench", "plan", "profile", "run", "shard"),
     "Work on data": ("map", "reshard"),
     "Compare models": ("compare", "diff", "reduce"),
-    "Write a new model": ("convert", "edit", "extract", "grad", "merge", "rebatch", "simplify"),
+    "Write a new model": ("convert", "edit", "extract", "grad", "merge", "quantize", "rebatch", "simplify"),
 }
 """The sections of the help; commands in none of these sections are listed in a last section."""
 

@@ -82,24 +82,7 @@ def read_inputs(
     """
     from dovetail.runtime.random_inputs import choose_sizes, random_inputs
 
-    aliases = {alias: value.name for value in model.inputs for alias in value.names if alias}
-    found: dict[str, Any] = {}
-    for item in given:
-        name, path = _named_file(model, item)
-        loaded = read_array(path)
-        if isinstance(loaded, dict) and not name:
-            found.update(_collect_lists(model, {str(aliases.get(each, each)): array for each, array in loaded.items()}))
-        elif isinstance(loaded, dict):
-            raise click.UsageError(f"{path} has several named arrays: omit {name}= before the file")
-        elif name:
-            found[aliases.get(name, name)] = loaded
-        elif len(model.inputs) == 1:
-            found[model.inputs[0].name] = loaded
-        else:
-            raise click.UsageError(f"a file without an input's name needs a model of one input: use NAME={path}")
-    for value in model.inputs:
-        if value.name in found:
-            found[value.name] = as_input(value.type, found[value.name])
+    found = read_files(model, given)
     sizes = sizes_of(dims)
     try:
         choose_sizes(model, sizes)
@@ -120,6 +103,29 @@ def read_inputs(
             )
         )
     return {**InitialStates(model)(found), **found} if model.states else found, missing
+
+
+def read_files(model: Model, given: Several[str]) -> dict[str, Any]:
+    """Read ``name=file.npy`` and ``file.npz``; return the arrays by the names of inputs. Raises UsageError, EngineError."""
+    aliases = {alias: value.name for value in model.inputs for alias in value.names if alias}
+    found: dict[str, Any] = {}
+    for item in given:
+        name, path = _named_file(model, item)
+        loaded = read_array(path)
+        if isinstance(loaded, dict) and not name:
+            found.update(_collect_lists(model, {str(aliases.get(each, each)): array for each, array in loaded.items()}))
+        elif isinstance(loaded, dict):
+            raise click.UsageError(f"{path} has several named arrays: omit {name}= before the file")
+        elif name:
+            found[aliases.get(name, name)] = loaded
+        elif len(model.inputs) == 1:
+            found[model.inputs[0].name] = loaded
+        else:
+            raise click.UsageError(f"a file without an input's name needs a model of one input: use NAME={path}")
+    for value in model.inputs:
+        if value.name in found:
+            found[value.name] = as_input(value.type, found[value.name])
+    return found
 
 
 def call_on_inputs(

@@ -1,0 +1,124 @@
+"""Command ``dovetail quantize`` stores the weights of a model in fewer bits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from dovetail.cli import options
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.transformation import FileOptions, saving
+
+COLUMNS = ("node", "operator", "bits", "after", "block", "bytes saved", "predicted", "measured", "kept for")
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]
+    """Share is a parameter type: a number, or a number of percent such as 0.5%."""
+
+    name = "share"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = value.strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share < float("inf"):
+            self.fail(f"must be a share such as 0.5% or 0.005, got {value!r}", param, ctx)
+        return share
+
+
+@click.command()
+@options.model
+@options.target
+@click.option(
+    "--to", default="int8", show_default=True, type=click.Choice(("int8", "int4", "f16", "bf16")), help="The type of weights."
+)
+@options.input_option("--data", help="Rows of an input, in .npy or .npz files [random inputs].")
+@click.option("--budget", type=Share(), metavar="SHARE", help="Keep nodes until the error of the outputs is below it, as 0.5%.")
+@click.option("--block-size", type=int, help="Weights of a product that share a scale; 0: a channel [int4: 32, int8: 0].")
+@click.option("--symmetric/--zero-points", default=None, help="Without or with zero points [int8: without, int4: with].")
+@click.option("--qdq", is_flag=True, help="Write DequantizeLinear for weights in blocks, not MatMulNBits.")
+@click.option("--verify/--no-verify", default=True, help="Run the model and the result on rows, and measure errors [on].")
+@options.shapes
+@options.dims
+@options.seed
+@saving
+@loading
+def quantize(
+    model: str,
+    target: str,
+    to: str,
+    inputs: tuple[str, ...],
+    budget: float | None,
+    block_size: int | None,
+    symmetric: bool | None,
+    qdq: bool,
+    verify: bool,
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    seed: int,
+    file_options: FileOptions,
+    as_json: bool,
+) -> int:
+    """Write MODEL with weights of fewer bits, and print bits, bytes and errors of each node. - is stdin, or ONNX on stdout.
+
+    Rows are calibrated on, and a quarter of them is held out. The errors are those of the outputs on held-out rows, relative to
+    the outputs, where only this node is rounded. With --budget, nodes keep their weights in order of predicted error for each
+    saved byte, until the measured error of the result is within the budget.
+    """
+    from dovetail.cli.arrays import read_files, shapes_of, sizes_of
+    from dovetail.formats import save
+    from dovetail.formats.model_source import format_of
+    from dovetail.passes.quantization.report import QuantizeOptions
+    from dovetail.passes.quantize import quantize as quantize_model
+    from dovetail.runtime.random_inputs import Inputs
+
+    is_ir = target != STREAM and format_of(target) == "openvino"
+    if qdq and is_ir:
+        raise click.UsageError("--qdq needs an ONNX target")
+    has_codes = to in ("int8", "int4")
+    encoding = ("ir" if is_ir else "qdq" if qdq else "matmulnbits") if has_codes else "qdq" if qdq else None
+    file_settings = file_options.of(target)
+    to_file = target_of(target, as_json)
+    source = load(model)
+    rows = Inputs(read_files(source, inputs), sizes_of(dims) or None, shapes_of(shapes) or None, seed)
+    with progress(f"quantizing {model}"):
+        new = quantize_model(
+            source, to, inputs=rows, budget=budget, options=QuantizeOptions(block_size, symmetric, encoding, verify)
+        )
+    with progress(f"writing {target}"):
+        save(new, to_file, **file_settings)
+    report = new.report
+    if report.drawn:
+        narrate(f"random inputs (seed {seed}): {', '.join(report.drawn)}")
+    for note in report.notes:
+        narrate(f"warning {note}")
+    if report.measured is not None:
+        predicted = "" if report.predicted is None else f", predicted {report.predicted:.3g}"
+        narrate(f"error of the outputs on held-out rows {report.measured:.3g}{predicted}")
+    narrate(f"weights {report.bytes_before:,} bytes before, {report.bytes:,} after; wrote {target}")
+    if as_json:
+        facts = {name: getattr(report, name) for name in ("budget", "predicted", "measured", "calls", "held_out")}
+        say_json(
+            "quantize", source=model, target=target, to=to, seed=seed, random=report.drawn, **facts,
+            bytes_before=report.bytes_before, bytes=report.bytes, notes=report.notes,
+            nodes=[{**dataclasses.asdict(node), "kept": node.kept or None} for node in report.nodes],
+        )  # fmt: skip
+    elif target != STREAM:
+        rows_of_table = [
+            (
+                node.node, node.op, node.bits_before, node.bits, node.block or "", f"{node.bytes_before - node.bytes:,}",
+                _number(node.predicted), _number(node.measured), node.kept,
+            )
+            for node in report.nodes
+        ]  # fmt: skip
+        table(COLUMNS, rows_of_table)
+    return 0
+
+
+def _number(error: float | None) -> str:
+    return "" if error is None else f"{error:.3g}"

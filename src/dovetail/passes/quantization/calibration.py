@@ -1,0 +1,208 @@
+"""Rows of calibration: the calls by which a model is calibrated, and the calls by which the result is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.verification.engine import compile_for_verification
+from dovetail.errors import DovetailError, EngineError, RuleError, raise_all
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.inputs_outputs import bind_sizes, sizes_of_arrays, to_array, unknown_input
+from dovetail.ir.state import own_inputs
+from dovetail.ir.symbolic import name_of
+from dovetail.ir.types import Tensor
+from dovetail.runtime.program import Program
+from dovetail.runtime.random_inputs import Inputs, random_inputs
+
+ROWS = 32
+"""The maximum number of rows of one call of a model with a symbolic first dimension."""
+DRAWN_CALLS = 8
+"""Number of calls on random inputs, where no rows are passed."""
+
+Array = np.ndarray[Any, Any]
+Call = dict[str, Any]
+
+
+@dataclass
+class Calibration:
+    """Calibration holds the inputs of ``calls``, and of ``held_out`` calls, on whose rows nothing is calibrated.
+
+    ``drawn`` names the inputs that are random. Where there is one call, it is also the only one in ``held_out``.
+    """
+
+    calls: list[Call]
+    held_out: list[Call]
+    drawn: list[str] = field(default_factory=list)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if the result is measured on the rows of the calibration, because they fit one call."""
+        return self.held_out is self.calls
+
+
+def calibrate(model: Model, inputs: Inputs) -> Calibration:
+    """Split rows into calls of ``model``; three quarters of the rows calibrate, and the others are held out.
+
+    The first axis of an input counts its rows. If that size of the input is fixed, the array holds the rows of one or of several
+    calls. Inputs without an array are drawn anew for each call. Raises EngineError [input.*] for arrays that do not fit an input
+    of the model, and RuleError [argument.value] for NaN and infinities.
+    """
+    aliases = {alias: value.name for value in model.inputs for alias in value.names}
+    arrays = {aliases.get(name, name): array for name, array in inputs.arrays.items()}
+    own = {value.name: value for value in own_inputs(model)}
+    unknown = [name for name in arrays if name not in own]
+    if unknown:
+        raise unknown_input(unknown, list(own))
+    missing = [name for name in own if name not in arrays]
+    if not arrays:
+        drawn = [_draw(model, inputs, missing, {}, index) for index in range(DRAWN_CALLS)]
+        return _split(drawn, missing)
+    errors: list[DovetailError] = []
+    rows: dict[str, Any] = {}
+    for name, array in arrays.items():
+        try:
+            rows[name] = _check_rows(own[name], array)
+        except DovetailError as error:
+            errors.append(error.at(file=model.file))
+    raise_all(errors, "inputs whose rows cannot calibrate the model")
+    calls = _split_rows({name: own[name] for name in rows}, rows)
+    if missing:
+        calls = [{**call, **_draw(model, inputs, missing, call, index)} for index, call in enumerate(calls)]
+    return _split(calls, missing)
+
+
+def _check_rows(value: Value, rows: object) -> Array:
+    """Return an array of rows of the input ``value``. Raises EngineError [input.*], RuleError [argument.value]."""
+    if not isinstance(value.type, Tensor):
+        raise EngineError("input.type", f"rows of input {value.name!r} must be a tensor, got {value.type}")
+    array: Array = to_array(rows, value)
+    shape = value.type.shape
+    if shape is not None and len(shape) != array.ndim:
+        raise EngineError("input.shape", f"input {value.name!r} must be {value.type}, got the shape {list(array.shape)}")
+    if shape and not len(array):
+        raise EngineError("input.shape", f"input {value.name!r} must have at least one row, got none")
+    if shape and isinstance(shape[0], int) and len(array) % shape[0]:
+        raise EngineError(
+            "input.shape", f"rows of input {value.name!r} must be a multiple of its first size ({shape[0]}), got {len(array)}"
+        )
+    if value.dtype.is_float and not np.all(np.isfinite(array.astype(np.float64))):
+        places = np.argwhere(~np.isfinite(array.astype(np.float64)))
+        row = f" in row {places[0][0]}" if array.ndim else ""
+        raise RuleError("argument.value", f"rows of input {value.name!r} must be finite, got NaN or infinity{row}")
+    return array
+
+
+def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Call]:
+    """Split arrays into calls. Raises EngineError [input.shape] for arrays of different numbers of rows or other sizes."""
+    sizes = {name: _rows_of_call(value) for name, value in values.items()}
+    fixed = {name: len(rows[name]) // size for name, size in sizes.items() if size and len(rows[name]) != size}
+    symbolic = {name: len(rows[name]) for name, size in sizes.items() if size == 0}
+    counts = fixed or {name: count for name, count in symbolic.items() if _has_batch(values[name], values)}
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{count} of {name!r}" for name, count in counts.items())
+        raise EngineError("input.shape", f"all inputs must have equally many rows, got {text}")
+    count = next(iter(counts.values()), 1)
+    if fixed:
+        # A symbolic first size is then no number of rows: the array is passed as it is.
+        parts = [
+            {name: array[index * (sizes[name] or 0) : (index + 1) * (sizes[name] or 0)] if name in fixed else array
+             for name, array in rows.items()}
+            for index in range(count)
+        ]  # fmt: skip
+    else:
+        held = max(1, count // 4) if count > 1 else 0
+        bounds = [*range(0, count - held, ROWS), *range(count - held, count, ROWS), count]
+        parts = [
+            {name: array[start:stop] if name in counts else array for name, array in rows.items()}
+            for start, stop in pairwise(bounds)
+        ]
+    for part in parts:
+        bind_sizes([values[name] for name in part], list(part.values()))
+    return parts
+
+
+def _rows_of_call(value: Value) -> int | None:
+    """Return the fixed first size of an input; 0 if it is symbolic, None for a scalar or an unknown rank."""
+    shape = value.shape
+    if not shape:
+        return None
+    return shape[0] if isinstance(shape[0], int) else 0
+
+
+def _has_batch(value: Value, values: Mapping[str, Value]) -> bool:
+    """Return whether the symbol of an input's first axis is that of the first input with a symbolic one."""
+    first = next(other for other in values.values() if _rows_of_call(other) == 0)
+    return name_of(value.dims[0]) == name_of(first.dims[0])
+
+
+def _draw(model: Model, inputs: Inputs, names: Sequence[str], call: Call, index: int) -> Call:
+    """Draw the inputs ``names`` of one call, with the sizes of the arrays in ``call``."""
+    sizes = {**(inputs.sizes or {}), **sizes_of_arrays(model, call)}
+    return random_inputs(
+        model, seed=inputs.seed + index, sizes=sizes, shapes=inputs.shapes, only=names, beside=call or None
+    )  # fmt: skip
+
+
+def _split(calls: list[Call], drawn: list[str]) -> Calibration:
+    """Hold out the last quarter of the calls, and at least one; a single call is used twice."""
+    if len(calls) == 1:
+        return Calibration(calls, calls, drawn)
+    held = max(1, len(calls) // 4)
+    return Calibration(calls[:-held], calls[-held:], drawn)
+
+
+class ReferenceRun:
+    """ReferenceRun holds the float outputs of a model on some calls, with which other models are compared."""
+
+    def __init__(
+        self, model: Model, calls: Sequence[Call], program: Program | None = None, more: Mapping[str, Any] | None = None
+    ) -> None:
+        self.names = [y.name for y in model.outputs if isinstance(y.type, Tensor) and y.type.dtype and y.type.dtype.is_float]
+        if not self.names:
+            listed = ", ".join(f"{y.name!r} of {y.type}" for y in model.outputs)
+            raise RuleError(
+                "grad.dtype", f"the model must have a float output to measure an error, got {listed}", file=model.file
+            )
+        self.calls = list(calls)
+        program = compile_for_verification(model) if program is None else program
+        self.outputs = [self._run(program, {**call, **(more or {})}) for call in self.calls]
+        self.norms = {name: sum(_squares(outputs[name]) for outputs in self.outputs) for name in self.names}
+
+    def _run(self, program: Program, call: Call) -> dict[str, Any]:
+        results = program(call)
+        return {name: np.asarray(results[name]).astype(np.float64) for name in self.names}
+
+    def error(self, program: Program, more: Mapping[str, Any] | None = None) -> float:
+        """Return the relative error of a program: the largest over the outputs of ``norm(y - y0) / norm(y0)``.
+
+        ``more``: inputs that are added to those of each call. Elements that are finite in neither model are left out; an
+        element that is finite in one model only makes the error infinite.
+        """
+        sums = dict.fromkeys(self.names, 0.0)
+        for call, expected in zip(self.calls, self.outputs, strict=True):
+            found = self._run(program, {**call, **(more or {})})
+            for name in self.names:
+                sums[name] += _squared_difference(expected[name], found[name])
+        return max(_ratio(sums[name], self.norms[name]) for name in self.names)
+
+
+def _squares(array: Array) -> float:
+    finite = array[np.isfinite(array)]
+    return float(np.dot(finite, finite))
+
+
+def _squared_difference(expected: Array, found: Array) -> float:
+    is_finite = np.isfinite(expected)
+    if expected.shape != found.shape or not np.array_equal(is_finite, np.isfinite(found)):
+        return float("inf")
+    difference = (expected - found)[is_finite]
+    return float(np.dot(difference, difference))
+
+
+def _ratio(error: float, norm: float) -> float:
+    return float(np.sqrt(error / norm)) if norm > 0 else float(np.sqrt(error))

@@ -1,0 +1,199 @@
+"""Encodings of rounded weights in a graph: MatMulNBits, DequantizeLinear, Multiply of a Cast, and Cast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dovetail.ir import dtypes
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead, set_input
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.rewrite import rewrite
+from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.passes.quantization.codes import Array, Codes
+from dovetail.passes.quantization.weights import CONSTANT, LOOKUP, ModelWeight, Rounded
+
+MATMULNBITS, QDQ, IR = "matmulnbits", "qdq", "ir"
+"""Encodings of weights in blocks: the operator MatMulNBits, DequantizeLinear, and DequantizeLinear as OpenVINO recognizes it."""
+
+
+def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) -> None:
+    """Replace weights by their rounded forms. The weights must be values of ``graph``."""
+    packed: dict[int, ModelWeight] = {}
+    for weight in weights:
+        rounded = weight.rounded
+        assert rounded is not None
+        if rounded.codes is None:
+            _replace(graph, weight, partial(_cast, weight=weight, rounded=rounded))
+        elif weight.kind == LOOKUP or _is_packable(weight, encoding):
+            packed.update({id(node): weight for node, _ in weight.readers})
+        else:
+            _dequantize(graph, weight, rounded.codes, is_transposed=encoding == IR and bool(rounded.block))
+    if packed:
+        operands: dict[int, list[Value]] = {}
+
+        def rule(b: Builder, node: Node) -> Value | None:
+            weight = packed.get(id(node))
+            if weight is None:
+                return None
+            y: Value = (_look_up if weight.kind == LOOKUP else _multiply)(b, node, weight, operands)
+            return y
+
+        rewrite(graph, rule)
+    remove_dead(graph)
+
+
+def _is_packable(weight: ModelWeight, encoding: str) -> bool:
+    """Return whether all readers of a weight become MatMulNBits."""
+    if encoding != MATMULNBITS or weight.rounded is None or not weight.rounded.block:
+        return False
+    return all(isinstance(node.op, MatMul | Gemm) and not node.op.transpose_a for node, _ in weight.readers)
+
+
+def _multiply(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, list[Value]]) -> Any:
+    """Emit MatMulNBits for a MatMul or Gemm; products with one weight share ``operands``."""
+    codes = _codes(weight)
+    rows, depth = codes.codes.shape
+    if id(weight) not in operands:
+        operands[id(weight)] = _pack(b, weight.source.name, codes)
+    y = b.MatMulNBits(
+        node.input(0), *operands[id(weight)], k=depth, n=rows, bits=codes.grid.bits, block_size=codes.grid.block
+    )  # fmt: skip
+    op = node.op
+    if isinstance(op, Gemm):
+        if op.alpha != 1:
+            y = b.Multiply(y, op.alpha)
+        if len(node.inputs) > 2 and node.inputs[2] is not None:
+            bias = node.input(2)
+            y = b.Add(y, bias if op.beta == 1 else b.Multiply(bias, op.beta))
+    b.graph.nodes[-1].name = node.name
+    b.graph.nodes[-1].location = node.location
+    return y
+
+
+def _pack(b: Builder, name: str, codes: Codes) -> list[Value]:
+    """Return the constants ``weights``, ``scales`` and ``zero_points`` of MatMulNBits.
+
+    Codes without zero points are stored with an offset of ``2 ** (bits - 1)``, the default zero point.
+    """
+    grid = codes.grid
+    rows, depth = codes.codes.shape
+    count = grid.blocks(depth)
+    middle = 2 ** (grid.bits - 1) if grid.symmetric else 0
+    padded = np.zeros((rows, count * grid.block), np.uint8)
+    padded[:, :depth] = codes.codes + middle
+    if count * grid.block != depth:
+        # The elements behind the last column are 0.
+        padded[:, depth:] = codes.zero_points[:, -1:] + middle
+    weights = pack_bits(padded, grid.bits).reshape(rows, count, grid.block * grid.bits // 8)
+    parts = [b.constant(weights, dtypes.u8, f"{name}_quantized"), b.constant(codes.scales, dtypes.f32, f"{name}_scales")]
+    if grid.symmetric:
+        return parts
+    points = pack_bits(codes.zero_points.astype(np.uint8), grid.bits)
+    return [*parts, b.constant(points, dtypes.u8, f"{name}_zero_points")]
+
+
+def pack_bits(codes: Array, bits: int) -> Array:
+    """Pack codes u8 [rows, n] into bytes [rows, ceil(n * bits / 8)]; the first code of a byte is in its lowest bits."""
+    per_byte = 8 // bits
+    rows, count = codes.shape
+    if count % per_byte:
+        codes = np.pad(codes, ((0, 0), (0, -count % per_byte)))
+    parts = codes.reshape(rows, -1, per_byte)
+    packed = np.zeros(parts.shape[:2], np.uint8)
+    for index in range(per_byte):
+        packed |= parts[:, :, index] << np.uint8(index * bits)
+    return packed
+
+
+def _look_up(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, list[Value]]) -> Any:
+    """Emit a Gather of codes and a Gather of scales for a Gather of rows, so that only the rows that are read are multiplied."""
+    if id(weight) not in operands:
+        codes, name = _codes(weight), weight.source.name
+        operands[id(weight)] = [
+            b.constant(codes.codes.astype(np.int8), dtypes.i8, f"{name}_quantized"),
+            b.constant(codes.scales, dtypes.f32, f"{name}_scales"),
+        ]
+    codes_value, scales = operands[id(weight)]
+    rows = b.Cast(b.add(node.op, codes_value, *node.inputs[1:])[0], to=dtypes.f32)
+    return b.Multiply(rows, b.add(node.op, scales, *node.inputs[1:])[0])
+
+
+def _dequantize(graph: Graph, weight: ModelWeight, codes: Codes, *, is_transposed: bool) -> None:
+    """Replace a weight by DequantizeLinear of its codes.
+
+    ``is_transposed``: the codes of a product have the channels first, and the product reads them transposed.
+    """
+    if weight.value.shape is not None and len(weight.channels) > 1 and codes.grid.symmetric:
+        _replace(graph, weight, lambda b: _scaled_groups(b, weight, codes))
+        return
+    is_swapped = is_transposed and weight.channels == (1,)
+
+    def write(b: Builder) -> Value:
+        kind = dtypes.dtype(f"{'i' if codes.grid.symmetric else 'u'}{codes.grid.bits}")
+        elements, scales, points = codes.codes, codes.scales, codes.zero_points
+        channel = weight.channels[0]
+        rank = len(weight.value.dims)
+        axis = channel
+        if codes.grid.block:
+            # Products alone have blocks.
+            axis = 1 if is_swapped else 1 - channel
+            if channel == 1 and not is_swapped:
+                elements, scales, points = elements.T, scales.T, points.T
+        elif is_swapped:
+            axis, scales, points = 0, scales[:, 0], points[:, 0]
+        else:
+            elements, scales, points = weight.from_matrix(elements), scales[:, 0], points[:, 0]
+        name = weight.source.name
+        parts = [
+            b.constant(np.ascontiguousarray(elements).astype(kind.numpy), kind, f"{name}_quantized"),
+            b.constant(np.ascontiguousarray(scales), dtypes.f32, f"{name}_scales"),
+        ]
+        # onnxruntime needs zero points per axis, even zeros, where it converts signed weights to unsigned ones.
+        if not codes.grid.symmetric or not codes.grid.block:
+            parts.append(b.constant(np.ascontiguousarray(points).astype(kind.numpy), kind, f"{name}_zero_points"))
+        assert 0 <= axis < rank
+        y: Value = b.DequantizeLinear(*parts, axis=axis, block_size=codes.grid.block)
+        return y
+
+    readers = weight.readers
+    _replace(graph, weight, write)
+    if is_swapped:
+        for node, _ in readers:
+            node.op = node.op.with_(transpose_b=True)
+
+
+def _scaled_groups(b: Builder, weight: ModelWeight, codes: Codes) -> Value:
+    """Emit ``Cast(codes) * scales`` for weights with several axes of channels, which DequantizeLinear does not have."""
+    name, rank = weight.source.name, len(weight.value.dims)
+    shape: list[Any] = [weight.value.dims[axis] if axis in weight.channels else 1 for axis in range(rank)]
+    elements = b.constant(weight.from_matrix(codes.codes).astype(np.int8), dtypes.i8, f"{name}_quantized")
+    scales = b.constant(codes.scales.reshape(shape), dtypes.f32, f"{name}_scales")
+    y: Value = b.Multiply(b.Cast(elements, to=dtypes.f32), scales)
+    return y
+
+
+def _cast(b: Builder, weight: ModelWeight, rounded: Rounded) -> Value:
+    name = f"{weight.source.name}_{rounded.dtype}"
+    y: Value = b.Cast(b.constant(weight.data.astype(rounded.dtype.numpy), rounded.dtype, name), to=dtypes.f32)
+    return y
+
+
+def _replace(graph: Graph, weight: ModelWeight, write: Callable[[Builder], Value]) -> None:
+    """Let the readers of a weight read the value that ``write`` emits; new nodes come first, since they read constants only."""
+    mark = len(graph.nodes)
+    value = write(Builder(graph=graph))
+    graph.nodes = graph.nodes[mark:] + graph.nodes[:mark]
+    for node, index in weight.readers:
+        set_input(node, index, value)
+    if weight.kind == CONSTANT:
+        graph.outputs = [value if output is weight.value else output for output in graph.outputs]
+
+
+def _codes(weight: ModelWeight) -> Codes:
+    assert weight.rounded is not None and weight.rounded.codes is not None
+    return weight.rounded.codes

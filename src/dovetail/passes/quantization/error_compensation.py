@@ -1,0 +1,71 @@
+"""Rounding of a weight matrix column by column, in which later columns compensate the errors of earlier ones.
+
+Source: Frantar, Ashkboos, Hoefler, Alistarh, "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
+Transformers", 2023, algorithm 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.passes.quantization.codes import Array, Codes, Grid, choose_scales, encode, split_blocks
+
+DAMPING = 0.01
+"""Share of the mean of the Hessian's diagonal that is added to the diagonal."""
+COLUMNS = 128
+"""Number of columns after which the errors are propagated to all later columns."""
+
+
+def round_with_compensation(matrix: Array, hessian: Array, grid: Grid) -> Codes | None:
+    """Round ``matrix`` f32 [rows, depth] so that ``x @ matrix.T`` changes little for the inputs x of ``hessian``.
+
+    ``hessian`` f64 [depth, depth] is the sum of ``x.T @ x``. The scales of a block are chosen when its first column is rounded,
+    from the columns that then contain the errors of earlier ones. Returns None if the damped Hessian is not positive definite.
+    """
+    rows, depth = matrix.shape
+    factor = _inverse_factor(hessian)
+    if factor is None:
+        return None
+    work = matrix.astype(np.float32)
+    codes = np.empty((rows, depth), np.int16)
+    count, width = grid.blocks(depth), grid.block or depth
+    scales, points = np.empty((rows, count), np.float32), np.empty((rows, count), np.int16)
+    for start in range(0, depth, COLUMNS):
+        stop = min(start + COLUMNS, depth)
+        errors = np.empty((rows, stop - start), np.float32)
+        for column in range(start, stop):
+            index = column // width
+            if column % width == 0:
+                if stop < min(column + width, depth):
+                    # The block ends after the columns that the inner loop updates.
+                    tail = factor[start:column, stop : column + width]
+                    later = work[:, stop : column + width] - errors[:, : column - start] @ tail
+                    block = np.concatenate([work[:, column:stop], later], axis=1)
+                else:
+                    block = work[:, column : column + width]
+                parts = split_blocks(block, Grid(grid.bits, width, grid.symmetric))
+                block_scales, block_points = choose_scales(parts, grid)
+                scales[:, index], points[:, index] = block_scales[:, 0], block_points[:, 0]
+            codes[:, column] = encode(work[:, column], scales[:, index], points[:, index], grid)
+            rounded = (codes[:, column] - points[:, index]) * scales[:, index]
+            error = (work[:, column] - rounded) / factor[column, column]
+            work[:, column:stop] -= np.outer(error, factor[column, column:stop])
+            errors[:, column - start] = error
+        work[:, stop:] -= errors @ factor[start:stop, stop:]
+    return Codes(grid, codes, scales, points)
+
+
+def _inverse_factor(hessian: Array) -> Array | None:
+    """Return the upper Cholesky factor of the inverse of the damped Hessian in f32; None if it has none."""
+    damped = np.array(hessian, np.float64)
+    diagonal = np.einsum("ii->i", damped)
+    mean = float(diagonal.mean()) if len(diagonal) else 0.0
+    if not np.isfinite(mean) or mean <= 0:
+        return None
+    diagonal += DAMPING * mean
+    try:
+        factor = np.linalg.cholesky(np.linalg.inv(damped)).T
+    except np.linalg.LinAlgError:
+        return None
+    factor = factor.astype(np.float32)
+    return factor if np.all(np.isfinite(factor)) else None

@@ -1,0 +1,184 @@
+"""Quantization of a model: rounds, ranks and encodes its weights, and measures the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dovetail.compare.verification.engine import compile_for_verification
+from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.graph import Graph, Model
+from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
+from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
+from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weights
+from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
+from dovetail.passes.quantization.selection import MARGIN, order_to_keep, predict_count, smallest_count
+from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
+from dovetail.passes.quantization.weights import ModelWeight, Rounded, find_constants, find_weights, grid_of
+from dovetail.runtime.random_inputs import Inputs
+
+F16_ERROR = 2.0**-10
+"""Relative error of a constant in f16 above which it stays in f32: its elements are below the normal range of f16."""
+
+
+def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None, options: QuantizeOptions) -> Model:
+    """Return a copy of a model with rounded weights and its report; the arguments are those of :func:`dovetail.quantize`.
+
+    ``options`` have no None for integer types, ``encoding`` aside.
+    """
+    find = find_constants if to in ("f16", "bf16") else find_weights
+    encoding = options.encoding or (IR if model.format == "openvino" else MATMULNBITS)
+    weights = find(model.graph)
+    if not weights:
+        raise UnsupportedError("constant.needed", f"the model must have constant weights of f32 to be stored as {to}, got none")
+    _round(weights, to, options, encoding)
+    chosen = [weight for weight in weights if weight.rounded is not None]
+    report = QuantizeReport(to, [_row(weight) for weight in weights], budget)
+    writer = _Writer(model, weights, find, encoding)
+    if not options.verify or not chosen:
+        new, _ = writer.write(chosen)
+        new.report = report
+        return new
+    calibration = calibrate(model, inputs)
+    report.calls, report.held_out, report.drawn = len(calibration.calls), len(calibration.held_out), calibration.drawn
+    if calibration.is_shared:
+        report.notes.append("the rows fit one call: the result is measured on the rows that were used for calibration")
+    new = _choose(model, chosen, calibration, writer, report, inputs.seed)
+    new.report = report
+    return new
+
+
+class _Writer:
+    """_Writer writes copies of a model in which some of its weights are rounded."""
+
+    def __init__(
+        self, model: Model, weights: Sequence[ModelWeight], find: Callable[[Graph], list[ModelWeight]], encoding: str
+    ) -> None:
+        self.model, self.weights, self.find, self.encoding = model, list(weights), find, encoding
+
+    def copy(self, chosen: Sequence[ModelWeight]) -> tuple[Model, list[ModelWeight]]:
+        """Return a copy of the model and, among its weights, those of ``chosen``."""
+        wanted = set(map(id, chosen))
+        new, others = copy_with_weights(self.model, self.weights, self.find)
+        return new, [other for other, weight in zip(others, self.weights, strict=True) if id(weight) in wanted]
+
+    def write(self, chosen: Sequence[ModelWeight]) -> tuple[Model, list[ModelWeight]]:
+        """Return a copy of the model in which the weights ``chosen`` are rounded, and these weights."""
+        new, others = self.copy(chosen)
+        encode_weights(new.graph, others, self.encoding)
+        return new, others
+
+
+def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, encoding: str) -> None:
+    """Round each weight, or set the reason why it keeps its type."""
+    for weight in weights:
+        data = weight.data
+        largest = float(np.abs(data).max(initial=0))
+        if not np.isfinite(largest):
+            weight.kept = "it has NaN or infinities"
+            continue
+        if to in ("f16", "bf16"):
+            weight.rounded = Rounded(dtype=dtypes.dtype(to))
+            weight.kept = _reason_against(weight, largest)
+        else:
+            assert options.block_size is not None and options.symmetric is not None
+            grid = grid_of(weight, Grid(4 if to == "int4" else 8, options.block_size, options.symmetric))
+            grid = _fit_block(grid, weight.matrix_shape[1], encoding)
+            if 0 < largest < np.finfo(np.float32).tiny * 2**16:
+                weight.kept = "its scales are subnormal"
+            elif grid.bytes(*weight.matrix_shape) >= weight.bytes:
+                weight.kept = "it takes fewer bytes as it is"
+            else:
+                weight.rounded = Rounded(round_matrix(weight.matrix(), grid))
+        if weight.kept:
+            weight.rounded = None
+
+
+def _reason_against(weight: ModelWeight, largest: float) -> str:
+    """Return the reason why a weight keeps its type rather than a type of 16 bits; "" if there is none."""
+    assert weight.rounded is not None
+    if largest > float(dtypes.f16.numpy.type(65504)) and weight.rounded.dtype == "f16":
+        return "it exceeds the range of f16"
+    data = weight.data.astype(np.float64)
+    with np.errstate(all="ignore"):
+        difference = weight.rounded.data(weight).astype(np.float64) - data
+    if not np.all(np.isfinite(difference)):
+        return f"it exceeds the range of {weight.rounded.dtype}"
+    if weight.rounded.dtype == "f16" and np.linalg.norm(difference) > F16_ERROR * np.linalg.norm(data):
+        return "it is below the normal range of f16"
+    return ""
+
+
+def _fit_block(grid: Grid, depth: int, encoding: str) -> Grid:
+    """Return a grid that suits rows of ``depth`` elements in an encoding.
+
+    OpenVINO recognizes compressed weights only in whole blocks: the block is the largest power of two that divides the depth, or
+    a row if that is below 16. Weights of 4 bits get 8 bits if the depth is odd.
+    """
+    block, bits = grid.block, grid.bits
+    if block and encoding == IR:
+        while depth % block:
+            block //= 2
+        if block < BLOCK_SIZES[0]:
+            block = 0
+    if encoding == IR and bits < 8 and depth % 2:
+        # OpenVINO 2026.4 computes wrong products where rows of 4-bit weights are no whole number of bytes.
+        bits = 8
+    return Grid(bits, block, grid.symmetric)
+
+
+def _row(weight: ModelWeight) -> QuantizedNode:
+    node, rounded = weight.node, weight.rounded
+    bits, size = (weight.bits, weight.bytes) if rounded is None else (rounded.bits, rounded.bytes(weight))
+    block = 0 if rounded is None else rounded.block
+    return QuantizedNode(
+        node.label, node.title, weight.source.name, weight.bits, bits, block, weight.bytes, size, kept=weight.kept
+    )
+
+
+def _choose(
+    model: Model, chosen: list[ModelWeight], calibration: Calibration, writer: _Writer, report: QuantizeReport, seed: int
+) -> Model:
+    """Rank the weights ``chosen``, keep some of them for the budget, measure the result, and complete the report."""
+    reference = ReferenceRun(model, calibration.calls)
+    held_out = reference if calibration.is_shared else ReferenceRun(model, calibration.held_out)
+    measured = measure_errors(*writer.copy(chosen), held_out)
+    try:
+        errors = predict_errors(*writer.copy(chosen), reference, seed)
+        predicted: list[float | None] = [*errors]
+    except UnsupportedError as error:
+        report.notes.append(f"the model has no gradient, nodes are ordered by their measured errors: {error.message}")
+        errors, predicted = measured, [None] * len(chosen)
+    rows = [row for row in report.nodes if not row.kept]
+    for row, prediction, measurement in zip(rows, predicted, measured, strict=True):
+        row.predicted, row.measured = prediction, measurement
+    order = order_to_keep(chosen, errors)
+    results: dict[int, tuple[Model, float]] = {}
+
+    def holds(count: int) -> bool:
+        kept = set(order[:count])
+        new, _ = writer.write([weight for index, weight in enumerate(chosen) if index not in kept])
+        program = compile_for_verification(new)
+        error = held_out.error(program)
+        results[count] = new, error
+        if report.budget is None or error > MARGIN * report.budget:
+            return report.budget is None
+        return reference is held_out or reference.error(program) <= MARGIN * report.budget
+
+    count = 0
+    if report.budget is None:
+        holds(0)
+    else:
+        count = smallest_count(predict_count(order, errors, report.budget), len(order), holds)
+    if count == len(order):
+        new, report.measured = writer.write([])[0], 0.0
+    else:
+        new, report.measured = results[count]
+    for index in order[:count]:
+        row = rows[index]
+        row.kept, row.bits, row.block, row.bytes = "the budget", row.bits_before, 0, row.bytes_before
+    if None not in predicted:
+        report.predicted = float(np.sqrt(sum(errors[index] ** 2 for index in order[count:])))
+    return new

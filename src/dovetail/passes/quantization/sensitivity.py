@@ -1,0 +1,175 @@
+"""Sensitivities of a model's outputs to the rounding of each weight, from one forward and one backward pass for each call.
+
+For a change dW of a weight, the outputs change by J dW to first order, with the Jacobian J. For a probe v of independent +1 and
+-1, the expectation of ``(v^T J dW)^2`` is ``|J dW|^2``, the squared error. ``v^T J`` is the gradient of ``v^T y``, which one
+backward pass gives for all nodes. With the change dY of a node's result, the gradient with respect to that result gives one
+sample of ``v^T J dW`` for each row. Source: the estimate of Hutchinson, for the Gauss-Newton matrix of half the squared error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.verification.engine import compile_for_verification
+from dovetail.errors import DovetailError
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_model, remove_dead, set_input
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.types import Tensor
+from dovetail.laws.gradients import adjoints
+from dovetail.laws.sequences import eliminate_sequences
+from dovetail.ops.linalg.matmul import Gemm
+from dovetail.ops.nn.conv import Convolution
+from dovetail.passes.quantization.calibration import Call, ReferenceRun
+from dovetail.passes.quantization.weights import CONSTANT, ModelWeight
+
+MIN_SAMPLES = 32
+"""The minimum number of rows times passes; with fewer rows, each call has several passes with other probes."""
+MIN_CALLS = 8
+"""The minimum number of calls times passes where a constant is no weight of a linear operator: each pass gives one sample."""
+
+
+def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: ReferenceRun, seed: int) -> list[float]:
+    """Return for each rounded weight the expected relative error of the outputs, where only this weight is rounded.
+
+    The weights are values of ``model``, whose graph changes. Raises the errors of :func:`dovetail.grad`.
+    """
+    graph = model.graph
+    eliminate_sequences(graph)
+    names = {y.name: y for y in model.outputs}
+    outputs = [names[name] for name in reference.names]
+    b = Builder(graph=graph)
+    seeds = [b.input_of(graph.free_name(f"probe:{y.name}"), y.type) for y in outputs]
+    results = [node.outputs[0] for weight in weights if weight.kind != CONSTANT for node, _ in weight.readers]
+    constants = [weight.value for weight in weights if weight.kind == CONSTANT]
+    sources = list({id(value): value for value in (*results, *constants)}.values())
+    gradients = dict(zip(map(id, sources), adjoints(b, outputs, seeds, sources), strict=True))
+    sums: list[list[Value]] = []
+    for weight in weights:
+        assert weight.rounded is not None
+        delta = b.constant((weight.rounded.data(weight) - weight.data).astype(np.float32))
+        if weight.kind == CONSTANT:
+            sums.append([_total(b, gradients[id(weight.value)], delta)])
+        else:
+            sums.append([_sum_rows(b, gradients[id(node.outputs[0])], _change(b, node, i, delta)) for node, i in weight.readers])
+    graph.outputs = []
+    for value in (value for values in sums for value in values):
+        b.output(graph.free_name("sum"), value)
+    order = [[value.name for value in values] for values in sums]
+    remove_dead(graph)
+    has_constants = any(weight.kind == CONSTANT for weight in weights)
+    return _run(model, order, [value.name for value in seeds], reference, seed, has_constants=has_constants)
+
+
+def _run(
+    model: Model, order: list[list[str]], seeds: list[str], reference: ReferenceRun, seed: int, *, has_constants: bool
+) -> list[float]:
+    """Run the passes, and return the square roots of the mean squares of ``v^T J dW``, relative to the outputs."""
+    program = compile_for_verification(model)
+    generator = np.random.default_rng(seed)
+    rows = [_rows_of(call) for call in reference.calls]
+    passes = max(1, -(-MIN_SAMPLES // max(1, sum(rows))), -(-MIN_CALLS // len(rows)) if has_constants else 1)
+    squares = np.zeros(len(order))
+    for call, outputs, count in zip(reference.calls, reference.outputs, rows, strict=True):
+        for _ in range(passes):
+            probes = {
+                name: (generator.choice((-1.0, 1.0), outputs[output].shape) / _norm(reference.norms[output]))
+                for name, output in zip(seeds, reference.names, strict=True)
+            }
+            typed = {value.name: probes[value.name].astype(value.dtype.numpy) for value in model.inputs if value.name in probes}
+            found = program({**call, **typed})
+            for index, names in enumerate(order):
+                squares[index] += _square([np.asarray(found[name], np.float64) for name in names], count)
+    return [float(value) for value in np.sqrt(squares / passes)]
+
+
+def _norm(squares: float) -> float:
+    return float(np.sqrt(squares)) if squares > 0 else 1.0
+
+
+def _square(sums: list[Any], count: int) -> float:
+    """Return the sum over the ``count`` rows of a call of the squared sum over all readers and all positions of a row."""
+    grouped = [np.ravel(each) for each in sums]
+    if all(len(each) % count == 0 for each in grouped):
+        total = sum(each.reshape(count, -1).sum(axis=1) for each in grouped)
+    else:
+        total = sum(each.sum(keepdims=True) for each in grouped)
+    return float(np.sum(np.square(total)))
+
+
+def _rows_of(call: Call) -> int:
+    """Return the number of rows of a call: the first size of its first tensor; 1 if it has none."""
+    return next((len(array) for array in call.values() if np.ndim(array)), 1)
+
+
+def _change(b: Builder, node: Node, index: int, delta: Value) -> Value:
+    """Emit the change of a node's result, which is linear in its weights, for a change ``delta`` of the weights."""
+    inputs = list(node.inputs)
+    inputs[index] = delta
+    if isinstance(node.op, Gemm | Convolution) and len(inputs) > 2 and _is_bias(node):
+        inputs[2] = None
+    return b.add(node.op, *inputs)[0]
+
+
+def _is_bias(node: Node) -> bool:
+    return node.op.signature.inputs[2].name in ("bias", "c")
+
+
+def _sum_rows(b: Builder, gradient: Value, change: Value) -> Value:
+    """Emit the sum of ``gradient * change`` over all axes but the first."""
+    product: Value = b.Multiply(gradient, change)
+    rank = len(product.dims)
+    return product if rank < 2 else b.ReduceSum(product, list(range(1, rank)), keepdims=False)
+
+
+def _total(b: Builder, gradient: Value, change: Value) -> Value:
+    rank = len(gradient.dims)
+    product: Value = b.Multiply(gradient, change)
+    return product if not rank else b.ReduceSum(product, list(range(rank)), keepdims=False)
+
+
+def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: ReferenceRun) -> list[float]:
+    """Return for each rounded weight the relative error of the outputs, in runs where only this weight is rounded.
+
+    The weights are values of ``model``, whose graph changes: one program gets them as inputs, and runs once for each of them.
+    """
+    graph = model.graph
+    b = Builder(graph=graph)
+    names: list[str] = []
+    for weight in weights:
+        assert isinstance(weight.value.type, Tensor)
+        value = b.input_of(graph.free_name(f"weight:{weight.value.name}"), weight.value.type)
+        for node, index in weight.readers:
+            set_input(node, index, value)
+        if weight.kind == CONSTANT:
+            graph.outputs = [value if y is weight.value else y for y in graph.outputs]
+        names.append(value.name)
+    originals = dict(zip(names, (weight.data for weight in weights), strict=True))
+    changed = dict(zip(names, (weight.rounded.data(weight) for weight in weights if weight.rounded is not None), strict=True))
+    remove_dead(graph)
+    program = compile_for_verification(model)
+    base = ReferenceRun(model, reference.calls, program, originals)
+    errors = []
+    for name in names:
+        try:
+            errors.append(base.error(program, {**originals, name: changed[name]}))
+        except DovetailError:
+            errors.append(float("nan"))
+    return errors
+
+
+def copy_with_weights(
+    model: Model, weights: Sequence[ModelWeight], find: Callable[[Graph], list[ModelWeight]]
+) -> tuple[Model, list[ModelWeight]]:
+    """Copy a model; return the copy and its weights, with the ``rounded`` forms and reasons of ``weights``.
+
+    ``find`` is the function that found ``weights`` in the graph of ``model``.
+    """
+    new = copy_model(model)
+    others: list[ModelWeight] = find(new.graph)
+    for other, weight in zip(others, weights, strict=True):
+        other.rounded, other.kept = weight.rounded, weight.kept
+    return new, others

@@ -1,0 +1,426 @@
+"""quantize: weights in few bits, errors that are predicted, measured and within a budget; the peers run the written files."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dovetail
+from dovetail import Builder, DovetailError, Model, QuantizeOptions, quantize
+from dovetail.cli import dovetail as command
+from dovetail.cli.quantize import Share
+from dovetail.compare.verification.conversion import runner_for
+from dovetail.passes.quantization.codes import Grid, round_matrix
+from dovetail.passes.quantization.encodings import pack_bits
+from dovetail.passes.quantization.selection import smallest_count
+
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape: int, scale: float = 1.0) -> Any:
+    return (RNG.standard_normal(shape) * scale).astype(np.float32)
+
+
+def network(dims: tuple[int, ...] = (64, 96, 80, 33, 16), seed: int = 1, alpha: float = 0.75) -> Model:
+    """Build Gemm and MatMul alternately, with Tanh between them and weights of various magnitudes."""
+    rng = np.random.default_rng(seed)
+    with Builder("mlp") as b:
+        h = b.input("x", "f32", ("n", dims[0]))
+        for index, (depth, width) in enumerate(pairwise(dims)):
+            w = (rng.standard_normal((depth, width)) * rng.uniform(0.3, 2) / np.sqrt(depth)).astype(np.float32)
+            if index % 2:
+                h = b.MatMul(h, b.constant(w, name=f"w{index}"))
+            else:
+                bias = b.constant(np.linspace(-1, 1, width, dtype=np.float32), name=f"b{index}")
+                h = b.Gemm(h, b.constant(w.T.copy(), name=f"w{index}"), bias, transpose_b=True, alpha=alpha, beta=0.5)
+            if index < len(dims) - 2:
+                h = b.Tanh(h)
+        b.output("y", h)
+    return b.model
+
+
+def every_layer() -> Model:
+    """Build a model with each kind of layer whose weights are rounded; sizes are odd or no multiple of a block."""
+    with Builder("layers") as b:
+        ids, image = b.input("ids", "i64", ("n", 5)), b.input("image", "f32", ("n", 6, 8, 8))
+        h = b.MatMul(b.Gather(b.constant(normal(11, 41), name="table"), ids, axis=0), b.constant(normal(41, 37), name="odd"))
+        b.output("tokens", b.MatMul(h, b.Transpose(b.constant(normal(19, 37), name="transposed"), [1, 0])))
+        c = b.Conv(image, b.constant(normal(12, 6, 3, 3), name="conv"), b.constant(normal(12), name="conv_bias"))
+        c = b.Conv(c, b.constant(normal(12, 1, 3, 3), name="depthwise"), group=12)
+        c = b.GroupConv(c, b.constant(normal(3, 5, 4, 1, 1), name="groups"))
+        b.output("pixels", b.ConvTranspose(c, b.constant(normal(15, 7, 2, 2), name="up"), strides=(2, 2)))
+    return b.model
+
+
+LAYER_INPUTS = {"ids": RNG.integers(0, 11, (3, 5)), "image": normal(3, 6, 8, 8)}
+
+CHOICES = [
+    ("int8", QuantizeOptions()), ("int8", QuantizeOptions(block_size=32)), ("int8", QuantizeOptions(64, False, "qdq")),
+    ("int8", QuantizeOptions(encoding="ir")), ("int4", QuantizeOptions()), ("int4", QuantizeOptions(16, True)),
+    ("int4", QuantizeOptions(32, False, "qdq")), ("int4", QuantizeOptions(32, True, "ir")), ("int4", QuantizeOptions(0, False)),
+    ("f16", QuantizeOptions()), ("bf16", QuantizeOptions()),
+]  # fmt: skip
+
+
+def relative(found: Any, expected: Any) -> float:
+    return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected))
+
+
+# Laws
+
+
+@pytest.mark.parametrize(("to", "options"), CHOICES, ids=[f"{to}-{o.block_size}-{o.symmetric}-{o.encoding}" for to, o in CHOICES])
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+def test_the_runtime_of_a_written_file_gives_the_results_of_dovetail(
+    to: str, options: QuantizeOptions, suffix: str, tmp_path: Path
+) -> None:
+    encoding = "ir" if suffix == "xml" and to.startswith("int") else options.encoding
+    for model, inputs in ((network(), {"x": normal(4, 64)}), (every_layer(), LAYER_INPUTS)):
+        new = quantize(model, to, options=QuantizeOptions(options.block_size, options.symmetric, encoding, verify=False))
+        dovetail.save(new, path := tmp_path / f"new.{suffix}")
+        runner = runner_for(path)
+        assert runner.name.split()[0] == {"onnx": "onnxruntime", "xml": "openvino"}[suffix]
+        found, ours, original = runner.run(inputs), dovetail.run(path, inputs), dovetail.run(model, inputs)
+        for name, expected in dict(dovetail.run(new, inputs)).items():
+            assert relative(found[name], expected) < 1e-5
+            np.testing.assert_allclose(ours[name], expected, rtol=1e-4, atol=1e-4)
+            assert 0 < relative(expected, original[name]) < {"int8": 0.03, "int4": 0.3, "f16": 1e-3, "bf16": 8e-3}[to]
+
+
+@pytest.mark.parametrize(("to", "bits"), [("int8", 8), ("int4", 4)])
+def test_openvino_keeps_the_weights_of_products_compressed(to: str, bits: int, tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    dovetail.save(quantize(network((64, 128, 96), alpha=1), to, options=QuantizeOptions(encoding="ir")), tmp_path / "new.xml")
+    compiled = openvino.Core().compile_model(str(tmp_path / "new.xml"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    layers = [op for op in compiled.get_runtime_model().get_ordered_ops() if len(op.inputs()) > 2]
+    assert len(layers) == 2
+    assert all(op.inputs()[1].get_element_type().bitwidth == bits for op in layers)
+
+
+def test_a_written_file_has_the_bytes_of_the_report(tmp_path: Path) -> None:
+    model = network((256, 512, 256))
+    for to in ("int8", "int4", "f16"):
+        new = quantize(model, to, options=QuantizeOptions(verify=False))
+        dovetail.save(new, tmp_path / "new.onnx")
+        assert abs((tmp_path / "new.onnx").stat().st_size - new.report.bytes) < 4000
+        assert new.report.bytes < model_bytes(model) / {"int8": 3.8, "int4": 6, "f16": 1.9}[to]
+
+
+def model_bytes(model: Model) -> int:
+    return sum(value.constant.nbytes for value in model.graph.values() if value.constant is not None)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("block", [0, 16, 64])
+def test_no_element_moves_further_than_half_a_step_of_the_widest_range(bits: int, symmetric: bool, block: int) -> None:
+    matrix = normal(9, 83)
+    matrix[3] = 0
+    matrix[4, 1] = 50
+    codes = round_matrix(matrix, Grid(bits, block, symmetric))
+    found = codes.matrix()
+    assert np.all(codes.scales > 0 if block == 0 or not symmetric else codes.scales != 0) and np.all(found[3] == 0)
+    assert codes.codes.min() >= codes.grid.low and codes.codes.max() <= codes.grid.high
+    span = np.ptp(matrix, axis=1, keepdims=True) if not symmetric else 2 * np.abs(matrix).max(axis=1, keepdims=True)
+    plain = span / (codes.grid.high - codes.grid.low) / 2
+    assert np.all(np.linalg.norm(found - matrix, axis=1) <= np.sqrt(83) * plain[:, 0] * 1.2 + 1e-6)
+
+
+def test_packed_codes_are_those_that_matmulnbits_unpacks() -> None:
+    codes = RNG.integers(0, 16, (3, 7)).astype(np.uint8)
+    packed = pack_bits(codes, 4)
+    assert packed.shape == (3, 4)
+    unpacked = np.stack([packed & 15, packed >> 4], axis=-1).reshape(3, 8)
+    np.testing.assert_array_equal(unpacked[:, :7], codes)
+
+
+@pytest.mark.parametrize(("bits", "block"), [(4, 32), (4, 128), (8, 32)])
+def test_the_error_is_no_larger_than_that_of_the_quantizer_of_onnxruntime(bits: int, block: int, tmp_path: Path) -> None:
+    quantizer = pytest.importorskip("onnxruntime.quantization.matmul_nbits_quantizer")
+    pytest.importorskip("onnx_ir")
+    import onnx
+
+    rng = np.random.default_rng(bits + block)
+    with Builder() as b:
+        h = b.input("x", "f32", ("n", 128))
+        for index in range(3):
+            h = b.MatMul(h, b.constant((rng.standard_normal((128, 128)) / 11).astype(np.float32), name=f"w{index}"))
+            h = b.Relu(h) if index < 2 else h
+        b.output("y", h)
+    dovetail.save(b.model, tmp_path / "model.onnx")
+    x = rng.standard_normal((64, 128)).astype(np.float32)
+    expected = dovetail.run(b.model, x)["y"]
+    for symmetric in (True, False):
+        theirs = quantizer.MatMulNBitsQuantizer(
+            onnx.load(tmp_path / "model.onnx"), bits=bits, block_size=block, is_symmetric=symmetric, accuracy_level=1
+        )
+        theirs.process()
+        theirs.model.save_model_to_file(str(tmp_path / "theirs.onnx"), False)
+        ours = quantize(b.model, f"int{bits}", options=QuantizeOptions(block, symmetric, verify=False))
+        dovetail.save(ours, tmp_path / "ours.onnx")
+        assert (tmp_path / "ours.onnx").stat().st_size <= (tmp_path / "theirs.onnx").stat().st_size + 500
+        errors = [relative(runner_for(tmp_path / f"{who}.onnx").run({"x": x})["y"], expected) for who in ("ours", "theirs")]
+        # At 8 bits both choose almost the same codes, whose errors differ by chance.
+        assert errors[0] <= errors[1] * (1 if bits == 4 else 1.01)
+
+
+# Sensitivities and the budget
+
+
+def mixed_network(layers: int = 12, width: int = 48) -> Model:
+    """Build residual layers whose weights contribute very differently to the output."""
+    rng = np.random.default_rng(7)
+    with Builder() as b:
+        h = b.input("x", "f32", ("n", 4, width))
+        for index in range(layers):
+            w = b.constant((rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32), name=f"w{index}")
+            h = h + b.Tanh(b.MatMul(h, w)) * float(10 ** rng.uniform(-2, 0))
+        b.output("y", b.Softmax(h, axis=-1))
+    return b.model
+
+
+@pytest.mark.parametrize("to", ["int8", "int4", "bf16"])
+def test_predicted_errors_correlate_with_those_of_each_node_alone(to: str) -> None:
+    rows = {"x": normal(64, 4, 48)}
+    nodes = quantize(mixed_network(), to, inputs=rows).report.nodes
+    predicted, measured = (np.array([getattr(node, name) for node in nodes]) for name in ("predicted", "measured"))
+    assert np.corrcoef(predicted, measured)[0, 1] >= 0.9
+    assert np.corrcoef(np.log(predicted), np.log(measured))[0, 1] >= 0.9
+
+
+def test_the_measured_error_of_a_node_is_that_of_the_model_with_this_node_rounded() -> None:
+    model, rows = mixed_network(4), normal(40, 4, 48)
+    report = quantize(model, "int4", inputs={"x": rows}).report
+    held_out = rows[-10:]
+    expected = dovetail.run(model, held_out)["y"]
+    for index, node in enumerate(report.nodes):
+        w = model.values[f"w{index}"].constant
+        rounded = round_matrix(w.T, Grid(4, 32, False)).matrix().T
+        found = dovetail.run(model.with_constants({f"w{index}": np.ascontiguousarray(rounded)}), held_out)["y"]
+        assert node.measured == pytest.approx(relative(found, expected), rel=1e-3)
+
+
+@pytest.mark.parametrize("budget", [0.001, 0.01, 0.05])
+@pytest.mark.parametrize("to", ["int8", "int4"])
+def test_a_budget_holds_on_rows_that_were_not_passed(budget: float, to: str) -> None:
+    model = mixed_network()
+    new = quantize(model, to, inputs={"x": normal(96, 4, 48)}, budget=budget)
+    report = new.report
+    others = normal(96, 4, 48)
+    assert relative(dovetail.run(new, others)["y"], dovetail.run(model, others)["y"]) <= budget
+    assert report.measured is not None and report.measured <= budget
+    kept = [node for node in report.nodes if node.kept]
+    assert all((node.kept, node.bits, node.bytes) == ("the budget", 32, node.bytes_before) for node in kept)
+    constants = {value.name for value in new.graph.values() if value.constant is not None}
+    assert {node.value for node in report.nodes if node.value in constants} == {node.value for node in kept}
+
+
+def test_a_larger_budget_keeps_fewer_nodes() -> None:
+    model, rows = mixed_network(), {"x": normal(64, 4, 48)}
+    kept = [sum(bool(node.kept) for node in quantize(model, "int4", inputs=rows, budget=budget).report.nodes)
+            for budget in (0, 0.005, 0.05, 10)]  # fmt: skip
+    assert kept == sorted(kept, reverse=True) and (kept[0], kept[-1]) == (12, 0) and len(set(kept)) > 2
+
+
+def test_bisection_finds_the_smallest_count_from_any_guess() -> None:
+    for count in range(1, 20):
+        for answer in range(count + 1):
+            for guess in range(count + 1):
+                calls: list[int] = []
+                assert smallest_count(guess, count, lambda n: bool(calls.append(n)) or n >= answer) == answer  # noqa: B023
+                assert len(calls) == len(set(calls)) and count not in calls
+
+
+def test_a_model_without_gradient_is_ordered_by_measured_errors() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", ("n", 64))
+        h = b.MatMul(x, b.constant(normal(64, 64), name="w"))
+        codes = b.QuantizeLinear(h, np.float32(0.5), np.uint8(128))
+        b.output("y", b.MatMul(b.DequantizeLinear(codes, np.float32(0.5), np.uint8(128)), b.constant(normal(64, 32), name="v")))
+    report = quantize(b.model, "int8", budget=0.5).report
+    assert any("no gradient" in note for note in report.notes)
+    assert all(node.predicted is None and node.measured is not None for node in report.nodes)
+
+
+# Rows
+
+
+def test_rows_of_a_model_with_a_fixed_batch_are_several_calls() -> None:
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", (2, 64)), b.constant(normal(64, 32))))
+    report = quantize(b.model, inputs={"x": normal(16, 64)}).report
+    assert (report.calls, report.held_out, report.drawn, report.notes) == (6, 2, [], [])
+    report = quantize(b.model, inputs={"x": normal(2, 64)}).report
+    assert (report.calls, report.held_out) == (1, 1) and "used for calibration" in report.notes[0]
+
+
+def test_inputs_without_rows_are_drawn_for_each_call() -> None:
+    report = quantize(every_layer(), inputs={"image": normal(8, 6, 8, 8)}).report
+    assert report.drawn == ["ids"] and report.measured is not None
+
+
+BAD_ROWS: list[tuple[str, Any]] = [
+    ("input.unknown", {"z": normal(8, 64)}),
+    ("input.shape", {"x": normal(8, 63)}),
+    ("input.shape", {"x": normal(64)}),
+    ("input.shape", {"x": normal(0, 64)}),
+    ("input.dtype", {"x": np.zeros((8, 64))}),
+    ("input.type", {"x": object()}),
+    ("argument.value", {"x": np.where(np.arange(64) == 3, np.nan, normal(8, 64)).astype(np.float32)}),
+    ("argument.value", {"x": np.full((8, 64), np.inf, np.float32)}),
+    ("argument.type", [normal(8, 64)]),
+]
+
+
+@pytest.mark.parametrize(("code", "inputs"), BAD_ROWS)
+def test_rows_that_do_not_fit_are_refused_by_name(code: str, inputs: Any) -> None:
+    with pytest.raises(DovetailError) as caught:
+        quantize(network(), inputs=inputs)
+    assert caught.value.code == code
+    assert code == "argument.type" or "'x'" in str(caught.value) or "'z'" in str(caught.value)
+
+
+def test_inputs_of_different_numbers_of_rows_are_refused() -> None:
+    with pytest.raises(DovetailError, match=r"equally many rows, got 8 of 'ids', 7 of 'image'"):
+        quantize(every_layer(), inputs={"ids": np.zeros((8, 5), np.int64), "image": normal(7, 6, 8, 8)})
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", (4, 64)), b.constant(normal(64, 32))))
+    with pytest.raises(DovetailError, match=r"multiple of its first size \(4\), got 6"):
+        quantize(b.model, inputs={"x": normal(6, 64)})
+
+
+BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
+    ("argument.value", {"to": "int5"}),
+    ("argument.value", {"budget": -1}),
+    ("argument.value", {"budget": float("nan")}),
+    ("argument.value", {"options": QuantizeOptions(block_size=24)}),
+    ("argument.value", {"options": QuantizeOptions(encoding="qqd")}),
+    ("argument.type", {"options": {"block_size": 32}}),
+    ("argument.conflict", {"to": "f16", "options": QuantizeOptions(block_size=32)}),
+    ("argument.conflict", {"budget": 0.1, "options": QuantizeOptions(verify=False)}),
+]
+
+
+@pytest.mark.parametrize(("code", "arguments"), BAD_ARGUMENTS)
+def test_arguments_that_do_not_fit_are_refused(code: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(DovetailError) as caught:
+        quantize(network(), **arguments)
+    assert caught.value.code == code
+
+
+def test_models_without_weights_or_float_outputs_are_refused() -> None:
+    with Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", ("n", 3))))
+    with pytest.raises(dovetail.UnsupportedError, match=r"constant\.needed"):
+        quantize(b.model)
+    with Builder() as b:
+        b.output("y", b.ArgMax(b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(normal(64, 32))), axis=1))
+    with pytest.raises(dovetail.RuleError, match=r"grad\.dtype.*float output"):
+        quantize(b.model)
+    assert quantize(b.model, options=QuantizeOptions(verify=False)).report.bytes < 64 * 32 * 4
+
+
+# Weights that keep their type
+
+
+def test_weights_without_codes_keep_their_type_and_the_report_names_the_reason() -> None:
+    def product(scale: float, *, special: float | None = None, width: int = 64) -> Model:
+        w = normal(64, width) * np.float32(scale)
+        if special is not None:
+            w[3, 1] = special
+        with Builder() as b:
+            b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(w)))
+        return b.model
+
+    cases = [
+        (product(1, special=np.nan), "int4", "it has NaN or infinities"),
+        (product(1, special=-np.inf), "f16", "it has NaN or infinities"),
+        (product(1e-38), "int8", "its scales are subnormal"),
+        (product(1, special=1e5), "f16", "it exceeds the range of f16"),
+        (product(1e-9), "f16", "it is below the normal range of f16"),
+    ]
+    for model, to, reason in cases:
+        new = quantize(model, to)
+        (node,) = new.report.nodes
+        assert (node.kept, node.bits, node.bytes) == (reason, 32, node.bytes_before)
+        x = normal(2, 64)
+        np.testing.assert_array_equal(dovetail.run(new, x)["y"], dovetail.run(model, x)["y"])
+    (node,) = quantize(product(1, special=1e5), "bf16").report.nodes
+    assert not node.kept
+
+
+def test_a_weight_of_zeros_stays_exact() -> None:
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(np.zeros((64, 32), np.float32))))
+    for to in ("int8", "int4"):
+        assert quantize(b.model, to).report.measured == 0
+
+
+def test_weights_in_16_bits_are_rounded_from_their_values(tmp_path: Path) -> None:
+    half = quantize(network(), "f16", options=QuantizeOptions(verify=False))
+    for format in ("onnx", "xml"):
+        dovetail.save(half, tmp_path / f"half.{format}")
+        report = quantize(dovetail.load(tmp_path / f"half.{format}"), "int8").report
+        assert {node.bits_before for node in report.nodes} == {16} and {node.bits for node in report.nodes} == {8}
+
+
+def test_the_model_of_the_caller_stays_as_it_is() -> None:
+    model = every_layer()
+    before = str(model)
+    quantize(model, "int4", budget=0.2)
+    assert str(model) == before and model.report is None
+
+
+# The command
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(command, ["quantize", *arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+def test_the_command_writes_a_file_and_prints_a_row_for_each_node(suffix: str, tmp_path: Path) -> None:
+    dovetail.save(network(), source := str(tmp_path / f"m.{suffix}"))
+    np.save(rows := tmp_path / "rows.npy", normal(64, 64))
+    target = str(tmp_path / f"q.{suffix}")
+    done = run(source, "-o", target, "--to", "int4", "--data", str(rows), "--budget", "20%", "--json")
+    assert done.exception is None, done.output
+    data = json.loads(done.stdout)
+    assert data["measured"] <= 0.2 and len(data["nodes"]) == 4 and data["bytes"] < data["bytes_before"] and data["random"] == []
+    other = run(source, "-o", target, "-i", f"x={rows}", "--no-verify", "--symmetric", "--block-size", "16")
+    assert other.exception is None and "bytes saved" in other.stdout
+    assert dovetail.check(target) == []
+
+
+def test_the_command_refuses_options_and_files_that_do_not_fit(tmp_path: Path) -> None:
+    dovetail.save(network(), source := str(tmp_path / "m.onnx"))
+    for arguments, text in (
+        (("-o", str(tmp_path / "q.xml"), "--qdq"), "--qdq needs an ONNX target"),
+        (("-o", str(tmp_path / "q.onnx"), "--budget", "x%"), "must be a share"),
+        (("-o", str(tmp_path / "q.onnx"), "--data", "missing.npy"), "there is no file"),
+    ):
+        assert text in str(run(source, *arguments).exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_shares_are_numbers_or_percent() -> None:
+    assert [Share().convert(text, None, None) for text in ("0.5%", "0.005", " 2 % ", "0")] == [0.005, 0.005, 0.02, 0]
+
+
+def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dovetail.save(network(), source := str(tmp_path / "m.onnx"))
+    target = tmp_path / "q.onnx"
+    target.write_bytes(before := Path(source).read_bytes())
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dovetail.passes.quantization.sensitivity.adjoints", interrupt)
+    assert isinstance(run(source, "-o", str(target)).exception, (KeyboardInterrupt, SystemExit, Exception))
+    assert target.read_bytes() == before and sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "q.onnx"]
