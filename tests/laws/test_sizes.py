@@ -137,6 +137,27 @@ def test_prepared_symbols_that_grow_together() -> None:
     assert program.statistics.plans == plans
 
 
+@pytest.mark.parametrize("kind", ["Add", "Where", "MatMul"])
+def test_a_row_of_a_table_that_a_size_selects(kind: str) -> None:
+    """A slice of a constant table is a view of it, whose address depends on the size."""
+    table = np.random.default_rng(0).standard_normal((64, 8)).astype("f4")
+    with dovetail.Builder(kind) as b:
+        past, x = b.input("past", "f32", ("past", 4)), b.input("x", "f32", (1, 8))
+        first = b.Gather(b.Shape(past), [0], axis=0)
+        row = b.Slice(b.constant(table > 0 if kind == "Where" else table), first, b.Add(first, b.constant([1])), [0], [1])
+        if kind == "Where":
+            y = b.Where(row, x, np.float32(-1))
+        else:
+            y = b.Add(x, row) if kind == "Add" else b.MatMul(row, b.Transpose(x, [1, 0]))
+        b.output("y", y)
+    program = dovetail.compile(b.model, threads=1)
+    for size in range(40):
+        x = np.random.default_rng(size).standard_normal((1, 8)).astype("f4")
+        rows = table[size : size + 1]
+        wanted = {"Add": x + rows, "Where": np.where(rows > 0, x, -1), "MatMul": rows @ x.T}[kind]
+        np.testing.assert_allclose(program(past=np.zeros((size, 4), np.float32), x=x)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_a_constant_that_one_size_decides() -> None:
     """(n * m) // 2 is affine in n for m = 2 alone, so that what follows from n is a constant of each plan."""
     with dovetail.Builder("one") as b:

@@ -451,6 +451,9 @@ def _varying_constants(samples: Sequence[_Sample], orders: Sequence[Index]) -> l
         reads = [[operand for operand in step.reads if operand is not None] for step in steps]
         for operand, (one, *others) in enumerate(zip(*reads, strict=True)):
             if all(_is_same_constant(one.data, other.data) for other in others):
+                if one.data is not None and any(other.offset != one.offset for other in others):
+                    # The core reads a constant at one address for all sizes.
+                    raise NoCommonPlan(f"the sizes select a part of a constant of {steps[0].label}")
                 continue
             is_whole = all(each.offset == 0 for each in (one, *others))
             data = [each.data for each in (one, *others)]
