@@ -152,10 +152,11 @@ def test_a_row_of_a_table_that_a_size_selects(kind: str) -> None:
         b.output("y", y)
     program = dovetail.compile(b.model, threads=1)
     for size in range(40):
-        x = np.random.default_rng(size).standard_normal((1, 8)).astype("f4")
+        column = np.random.default_rng(size).standard_normal((1, 8)).astype("f4")
         rows = table[size : size + 1]
-        wanted = {"Add": x + rows, "Where": np.where(rows > 0, x, -1), "MatMul": rows @ x.T}[kind]
-        np.testing.assert_allclose(program(past=np.zeros((size, 4), np.float32), x=x)["y"], wanted, rtol=1e-4, atol=1e-5)
+        wanted = {"Add": column + rows, "Where": np.where(rows > 0, column, -1), "MatMul": rows @ column.T}[kind]
+        found = program(past=np.zeros((size, 4), np.float32), x=column)["y"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_constant_that_one_size_decides() -> None:

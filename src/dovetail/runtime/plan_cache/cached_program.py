@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail.ir.results import Results
 
 LOGGER = logging.getLogger("dovetail")
-VERSION = "6"
+VERSION = "7"
 """The version of the format of cache entries."""
 MIN_COPY = 1 << 20
 """The minimum bytes of a blob for which a comparison with the model file replaces the digest of the entry."""
