@@ -98,6 +98,24 @@ def transform(model: Model) -> None:
     print(dovetail.merge(part, part, connect={}, prefix_second="second/"))
 
 
+def quantize_weights(x: F32Array) -> None:
+    """Store the weights of a product in 4 bits, and run it with rows that are rounded to 8 bits."""
+    with dovetail.Builder("product") as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64)))
+    quantized = dovetail.quantize(b.model, "int4", options=dovetail.QuantizeOptions(block_size=16))
+    report: dovetail.QuantizeReport = quantized.report
+    print(report, dovetail.compile(quantized, precision="int8")(np.resize(x, (2, 64)))["y"].shape)
+
+
+def keep_state() -> None:
+    """Turn a past input and a present output into a state, and back."""
+    with dovetail.Builder("sums") as b:
+        past, x = b.input("past", "f32", ("batch", "p", 2)), b.input("x", "f32", ("batch", "t", 2))
+        b.output("present", b.Concat(past, x, axis=1))
+    stateful = dovetail.make_stateful(b.model)
+    print(stateful.states, dovetail.make_stateless(stateful).inputs)
+
+
 def compare_models(folder: Path, x: F32Array) -> None:
     """Compare the two files of ``convert``, prove that they are equal, and find a value and an operator that differ."""
     files = (folder / "tour.onnx", folder / "tour.xml")
@@ -188,6 +206,8 @@ def main() -> None:
         map_rows(model, x, Path(name))
         describe(model)
         transform(build_model())
+        quantize_weights(x)
+        keep_state()
         run_everywhere(model, x)
         differentiate(model, x)
         define_operator(x, Path(name))

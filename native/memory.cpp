@@ -29,7 +29,7 @@ bool is_relative(const std::string& key) { return !key.empty() && key.front() ==
 // to the larger blocks that growing sizes need.
 constexpr std::size_t kMinMapped = std::size_t{1} << 20;
 
-// Results of this size and more use huge pages, as numpy's arrays do.
+// Results and packed weights of this size and more use huge pages, as numpy's arrays do.
 constexpr std::size_t kMinHuge = std::size_t{1} << 22;
 
 // Returns the size of the block for a request. There are 16 size classes per power of two, so that a slightly larger request
@@ -59,6 +59,14 @@ void deallocate(const ArenaPool::Block& block) {
     }
 #endif
     ::operator delete(block.begin, kAlignment);
+}
+
+std::byte* allocate_huge(std::size_t bytes) {
+    std::byte* const begin = allocate(bytes);
+#ifdef __linux__
+    if (bytes >= kMinHuge) ::madvise(begin, bytes, MADV_HUGEPAGE);
+#endif
+    return begin;
 }
 
 // Holds the lock of a state. If a fork happened while another thread held the lock, the state may be partly changed in the
@@ -254,11 +262,7 @@ OutputPool::Block OutputPool::acquire(std::size_t bytes) {
             return block;
         }
     }
-    const Block block{allocate(bytes), bytes};
-#ifdef __linux__
-    if (bytes >= kMinHuge) ::madvise(block.begin, bytes, MADV_HUGEPAGE);
-#endif
-    return block;
+    return {allocate_huge(bytes), bytes};
 }
 
 void OutputPool::release(Block block) {
@@ -272,8 +276,9 @@ std::size_t OutputPool::free_blocks() const {
 }
 
 std::shared_ptr<float> aligned_floats(std::size_t count) {
-    auto* memory = static_cast<float*>(::operator new((count ? count : 1) * sizeof(float), kAlignment));
-    return {memory, [](float* floats) { ::operator delete(floats, kAlignment); }};
+    const std::size_t bytes = (count ? count : 1) * sizeof(float);
+    auto* memory = reinterpret_cast<float*>(allocate_huge(bytes));
+    return {memory, [bytes](float* floats) { deallocate({reinterpret_cast<std::byte*>(floats), bytes}); }};
 }
 
 }  // namespace dovetail

@@ -58,6 +58,14 @@ int bits_of(WeightFormat format) {
 
 std::int64_t CompressedWeights::padded_block() const { return words * (32 / bits_of(format)); }
 
+bool has_consecutive_numbers(const CompressedWeights& weights) {
+    if (weights.format == WeightFormat::i8) return true;
+    const int count = weights.format == WeightFormat::table2 ? 4 : weights.format == WeightFormat::table4 ? 16 : 0;
+    for (int i = 1; i < count; ++i)
+        if (weights.table[i] != weights.table[0] + static_cast<float>(i)) return false;
+    return count != 0;
+}
+
 CompressedWeights compress_weights(const Spec& spec, WeightCache& cache, std::int64_t depth, std::int64_t columns, int lanes) {
     CompressedWeights made{};
     made.format = format_of(spec);

@@ -57,6 +57,25 @@ struct FewRows {
     std::int64_t y_step;
 };
 
+// As FewRows, of rows that are rounded to 8 bits: x is the product of its bytes and the scale of its row and block.
+struct ByteRows {
+    const CompressedWeights* weights;
+    const std::byte* strip;
+    const std::int8_t* x;
+    std::int64_t x_step;
+    const float* scales;  // by row and block
+    const float* sums;    // sums of the bytes, by row and block
+    float* y;
+    std::int64_t y_step;
+};
+
+using ByteRowsFunction = void (*)(const ByteRows& run);
+
+// The kernels for codes of 2, 4 and 8 bits, by the number of rows, less 1.
+struct ByteRowsKernels {
+    ByteRowsFunction multiply[3][kMaxFewRows];
+};
+
 struct CompressedKernels {
     int max_rows;
     // By format and number of rows, less 1.
@@ -64,8 +83,18 @@ struct CompressedKernels {
     // to[(k - first) * width + j] = weight(k, j) of a strip, for first <= k < last.
     void (*decode[7])(float* to, std::int64_t width, const CompressedWeights& weights, const std::byte* strip, std::int64_t first,
                       std::int64_t last);
+    ByteRowsKernels byte_rows;
+    // Rounds x to bytes in blocks: to[i] = round(x[i] * 127 / greatest magnitude); the rest of a padded block is 0. False if x
+    // has an infinity or a NaN.
+    bool (*round_row)(std::int8_t* to, float* scales, float* sums, const float* x, const CompressedWeights& weights);
 };
 
 DOVETAIL_DECLARE_PER_ISA(extern const CompressedKernels compressed_kernels;)
+
+// The kernels with VNNI instructions; null if the processor lacks them or DOVETAIL_ISA is set.
+const ByteRowsKernels* vnni_byte_rows();
+
+// True if the numbers are integers that follow each other as the codes do, so that rows may be rounded to bytes.
+bool has_consecutive_numbers(const CompressedWeights& weights);
 
 }  // namespace dovetail

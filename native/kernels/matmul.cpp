@@ -113,6 +113,10 @@ private:
     Block decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const;
     void decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const;
     void multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const;
+    void multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const;
+    float* after_decoded(const Workspace& workspace) const {
+        return workspace.b + (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
+    }
 
     Operand a_, b_, bias_operand_, y_;
     Epilogue epilogue_;
@@ -136,6 +140,7 @@ private:
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
     const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);
     CompressedWeights compressed_{};
+    const ByteRowsKernels* byte_rows_ = nullptr;  // null: rows are not rounded
 };
 
 MatMul::MatMul(const Spec& spec, WeightCache& cache)
@@ -168,6 +173,11 @@ MatMul::MatMul(const Spec& spec, WeightCache& cache)
     if (is_compressed) {
         right_ = RightOperand::compressed;
         compressed_ = compress_weights(spec, cache, depth_, columns_, kernels_.lanes);
+        if (spec.integer("rounds_rows") != 0) {
+            if (!has_consecutive_numbers(compressed_))
+                throw std::invalid_argument("matmul: rows are rounded for weights of consecutive numbers only");
+            byte_rows_ = vnni_byte_rows() ? vnni_byte_rows() : &compressed_kernels_.byte_rows;
+        }
     }
     join_batches();
     choose_variant(spec, cache);
@@ -223,7 +233,7 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
     if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 &&
-        y.column == 1 && !adds_residual_last && !scales_bias)
+        byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias)
         blocks_ = ceil_div(depth_, kBlockDepth);
     if (is_compressed)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
@@ -258,7 +268,10 @@ std::size_t MatMul::scratch_bytes() const {
     if (right_ == RightOperand::compressed) {
         b_floats = (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
         // Few rows, padded, and the sums of their blocks.
-        if (has_few_rows()) b_floats += rows_ * (row_pitch() + round_to_line(compressed_.blocks));
+        if (byte_rows_)
+            b_floats += kMaxRows * (row_pitch() / 4 + 16 + 2 * round_to_line(compressed_.blocks));
+        else if (has_few_rows())
+            b_floats += rows_ * (row_pitch() + round_to_line(compressed_.blocks));
     }
     return static_cast<std::size_t>(a_floats + round_to_line(b_floats) + 2 * kTileFloats) * sizeof(float);
 }
@@ -304,6 +317,7 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     const Workspace workspace = workspace_of(run, worker);
     if (right_ == RightOperand::dots) return dot(run, task, workspace);
     if (right_ == RightOperand::compressed) {
+        if (byte_rows_) return multiply_byte_rows(run, task, workspace);
         if (has_few_rows()) return multiply_few_rows(run, task, workspace);
         for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel)
             decode_and_multiply(run, task, workspace, panel);
@@ -462,7 +476,7 @@ void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace
     const float* rows = rows_of(run, task, workspace, 0, rows_);
     std::int64_t pitch = row_offsets_[1];
     const std::int64_t block = compressed_.block, padded = compressed_.padded_block(), blocks = compressed_.blocks;
-    float* copy = workspace.b + (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
+    float* copy = after_decoded(workspace);
     float* sums = copy + rows_ * row_pitch();
     for (std::int64_t r = 0; compressed_.has_points && r < rows_; ++r)
         for (std::int64_t i = 0; i < blocks; ++i)
@@ -493,6 +507,41 @@ void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace
             multiply(run, task, workspace, index, 0, nullptr, {}, workspace.y);
         else
             decode_and_multiply(run, task, workspace, index);
+    }
+}
+
+// Multiplies rows that are rounded to bytes, a tile at a time. Tiles with infinities or NaN are not rounded.
+void MatMul::multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const {
+    const std::int64_t blocks = compressed_.blocks, pitch = round_up(blocks * compressed_.padded_block(), 64);
+    float* scales = after_decoded(workspace);
+    float* sums = scales + kMaxRows * round_to_line(blocks);
+    auto* bytes = reinterpret_cast<std::int8_t*>(sums + kMaxRows * round_to_line(blocks));
+    const auto& multiply_rows = byte_rows_->multiply[bits_of(compressed_.format) == 2   ? 0
+                                                     : bits_of(compressed_.format) == 4 ? 1
+                                                                                        : 2];
+    for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
+        const std::int64_t first = row_of(tile), count = row_of(tile + 1) - first;
+        const float* rows = rows_of(run, task, workspace, first, count);
+        bool is_finite = true;
+        for (std::int64_t r = 0; r < count; ++r)
+            is_finite &= compressed_kernels_.round_row(bytes + r * pitch, scales + r * blocks, sums + r * blocks,
+                                                       rows + row_offsets_[static_cast<std::size_t>(r)], compressed_);
+        for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
+            const Panel& panel = panels_[index];
+            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+            for (std::int64_t r = 0; is_finite && r < count; r += kMaxFewRows) {
+                const auto part = static_cast<std::size_t>(std::min<std::int64_t>(count - r, kMaxFewRows));
+                for (int v = 0; v < panel.vectors; ++v)
+                    multiply_rows[part - 1]({&compressed_, compressed_.strip(panel.first / kernels_.lanes + v), bytes + r * pitch,
+                                             pitch, scales + r * blocks, sums + r * blocks,
+                                             workspace.y + r * width + v * kernels_.lanes, width});
+            }
+            if (is_finite)
+                multiply(run, task, workspace, index, tile, nullptr, {}, workspace.y);
+            else
+                for (std::int64_t block = 0; block < blocks_; ++block)
+                    multiply(run, task, workspace, index, tile, rows, decoded_columns(workspace, index, block));
+        }
     }
 }
 

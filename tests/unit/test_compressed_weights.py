@@ -12,6 +12,7 @@ import pytest
 import dovetail
 from dovetail import Builder, Model, Value
 from dovetail.engine.engine import Engine
+from dovetail.engine.rewrite.compressed_product import CompressedMatMul
 from dovetail.ir import dtypes
 from dovetail.ir.host import native_core
 
@@ -250,6 +251,65 @@ def test_batches_residuals_and_f16_inputs() -> None:
         found, want = dovetail.compile(half.model)(x)["y"], dovetail.compile(half.model, "interpreter")(x)["y"]
         # The weights are not rounded to f16.
         np.testing.assert_allclose(found.astype(float), want.astype(float), atol=2**-10 * np.abs(want).max())
+
+
+BYTE_ROWS = [
+    *(f"MatMulNBits {bits} {points}" for bits in (2, 4, 8) for points in ("", "codes", "floats")),
+    "i4 in blocks", "u8 in blocks", "i8 by column", "DequantizeLinear of u4 in blocks",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BYTE_ROWS)
+def test_rows_are_rounded_to_8_bits_on_request(name: str) -> None:
+    """Each row and block differs by at most half a step of 1 / 127 of its greatest magnitude."""
+    model = model_of(PRODUCTS[name])
+    program = dovetail.compile(model, precision="int8")
+    exact = dovetail.compile(model, "interpreter")
+    engine = Engine(model, precision="int8")
+    (node,) = (node for node in engine.graph.nodes if isinstance(node.op, CompressedMatMul))
+    assert isinstance(node.op, CompressedMatMul) and node.op.rounds_rows
+    codes, scales, *points = (value.constant for value in node.inputs[1:])
+    weights = node.op.evaluate(np, np.eye(DEPTH, dtype=np.float32), codes, scales, *points)
+    for count in ROWS:
+        x = rows_of(count)
+        x[count // 2, :40] = 0
+        found, want = program(x)["y"], exact(x)["y"]
+        limits = np.stack([np.abs(x[:, at : at + node.op.block]).max(1) for at in range(0, DEPTH, node.op.block)], 1)
+        steps = np.repeat(limits / 254, node.op.block, 1)[:, :DEPTH]
+        assert np.all(np.abs(found - want) <= steps @ np.abs(weights) + 1e-4)
+        assert_near(found, node.op.evaluate(np, x, codes, scales, *points), x)
+
+
+@pytest.mark.parametrize(("bits", "block"), [(2, 32), (4, 16), (4, 32), (4, 128), (8, 32)])
+def test_accuracy_level_4_rounds_rows_as_onnxruntime_does(bits: int, block: int, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = model_of(packed(bits, "codes", 256, block, accuracy_level=4), 256)
+    dovetail.save(model, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    for count in (1, 2, 9):
+        x = rows_of(count, 256)
+        found = dovetail.compile(model)(x)["y"]
+        assert_near(found, session.run(None, {"x": x})[0], x, 256)
+        exact = dovetail.compile(model, precision="f32")(x)["y"]
+        assert_near(exact, dovetail.compile(model, "interpreter")(x)["y"], x, 256)
+        assert np.abs(found - exact).max() > 1e-4
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_rows_that_are_not_finite_are_not_rounded(value: float) -> None:
+    model = model_of(PRODUCTS["MatMulNBits 4 codes"])
+    x = rows_of(3)
+    x[1, 7] = value
+    found, want = dovetail.compile(model, precision="int8")(x)["y"], dovetail.compile(model, "interpreter")(x)["y"]
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(want))
+
+
+def test_precisions_that_do_not_exist_are_refused() -> None:
+    model = model_of(PRODUCTS["f16"])
+    with pytest.raises(dovetail.EngineError, match="precision must be one of f32, int8, got 'i8'"):
+        dovetail.compile(model, precision="i8")
+    with pytest.raises(dovetail.EngineError, match="native engine"):
+        dovetail.compile(model, "interpreter", precision="int8")
 
 
 def test_compiled_weights_take_as_many_bytes_as_the_file_has() -> None:

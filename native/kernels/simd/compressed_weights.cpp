@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/simd/byte_rows.h"
 #include "kernels/simd/vector.h"
 
 namespace dovetail::DOVETAIL_ISA {
@@ -214,6 +215,47 @@ void decode_strip(float* to, std::int64_t width, const CompressedWeights& weight
     }
 }
 
+typedef std::int8_t Bytes __attribute__((vector_size(kLanes)));
+
+bool round_row(std::int8_t* to, float* scales, float* sums, const float* x, const CompressedWeights& weights) {
+    const std::int64_t block = weights.block, padded = weights.padded_block();
+    for (std::int64_t b = 0; b < weights.blocks; ++b, to += padded, x += block) {
+        const std::int64_t left = weights.depth - b * block, count = left < block ? left : block;
+        Floats greatest = {};
+        Ints is_nan = {};
+        std::int64_t i = 0;
+        for (; i + kLanes <= count; i += kLanes) {
+            const Floats size = abs(load(x + i));
+            greatest = greater_of(size, greatest);
+            is_nan |= size != size;
+        }
+        if (i < count) {
+            const Floats size = abs(load_first(x + i, count - i));
+            greatest = greater_of(size, greatest);
+            is_nan |= size != size;
+        }
+        for (int j = 0; j < kLanes; ++j)
+            if (is_nan[j] != 0) return false;
+        const float limit = max_of(greatest);
+        if (!(limit <= 3.4028235e38f)) return false;
+        const float inverse = limit >= 1e-36f ? 127 / limit : 0;
+        scales[b] = limit / 127;
+        Ints totals = {};
+        for (i = 0; i < padded; i += kLanes) {
+            const std::int64_t valid = count - i;
+            const Floats part = valid >= kLanes ? load(x + i) : valid > 0 ? load_first(x + i, valid) : Floats{};
+            const Ints rounded = __builtin_convertvector(round_even(part * inverse), Ints);
+            totals += rounded;
+            const Bytes bytes = __builtin_convertvector(rounded, Bytes);
+            __builtin_memcpy(to + i, &bytes, (std::size_t)(padded - i < kLanes ? padded - i : kLanes));
+        }
+        std::int32_t sum = 0;
+        for (int j = 0; j < kLanes; ++j) sum += totals[j];
+        sums[b] = (float)sum;
+    }
+    return true;
+}
+
 #if defined(__AVX512F__)
 constexpr int kRows = kMaxFewRows;
 #else
@@ -243,6 +285,8 @@ const CompressedKernels compressed_kernels = {
     {decode_strip<WeightFormat::table2>, decode_strip<WeightFormat::table4>, decode_strip<WeightFormat::i8>,
      decode_strip<WeightFormat::f8e4m3>, decode_strip<WeightFormat::f8e5m2>, decode_strip<WeightFormat::f16>,
      decode_strip<WeightFormat::bf16>},
+    {{DOVETAIL_BYTE_ROWS(2), DOVETAIL_BYTE_ROWS(4), DOVETAIL_BYTE_ROWS(8)}},
+    round_row,
 };
 
 }  // namespace dovetail::DOVETAIL_ISA

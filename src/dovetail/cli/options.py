@@ -22,6 +22,11 @@ shapes = click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...
 dims = click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
 tolerance = tolerance_option(help=f"Allowed difference {SHARE}")
 seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+precision = click.option(
+    "--precision",
+    type=click.Choice(("f32", "int8")),
+    help="int8 rounds rows for integer weights [as the model permits].",
+)
 threads = click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
 engines = click.option(
     "--engines", default="native", show_default=True, metavar="ENGINE,...", help="native, onnxruntime, openvino."

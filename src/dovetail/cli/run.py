@@ -20,6 +20,7 @@ from dovetail.ir.dtypes import dtype
 @options.seed
 @click.option("--engine", type=click.Choice(("auto", "native", "interpreter")), default="auto", show_default=True)
 @options.threads
+@options.precision
 @loading
 def run(
     model: str,
@@ -29,6 +30,7 @@ def run(
     seed: int,
     engine: str,
     threads: int | None,
+    precision: str | None,
     as_json: bool,
 ) -> int:
     """Run MODEL on input files or on seeded random inputs, and print a table of outputs and the time.
@@ -40,7 +42,7 @@ def run(
 
     if output == STREAM and as_json:
         raise click.UsageError("--json excludes the output -, since both write to stdout")
-    program = compile(load(model), engine=engine, threads=threads)
+    program = compile(load(model), engine=engine, threads=threads, precision=precision)
     if output and output != STREAM:
         check_target(output, len(program.model.outputs))
 

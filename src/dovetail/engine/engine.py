@@ -77,7 +77,7 @@ class Engine:
     """Engine holds a model, rewritten once, and an executable for each set of input shapes. Several threads may call an Engine.
 
     ``outer``: the engine of the graph that contains a subgraph; the subgraph's engine uses the limits, threads and packed weights
-    of ``outer``. ``shared``: pairs of an input and an output that may share memory.
+    of ``outer``. ``precision``: see :func:`dovetail.compile`. ``shared``: pairs of an input and an output that may share memory.
     """
 
     def __init__(
@@ -88,15 +88,17 @@ class Engine:
         outer: Engine | None = None,
         shared: Sequence[SharedPorts] = (),
         has_fast_calls: bool = True,
+        precision: str | None = None,
     ) -> None:
         check_elide(elide)
         self.model = model
         self.threads = thread_count(threads)
         self.elide = elide
+        self.precision: str | None = outer.precision if outer else precision
         self.shared = tuple(shared)
         self.copies = CopyCount()
         self.limits: Limits = outer.limits if outer else model.limits
-        self.graph = rewrite_for_engine(model.graph, file=model.file)
+        self.graph = rewrite_for_engine(model.graph, file=model.file, precision=self.precision)
         self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
         self._is_partitioned = native_core.is_compiled and partition_at_data_sizes(self.graph)
         self._constants = constants_of(self.graph)
@@ -162,7 +164,7 @@ class Engine:
             return
         try:
             if self._encoded_engine is None:
-                engine = Engine(self._encoded.model, self.threads, self.elide)
+                engine = Engine(self._encoded.model, self.threads, self.elide, precision=self.precision)
                 engine._serve_calls_of(self)
                 self._encoded_engine = engine
             self._encoded_engine.bind(codes)

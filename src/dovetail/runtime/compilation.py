@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter", "jax", "torch")
+PRECISIONS = ("f32", "int8")
 
 
 @check_keywords
@@ -61,6 +62,7 @@ def compile(
     cache_dir: str | PathLike[str] | None = None,
     reuse_caches: bool = False,
     device: DeviceOptions | None = None,
+    precision: str | None = None,
 ) -> Program:
     """Compile ``model`` (a Model or the path of a model file) to a Program.
 
@@ -83,6 +85,11 @@ def compile(
     results of such calls are views of one array; no call changes the elements that another call returned (docs/howto/sizes.md).
     Such a program does not use ``cache_dir``.
 
+    ``precision``, an option of the native engine: "f32" computes products of floats in f32. "int8" rounds the rows that are
+    multiplied by constant integer weights of up to 8 bits to 8 bits, in blocks as long as those of the weights, each scaled by
+    its greatest magnitude (dynamic quantization). By default only products that permit this are rounded: MatMulNBits of accuracy
+    level 4.
+
     ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 
     Raises EngineError [argument.value], [argument.type], [argument.conflict], [cache.folder], [device.*], [file.changed],
@@ -97,10 +104,12 @@ def compile(
         names = ("auto", *ENGINES, *plugins.load("engines", ("auto", *ENGINES)))
         if engine not in names:
             raise EngineError("argument.value", f"engine must be one of {', '.join(names)}, got {engine!r}")
+    check_precision(precision)
     if device is not None and not isinstance(device, DeviceOptions):
         raise EngineError("argument.type", f"device must be DeviceOptions(device={device!r}), got {device!r}")
     if is_plugin or engine in ("jax", "torch"):
         own = {"threads": threads, "elide": elide, "cache_dir": cache_dir, "reuse_caches": reuse_caches}
+        own["precision"] = precision
         wrong = [name for name, value in own.items() if value != {"elide": "auto", "reuse_caches": False}.get(name)]
         if wrong:
             raise EngineError("argument.conflict", f"engine={engine!r} does not take {', '.join(wrong)}")
@@ -116,8 +125,9 @@ def compile(
         from dovetail.runtime.devices.compilation import compile_on_device
 
         return compile_on_device(_load(model, limits), engine, device or DeviceOptions())
-    if engine == "interpreter" and reuse_caches:
-        raise EngineError("argument.conflict", "reuse_caches is an option of the native engine")
+    if engine == "interpreter" and (reuse_caches or precision == "int8"):
+        option = "reuse_caches" if reuse_caches else "precision='int8'"
+        raise EngineError("argument.conflict", f"{option} is an option of the native engine")
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
         thread_count(threads)
         if elide != "auto":
@@ -127,11 +137,18 @@ def compile(
         # Deferred for start-up time.
         from dovetail.runtime.cache_program import CacheProgram
 
-        return CacheProgram(_load(model, limits), threads, elide)
+        return CacheProgram(_load(model, limits), threads, elide, precision)
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
-        return _compile_with_cache(folder, os.fspath(model), limits, threads, elide)
-    return _compile_native(_load(model, limits), {"threads": threads, "elide": elide})
+        options = {"threads": thread_count(threads), "elide": elide, "precision": precision}
+        return _compile_with_cache(folder, os.fspath(model), limits, options)
+    return _compile_native(_load(model, limits), {"threads": threads, "elide": elide, "precision": precision})
+
+
+def check_precision(precision: str | None) -> None:
+    """Raise EngineError [argument.value] for a precision that the native engine lacks."""
+    if precision not in (None, *PRECISIONS):
+        raise EngineError("argument.value", f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
 
 
 def _check_elide(elide: str) -> None:
@@ -159,19 +176,12 @@ def _compile_native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
     return program
 
 
-def _compile_with_cache(
-    folder: str | PathLike[str],
-    path: str,
-    limits: Limits | None,
-    threads: int | None,
-    elide: str,
-) -> Program:
+def _compile_with_cache(folder: str | PathLike[str], path: str, limits: Limits | None, options: dict[str, Any]) -> Program:
     """Return a program of the model file ``path`` from the plan cache ``folder``, or compile one that writes its plan there."""
     from dovetail.runtime.plan_cache.cached_program import CacheKey, open_program
     from dovetail.storage.cache_folder import CacheFolder
 
     cache = CacheFolder(folder)
-    options = {"threads": thread_count(threads), "elide": elide}
     key = CacheKey(path, limits, options)
     program = open_program(cache, key, limits, options)
     return compile_for_cache(cache, key, limits, options) if program is None else program

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NativeProgram(LoadedProgram):
-    """NativeProgram is a Program of the native engine. ``threads`` and ``elide`` are the options of ``compile``.
+    """NativeProgram is a Program of the native engine. ``threads``, ``elide`` and ``precision`` are the options of ``compile``.
 
     ``shared``: pairs of inputs and outputs that may share memory, see :class:`dovetail.engine.engine.Engine`.
     """
@@ -28,13 +28,14 @@ class NativeProgram(LoadedProgram):
         threads: int | None = None,
         elide: str = "auto",
         shared: Sequence[SharedPorts] = (),
+        precision: str | None = None,
     ) -> None:
         # Deferred import: a program from the plan cache imports this module, and needs no engine.
         from dovetail.engine.engine import Engine
 
-        super().__init__(model, "native", {"threads": threads, "elide": elide})
+        super().__init__(model, "native", {"threads": threads, "elide": elide, "precision": precision})
         with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
-            self._engine: Engine | None = Engine(self.model, threads, elide, shared=shared)
+            self._engine: Engine | None = Engine(self.model, threads, elide, shared=shared, precision=precision)
         self._call_fast = fast_call_of(self._engine)
         self._stream: _Stream | None = None
 

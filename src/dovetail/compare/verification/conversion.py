@@ -342,12 +342,12 @@ class _Conversion:
 
     def _rows_in_dovetail(self, kind: str, sample: Arrays) -> list[Difference]:
         try:
-            reference = self.visible(dict(compile(self.model)(dict(sample))))
+            reference = self.visible(dict(compile(self.model, precision="f32")(dict(sample))))
             exact = run_wide(self.model, sample)
         except DovetailError:
             return []
         try:
-            outputs = dict(compile(self.written_model)(inputs_by_name(self.written_model, sample)))
+            outputs = dict(compile(self.written_model, precision="f32")(inputs_by_name(self.written_model, sample)))
         except DovetailError as error:
             self.notes.append(f"{kind}: dovetail runs {self.source}, and not {self.target}: [{error.code}] {error.message}")
             return []
@@ -450,7 +450,7 @@ def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
 
 
 def _ours(path: str, limits: Limits | None = None) -> Runner:
-    return runtimes.ours(compile(load(path, limits=limits)))
+    return runtimes.ours(compile(load(path, limits=limits), precision="f32"))
 
 
 def _onnxruntime(path: str) -> Runner:

@@ -20,7 +20,7 @@ def compile_for_verification(model: Model) -> Program:
 
     The interpreter reads mapped weights in place.
     """
-    return compile(model, engine="auto" if has_native_size(model) else "interpreter")
+    return compile(model, engine="auto" if has_native_size(model) else "interpreter", precision="f32")
 
 
 def run_for_verification(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class RewriteVerification:
         model = copy_model(self._model, after)
         cases = [*self.cases, *(self.special_cases if is_exact else ())]
         try:
-            program = compile(model, engine="native") if self._is_native and cases else None
+            program = compile(model, engine="native", precision="f32") if self._is_native and cases else None
             answers = []
             for case in cases:
                 answer = self._compare(case, model, program, before, is_exact=is_exact)
@@ -125,7 +125,7 @@ class RewriteVerification:
             run_row_major(self._model, inputs)
             return {}
         if self._program is None:
-            self._program = compile(self._model, engine="native")
+            self._program = compile(self._model, engine="native", precision="f32")
         return dict(self._program(inputs))
 
     def _difference(self, before: Outputs, after: Outputs) -> str:

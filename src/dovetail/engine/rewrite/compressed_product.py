@@ -41,7 +41,8 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     ``codes``, or at [j, k] with ``transposed``. Codes are u8, i8 for the format ``i8``, or u16 for f16 and bf16. The formats
     ``table2`` and ``table4`` have codes of 2 and 4 bits, whose numbers are in ``table``; with ``is_packed`` they are packed
     [columns, bytes], the first code in the lowest bits. Other formats are those of the numbers; u8 codes of ``i8`` are numbers
-    plus 128. The sums are f32.
+    plus 128. The sums are f32. With ``rounds_rows`` each block of a row of ``x`` is rounded to ``q * s``, where s is its greatest
+    magnitude / 127 and q are 8-bit integers (accuracy level 4 of MatMulNBits); rows with infinities or NaN are not rounded.
     """
 
     format: str
@@ -51,6 +52,7 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     table: tuple[float, ...] = ()
     is_packed: bool = False
     transposed: bool = False
+    rounds_rows: bool = False
 
     def shape(self, x: View, codes: View, scales: View, points: View | None = None) -> Shape | None:
         return None if x.shape is None else (*x.shape[:-1], self.columns)
@@ -63,7 +65,10 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
         blocks = np.arange(self.depth) // self.block
         if points is not None:
             numbers = numbers - np.asarray(points)[:, blocks].T
-        y = xp.matmul(arrays.cast(xp, x, dtypes.f32), xp.asarray(numbers * np.asarray(scales)[:, blocks].T))
+        rows = arrays.cast(xp, x, dtypes.f32)
+        if self.rounds_rows:
+            rows = xp.asarray(round_rows(np.asarray(rows), self.block))
+        y = xp.matmul(rows, xp.asarray(numbers * np.asarray(scales)[:, blocks].T))
         return round_to(xp, y, arrays.element(x))
 
     def numbers(self, codes: Array) -> Array:
@@ -77,6 +82,20 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
         else:
             found = codes.view(dtypes.dtype(self.format).numpy).astype(np.float32)
         return found.T if self.transposed else found
+
+
+def round_rows(x: Array, block: int) -> Array:
+    """Return ``x`` with each finite row rounded to 8 bits, in blocks of its last axis."""
+    rounded = np.array(x, np.float32)
+    for start in range(0, x.shape[-1], block):
+        part = rounded[..., start : start + block]
+        limits = np.abs(part).max(-1, keepdims=True)
+        with np.errstate(all="ignore"):
+            inverse = np.where(limits >= 1e-36, np.float32(127) / limits, np.float32(0)).astype(np.float32)
+            part[...] = np.rint(part * inverse) * (limits / np.float32(127))
+    is_finite = np.isfinite(x).all(-1, keepdims=True)
+    result: Array = np.where(is_finite, rounded, x)
+    return result
 
 
 def unpack_codes(packed: Array, bits: int) -> Array:
@@ -102,9 +121,10 @@ class ScaledCodes:
     block: int = 0
 
 
-def compress_products(skips_quantized: bool) -> Callable[[Builder, Node], Value | None]:
+def compress_products(precision: str | None, skips_quantized: bool) -> Callable[[Builder, Node], Value | None]:
     """Return the rule that rewrites products with constant weights of few bits to CompressedMatMul.
 
+    ``precision``: "int8" rounds the rows, "f32" does not; None rounds the rows of products of accuracy level 4.
     With ``skips_quantized`` it keeps products whose other operand is dequantized too: an integer product may compute them.
     """
 
@@ -113,7 +133,8 @@ def compress_products(skips_quantized: bool) -> Callable[[Builder, Node], Value 
         if not isinstance(op, MatMulNBits | MatMul) or x is None or x.constant is not None or not _is_product_input(x):
             return None
         if isinstance(op, MatMulNBits):
-            return _of_matmul_nbits(b, op, x, node.inputs)
+            rounds = precision == "int8" or (precision is None and op.accuracy_level == 4)
+            return _of_matmul_nbits(b, op, x, node.inputs, rounds)
         is_quantized = x.node is not None and isinstance(x.node.op, DequantizeLinear)
         if op.transpose_a or (is_quantized and skips_quantized):
             return None
@@ -123,7 +144,7 @@ def compress_products(skips_quantized: bool) -> Callable[[Builder, Node], Value 
             if order is None or (order.constant is not None and order.constant.tolist() in ([1, 0], [])):
                 w, is_transposed = w.node.input(0), not is_transposed
         weights = _weights_of(w)
-        return None if weights is None else _of_weights(b, x, weights, is_transposed)
+        return None if weights is None else _of_weights(b, x, weights, is_transposed, precision == "int8")
 
     return rule
 
@@ -132,7 +153,7 @@ def _is_product_input(x: Value) -> bool:
     return x.shape is not None and len(x.shape) >= 2 and x.dtype is not None and x.dtype.name in _FLOATS
 
 
-def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | None]) -> Value | None:
+def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | None], rounds: bool) -> Value | None:
     _, weights, scales, zero_points, g_idx, bias = (*xs, None, None, None)[:6]
     assert weights is not None and scales is not None
     if g_idx is not None or any(p is not None and p.constant is None for p in (weights, scales, zero_points)):
@@ -147,7 +168,14 @@ def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | Non
         points = given.reshape(op.n, op.blocks).astype(np.float32) - np.float32(center)
     table = tuple(float(code - center) for code in range(2**op.bits)) if op.bits < 8 else ()
     form = CompressedMatMul(
-        f"table{op.bits}" if table else "i8", op.k, op.n, op.block_size, table, is_packed=True, transposed=True
+        f"table{op.bits}" if table else "i8",
+        op.k,
+        op.n,
+        op.block_size,
+        table,
+        is_packed=True,
+        transposed=True,
+        rounds_rows=rounds,
     )
     codes = np.asarray(weights.constant).reshape(op.n, -1)
     factors = np.asarray(scales.constant).astype(np.float32).reshape(op.n, op.blocks)
@@ -155,7 +183,7 @@ def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | Non
     return y if y is None or bias is None else b.Add(y, as_type(b, bias, x.dtype))
 
 
-def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool) -> Value | None:
+def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool, rounds: bool) -> Value | None:
     """Return a product with ``weights``, [columns, depth] if ``is_transposed``; None where the kernel has no form of them."""
     if weights.codes.ndim != 2 or weights.codes.size == 0 or (weights.dtype.bits == 16 and not _has_few_rows(x)):
         return None
@@ -178,7 +206,12 @@ def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool)
     form = f"table{weights.dtype.bits}" if table else "i8" if name == "u8" else name
     if name != "i8":
         codes = codes.view(np.uint16 if weights.dtype.bits == 16 else np.uint8)
-    return _product(b, CompressedMatMul(form, depth, columns, block, table, transposed=is_transposed), x, codes, scales, points)
+    has_integers = form == "i8" or name in ("u4", "i4", "u2", "i2")
+    if name in ("i4", "i2"):
+        # The codes of consecutive numbers.
+        codes, table = codes ^ np.uint8(len(table) // 2), tuple(float(i - len(table) // 2) for i in range(len(table)))
+    op = CompressedMatMul(form, depth, columns, block, table, transposed=is_transposed, rounds_rows=rounds and has_integers)
+    return _product(b, op, x, codes, scales, points)
 
 
 def _by_column(array: Array, is_transposed: bool, columns: int, blocks: int) -> Array | None:
@@ -208,9 +241,12 @@ def _product(b: Builder, op: CompressedMatMul, x: Value, codes: Array, scales: A
     """Return the product; None where the order of operations would matter beyond rounding."""
     if not _are_regular(scales, points):
         return None
-    if points is not None and op.table and bool(np.all(points == points.flat[0])):
+    if points is not None and op.table and float(points.flat[0]).is_integer() and bool(np.all(points == points.flat[0])):
         table = tuple(number - float(points.flat[0]) for number in op.table)
-        op, points = CompressedMatMul(op.format, op.depth, op.columns, op.block, table, op.is_packed, op.transposed), None
+        op, points = (
+            CompressedMatMul(op.format, op.depth, op.columns, op.block, table, op.is_packed, op.transposed, op.rounds_rows),
+            None,
+        )
     inputs = [x, b.constant(codes), b.constant(scales)]
     if points is not None and points.any():
         inputs.append(b.constant(points))

@@ -111,17 +111,20 @@ Result = Value | Sequence[Value | None] | None
 Rule = Callable[[Builder, Node], Result]
 
 
-def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
-    """Return a copy of ``graph`` with inferred types and operators that have kernels, equivalent to within rounding."""
+def rewrite_for_engine(graph: Graph, file: str | None = None, precision: str | None = None) -> Graph:
+    """Return a copy of ``graph`` with inferred types and operators that have kernels, equivalent to within rounding.
+
+    ``precision``: see :func:`dovetail.compile`.
+    """
     new = copy_graph(graph)
     freeze_in_graph(new)
     with pure_inference():
         infer_graph(new, file=file)
     new = inline_known_branches(new)
-    _compress(new, skips_quantized=True)
+    _compress(new, precision, skips_quantized=True)
     compute_half_in_f32(new)
     rewrite(new, fuse_qdq)
-    _compress(new, skips_quantized=False)
+    _compress(new, precision, skips_quantized=False)
     unpack = _unpacking_rule()
     rewrite(new, unpack)
     fold(new)
@@ -136,8 +139,8 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     return new
 
 
-def _compress(graph: Graph, skips_quantized: bool) -> None:
-    if rewrite(graph, compress_products(skips_quantized)):
+def _compress(graph: Graph, precision: str | None, skips_quantized: bool) -> None:
+    if rewrite(graph, compress_products(precision, skips_quantized)):
         # Weights that nothing else reads are not unpacked.
         remove_dead(graph)
 
