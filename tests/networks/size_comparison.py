@@ -29,7 +29,7 @@ def open_sizes(model: Model) -> list[str]:
 
 
 def draw_sizes(names: Iterable[str], seed: int, calls: int) -> list[dict[str, int]]:
-    """Sizes for each call; in each run of calls one alone changes, or all do."""
+    """Sizes for each call; in each run of calls one alone changes, or all do, or all grow by 1."""
     chance = random.Random(f"sizes {seed}")
     names = list(names)
     drawn: list[dict[str, int]] = []
@@ -37,9 +37,12 @@ def draw_sizes(names: Iterable[str], seed: int, calls: int) -> list[dict[str, in
         now = dict.fromkeys(names, 0)
         for name in names:
             now[name] = chance.choice(SIZES)
-        changing = chance.choice([names, *([name] for name in names)])
+        changing = chance.choice([names, *([name] for name in names), []])
         for _ in range(chance.randint(2, calls)):
-            now = {name: chance.choice(SIZES) if name in changing else size for name, size in now.items()}
+            if changing:
+                now = {name: chance.choice(SIZES) if name in changing else size for name, size in now.items()}
+            else:
+                now = {name: size + 1 for name, size in now.items()}
             drawn.append(now)
     return drawn[:calls]
 

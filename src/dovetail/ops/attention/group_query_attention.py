@@ -281,10 +281,11 @@ class GroupQueryAttention(
         source = b.Where(b.Less(new_row, b.constant(0)), row, source)
         is_valid = b.And(b.GreaterEqual(past, b.constant(0)), b.LessEqual(past, cache_size))
         source = b.Add(source, b.Where(is_valid, b.constant(0), b.constant(_OUT_OF_RANGE)))
-        target = join_sizes(
-            b, [shape_value(b, x, [0]), shape_value(b, x, [1]), b.Reshape(present_size, [1]), shape_value(b, x, [3])]
-        )
-        return b.GatherElements(rows_and_zeros, b.Expand(b.Unsqueeze(source, [1, 3]), target), axis=2)
+        # Gather from a matrix moves whole rows.
+        heads = b.Range(b.constant(0), b.Multiply(axis_size_of(b, x, 0), b.constant(self.kv_num_heads)), b.constant(1))
+        first = b.Reshape(b.Multiply(heads, axis_size_of(b, rows_and_zeros, 2)), [-1, self.kv_num_heads, 1])
+        matrix = b.Reshape(rows_and_zeros, join_sizes(b, [-1, shape_value(b, x, [3])]))
+        return b.Gather(matrix, b.Add(first, b.Unsqueeze(source, [1])), axis=0)
 
     def _slice_used_rows(self, b: Builder, present: Value, count: Value) -> Any:
         """Return the first ``count`` rows of the cache; no sequence is longer than ``count`` (``total_sequence_length``)."""
