@@ -10,7 +10,7 @@ from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.transformation import FileOptions, saving
 
-COLUMNS = ("node", "operator", "bits", "after", "block", "bytes saved", "predicted", "measured", "kept for")
+COLUMNS = ("node", "operator", "bits", "after", "block", "rounding", "bytes saved", "predicted", "measured", "kept for")
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]
@@ -41,6 +41,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
 @click.option("--budget", type=Share(), metavar="SHARE", help="Keep nodes until the error of the outputs is below it, as 0.5%.")
 @click.option("--block-size", type=int, help="Weights of a product that share a scale; 0: a channel [int4: 32, int8: 0].")
 @click.option("--symmetric/--zero-points", default=None, help="Without or with zero points [int8: without, int4: with].")
+@click.option("--rounding", type=click.Choice(("nearest", "gptq")), help="How weights are rounded [with rows: gptq].")
 @click.option("--qdq", is_flag=True, help="Write DequantizeLinear for weights in blocks, not MatMulNBits.")
 @click.option("--verify/--no-verify", default=True, help="Run the model and the result on rows, and measure errors [on].")
 @options.shapes
@@ -56,6 +57,7 @@ def quantize(
     budget: float | None,
     block_size: int | None,
     symmetric: bool | None,
+    rounding: str | None,
     qdq: bool,
     verify: bool,
     shapes: tuple[str, ...],
@@ -88,7 +90,7 @@ def quantize(
     rows = Inputs(read_files(source, inputs), sizes_of(dims) or None, shapes_of(shapes) or None, seed)
     with progress(f"quantizing {model}"):
         new = quantize_model(
-            source, to, inputs=rows, budget=budget, options=QuantizeOptions(block_size, symmetric, encoding, verify)
+            source, to, inputs=rows, budget=budget, options=QuantizeOptions(block_size, symmetric, encoding, rounding, verify)
         )
     with progress(f"writing {target}"):
         save(new, to_file, **file_settings)
@@ -111,7 +113,8 @@ def quantize(
     elif target != STREAM:
         rows_of_table = [
             (
-                node.node, node.op, node.bits_before, node.bits, node.block or "", f"{node.bytes_before - node.bytes:,}",
+                node.node, node.op, node.bits_before, node.bits, node.block or "", node.rounding,
+                f"{node.bytes_before - node.bytes:,}",
                 _number(node.predicted), _number(node.measured), node.kept,
             )
             for node in report.nodes

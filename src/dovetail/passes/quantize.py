@@ -16,6 +16,7 @@ from dovetail.passes.quantization.report import QuantizeOptions
 from dovetail.runtime.random_inputs import Inputs
 
 TARGETS = ("int8", "int4", "f16", "bf16")
+ROUNDINGS = ("nearest", "gptq")
 ENCODINGS = ("matmulnbits", "qdq", "ir")
 
 
@@ -32,11 +33,12 @@ def quantize(
 
     ``to`` is "int8" (integer weights, one scale per output channel), "int4" (products in blocks, each with a scale and a zero
     point; convolutions and tables of Gather as int8), "f16" or "bf16" (all constants of at least 256 elements, with a Cast to f32
-    behind them). Weights are rounded to nearest; all computations stay in f32. Weights with NaN or infinities, and those that
+    behind them). All computations stay in f32. Weights with NaN or infinities, and those that
     exceed the range of f16, keep their type.
 
     ``inputs`` are rows for the model: arrays by name, or :class:`dovetail.Inputs`, with the rows on the first axis. Inputs
-    without an array are random, and the report names them. A quarter of the rows is held out.
+    without an array are random, and the report names them. A quarter of the rows is held out. Weights are rounded to nearest;
+    where rows are passed, the rounding errors of a product's weights compensate each other on these rows (GPTQ).
 
     The report has for each node a predicted error (from one forward and one backward pass for each call), and the measured error
     on the held-out rows. An error is ``norm(y - y0) / norm(y0)`` over all rows, the largest of all float outputs.
@@ -49,7 +51,8 @@ def quantize(
     for rows that do not fit the model; UnsupportedError [constant.needed] for a model without such weights; and the errors of
     :func:`run`.
 
-    Source: the ranking is the Gauss-Newton estimate of the squared output error, with random probes (Hutchinson).
+    Sources: Frantar et al., "GPTQ", 2023; the ranking is the Gauss-Newton estimate of the squared output error, with random
+    probes (Hutchinson).
 
     >>> with dovetail.Builder() as b:
     ...     x = b.input("x", "f32", ("n", 64))
@@ -58,9 +61,9 @@ def quantize(
     >>> (report.bytes_before, report.bytes, report.measured < 0.01)
     (8192, 2176, True)
     """
-    options = _check(to, budget, options)
     if inputs is not None and not isinstance(inputs, Mapping | Inputs):
         raise ArgumentTypeError("argument.type", f"inputs must be arrays by name, got {type(inputs).__name__}")
+    options = _check(to, budget, options, has_rows=bool(Inputs.of(inputs).arrays))
     # Deferred for start-up time: the encodings import a part of the operators.
     from dovetail.passes.quantization.quantizer import quantize_weights
 
@@ -68,7 +71,7 @@ def quantize(
         return quantize_weights(model, to, Inputs.of(inputs), budget, options)
 
 
-def _check(to: str, budget: float | None, options: QuantizeOptions | None) -> QuantizeOptions:
+def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, has_rows: bool) -> QuantizeOptions:
     """Return the options with their defaults. Raises RuleError [argument.value], [argument.conflict], [argument.type]."""
     options = QuantizeOptions() if options is None else options
     if not isinstance(options, QuantizeOptions):
@@ -83,7 +86,7 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None) -> Qu
         names = f"{', '.join(ENCODINGS)}, got {options.encoding!r}{closest(str(options.encoding), ENCODINGS)}"
         raise RuleError("argument.value", f"encoding must be one of {names}")
     if to in ("f16", "bf16"):
-        wrong = [name for name in ("block_size", "symmetric", "encoding") if getattr(options, name) is not None]
+        wrong = [name for name in ("block_size", "symmetric", "encoding", "rounding") if getattr(options, name) is not None]
         if wrong:
             raise RuleError("argument.conflict", f"{to} has no codes, and takes no {', '.join(wrong)}")
         return options
@@ -91,4 +94,9 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None) -> Qu
         raise RuleError("argument.value", f"block_size must be 0 or one of {BLOCK_SIZES}, got {options.block_size!r}")
     block = options.block_size if options.block_size is not None else 32 if to == "int4" else 0
     symmetric = to == "int8" if options.symmetric is None else options.symmetric
-    return QuantizeOptions(block, symmetric, options.encoding, options.verify)
+    rounding = options.rounding or ("gptq" if has_rows and options.verify else "nearest")
+    if rounding not in ROUNDINGS:
+        raise RuleError("argument.value", f"rounding must be one of {', '.join(ROUNDINGS)}, got {options.rounding!r}")
+    if rounding == "gptq" and not (has_rows and options.verify):
+        raise RuleError("argument.conflict", "the rounding gptq needs runs of the model on rows, got no rows or verify=False")
+    return QuantizeOptions(block, symmetric, options.encoding, rounding, options.verify)

@@ -116,7 +116,9 @@ def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Ca
         ]  # fmt: skip
     else:
         held = max(1, count // 4) if count > 1 else 0
-        bounds = [*range(0, count - held, ROWS), *range(count - held, count, ROWS), count]
+        # At least two calls calibrate.
+        step = max(1, min(ROWS, (count - held) // 2))
+        bounds = [*range(0, count - held, step), *range(count - held, count, step), count]
         parts = [
             {name: array[start:stop] if name in counts else array for name, array in rows.items()}
             for start, stop in pairwise(bounds)

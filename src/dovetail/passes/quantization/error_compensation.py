@@ -6,24 +6,50 @@ Transformers", 2023, algorithm 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dovetail.passes.quantization.codes import Array, Codes, Grid, choose_scales, encode, split_blocks
 
-DAMPING = 0.01
-"""Share of the mean of the Hessian's diagonal that is added to the diagonal."""
+DAMPING = (0.01, 0.1, 1.0)
+"""Shares of the mean of the Hessian's diagonal, one of which is added to the diagonal: the more, the less is compensated."""
 COLUMNS = 128
 """Number of columns after which the errors are propagated to all later columns."""
 
 
-def round_with_compensation(matrix: Array, hessian: Array, grid: Grid) -> Codes | None:
+def compensate(matrix: Array, hessians: Sequence[Array], grid: Grid, nearest: Codes) -> Codes:
+    """Round ``matrix`` f32 [rows, depth] with the damping of DAMPING that suits its inputs; return ``nearest`` if none does.
+
+    ``hessians`` are two Hessians of different inputs. A damping is judged by the error on the inputs of the second one, of the
+    matrix that is rounded with the first one: where inputs are not correlated, or few, compensation makes the error larger.
+    """
+    fit, judge = hessians
+    smallest, best = _output_error(nearest, matrix, judge), None
+    for damping in DAMPING:
+        codes = round_with_compensation(matrix, fit, grid, damping)
+        if codes is not None and (error := _output_error(codes, matrix, judge)) < smallest:
+            smallest, best = error, damping
+    if best is None:
+        return nearest
+    return round_with_compensation(matrix, fit + judge, grid, best) or nearest
+
+
+def _output_error(codes: Codes, matrix: Array, hessian: Array) -> float:
+    """Return the squared error of ``x @ matrix.T`` over the inputs x of ``hessian``."""
+    difference = (codes.matrix() - matrix).astype(np.float64)
+    return float(np.einsum("ij,ij->", difference @ hessian, difference))
+
+
+def round_with_compensation(matrix: Array, hessian: Array, grid: Grid, damping: float = DAMPING[0]) -> Codes | None:
     """Round ``matrix`` f32 [rows, depth] so that ``x @ matrix.T`` changes little for the inputs x of ``hessian``.
 
     ``hessian`` f64 [depth, depth] is the sum of ``x.T @ x``. The scales of a block are chosen when its first column is rounded,
-    from the columns that then contain the errors of earlier ones. Returns None if the damped Hessian is not positive definite.
+    from the columns that then contain the errors of earlier ones. ``damping`` is a share of the mean of the diagonal. Returns
+    None if the damped Hessian is not positive definite.
     """
     rows, depth = matrix.shape
-    factor = _inverse_factor(hessian)
+    factor = _inverse_factor(hessian, damping)
     if factor is None:
         return None
     work = matrix.astype(np.float32)
@@ -55,14 +81,14 @@ def round_with_compensation(matrix: Array, hessian: Array, grid: Grid) -> Codes 
     return Codes(grid, codes, scales, points)
 
 
-def _inverse_factor(hessian: Array) -> Array | None:
+def _inverse_factor(hessian: Array, damping: float) -> Array | None:
     """Return the upper Cholesky factor of the inverse of the damped Hessian in f32; None if it has none."""
     damped = np.array(hessian, np.float64)
     diagonal = np.einsum("ii->i", damped)
     mean = float(diagonal.mean()) if len(diagonal) else 0.0
     if not np.isfinite(mean) or mean <= 0:
         return None
-    diagonal += DAMPING * mean
+    diagonal += damping * mean
     try:
         factor = np.linalg.cholesky(np.linalg.inv(damped)).T
     except np.linalg.LinAlgError:

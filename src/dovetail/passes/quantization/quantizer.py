@@ -13,10 +13,12 @@ from dovetail.ir.graph import Graph, Model
 from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
 from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
 from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weights
+from dovetail.passes.quantization.error_compensation import compensate
+from dovetail.passes.quantization.hessians import collect_hessians, group_weights
 from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
 from dovetail.passes.quantization.selection import MARGIN, order_to_keep, predict_count, smallest_count
 from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
-from dovetail.passes.quantization.weights import ModelWeight, Rounded, find_constants, find_weights, grid_of
+from dovetail.passes.quantization.weights import GPTQ, ModelWeight, Rounded, find_constants, find_weights, grid_of
 from dovetail.runtime.random_inputs import Inputs
 
 F16_ERROR = 2.0**-10
@@ -33,15 +35,17 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     weights = find(model.graph)
     if not weights:
         raise UnsupportedError("constant.needed", f"the model must have constant weights of f32 to be stored as {to}, got none")
+    calibration = calibrate(model, inputs) if options.verify else None
     _round(weights, to, options, encoding)
     chosen = [weight for weight in weights if weight.rounded is not None]
-    report = QuantizeReport(to, [_row(weight) for weight in weights], budget)
     writer = _Writer(model, weights, find, encoding)
-    if not options.verify or not chosen:
+    if calibration is not None and options.rounding == GPTQ:
+        _compensate(chosen, writer, calibration)
+    report = QuantizeReport(to, [_row(weight) for weight in weights], budget)
+    if calibration is None or not chosen:
         new, _ = writer.write(chosen)
         new.report = report
         return new
-    calibration = calibrate(model, inputs)
     report.calls, report.held_out, report.drawn = len(calibration.calls), len(calibration.held_out), calibration.drawn
     if calibration.is_shared:
         report.notes.append("the rows fit one call: the result is measured on the rows that were used for calibration")
@@ -96,6 +100,20 @@ def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, en
             weight.rounded = None
 
 
+def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration) -> None:
+    """Round weights of products again, so that errors compensate each other on the rows of ``calibration``."""
+    if len(calibration.calls) < 2:
+        return
+    for group in group_weights(weights):
+        chosen = [weights[index] for index in group]
+        for weight, hessians in zip(chosen, collect_hessians(*writer.copy(chosen), calibration.calls), strict=True):
+            nearest = weight.rounded.codes if weight.rounded is not None else None
+            assert nearest is not None
+            codes = compensate(weight.matrix(), hessians, nearest.grid, nearest)
+            if codes is not nearest:
+                weight.rounded = Rounded(codes, rounding=GPTQ)
+
+
 def _reason_against(weight: ModelWeight, largest: float) -> str:
     """Return the reason why a weight keeps its type rather than a type of 16 bits; "" if there is none."""
     assert weight.rounded is not None
@@ -134,8 +152,9 @@ def _row(weight: ModelWeight) -> QuantizedNode:
     bits, size = (weight.bits, weight.bytes) if rounded is None else (rounded.bits, rounded.bytes(weight))
     block = 0 if rounded is None else rounded.block
     return QuantizedNode(
-        node.label, node.title, weight.source.name, weight.bits, bits, block, weight.bytes, size, kept=weight.kept
-    )
+        node.label, node.title, weight.source.name, weight.bits, bits, block,
+        "" if rounded is None else rounded.rounding, weight.bytes, size, kept=weight.kept,
+    )  # fmt: skip
 
 
 def _choose(
@@ -178,7 +197,7 @@ def _choose(
         new, report.measured = results[count]
     for index in order[:count]:
         row = rows[index]
-        row.kept, row.bits, row.block, row.bytes = "the budget", row.bits_before, 0, row.bytes_before
+        row.kept, row.bits, row.block, row.rounding, row.bytes = "the budget", row.bits_before, 0, "", row.bytes_before
     if None not in predicted:
         report.predicted = float(np.sqrt(sum(errors[index] ** 2 for index in order[count:])))
     return new

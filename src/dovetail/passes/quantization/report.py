@@ -18,12 +18,15 @@ class QuantizeOptions:
     - ``encoding``: "matmulnbits" (MatMulNBits of com.microsoft for weights in blocks), "qdq" (DequantizeLinear), or "ir"
       (DequantizeLinear in the layout in which OpenVINO keeps compressed weights); by default "ir" for a model of OpenVINO IR, and
       "matmulnbits" for others. Weights with one scale per channel are DequantizeLinear in each of them.
+    - ``rounding``: "nearest", or "gptq": the errors of a product's weights compensate each other on the rows of ``inputs``, where
+      that makes its error smaller on rows that were not used for it. The default is "gptq" where ``inputs`` has arrays.
     - ``verify``: run the model and the result on rows. Without it there is neither a prediction nor a measured error.
     """
 
     block_size: int | None = None
     symmetric: bool | None = None
     encoding: str | None = None
+    rounding: str | None = None
     verify: bool = True
 
 
@@ -32,7 +35,8 @@ class QuantizedNode:
     """QuantizedNode is the row of one weight in the report of :func:`quantize`.
 
     ``node`` and ``op`` are the first node that reads the weight ``value``. ``bits`` and ``bytes`` are those of the result, with
-    scales and zero points. ``block`` is the number of codes with one scale, 0 for one scale per channel or none. ``predicted``
+    scales and zero points. ``block`` is the number of codes with one scale, 0 for one scale per channel or none.
+    ``rounding`` is "nearest" or "gptq"; "" for a weight that keeps its type. ``predicted``
     and ``measured`` are relative errors of the outputs where only this weight is rounded; None where nothing ran. ``kept`` is the
     reason why the weight keeps its type; "" where it is rounded.
     """
@@ -43,6 +47,7 @@ class QuantizedNode:
     bits_before: int
     bits: int
     block: int
+    rounding: str
     bytes_before: int
     bytes: int
     predicted: float | None = None

@@ -24,6 +24,7 @@ from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 from dovetail.passes.quantization.codes import Array, Codes, Grid
 
+NEAREST, GPTQ = "nearest", "gptq"
 PRODUCT, CONVOLUTION, LOOKUP, CONSTANT = "product", "convolution", "lookup", "constant"
 MIN_ELEMENTS = 256
 """Constants with fewer elements keep their type when weights are stored in 16 bits: a Cast takes as many bytes as it saves."""
@@ -104,10 +105,14 @@ class ModelWeight:
 
 @dataclass(frozen=True)
 class Rounded:
-    """Rounded is a weight with fewer bits: ``codes`` on a grid, or else a 16-bit float ``dtype``."""
+    """Rounded is a weight with fewer bits: ``codes`` on a grid, or else a 16-bit float ``dtype``.
+
+    ``rounding`` is NEAREST, or GPTQ for codes whose errors compensate each other.
+    """
 
     codes: Codes | None = None
     dtype: DType = dtypes.f32
+    rounding: str = NEAREST
 
     @property
     def bits(self) -> int:
