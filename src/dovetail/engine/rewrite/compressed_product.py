@@ -178,7 +178,7 @@ def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | Non
         rounds_rows=rounds,
     )
     codes = np.asarray(weights.constant).reshape(op.n, -1)
-    factors = np.asarray(scales.constant).astype(np.float32).reshape(op.n, op.blocks)
+    factors = np.asarray(scales.constant).astype(np.float32, copy=False).reshape(op.n, op.blocks)
     y = _product(b, form, x, codes, factors, points)
     return y if y is None or bias is None else b.Add(y, as_type(b, bias, x.dtype))
 
