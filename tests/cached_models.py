@@ -88,3 +88,45 @@ def feeds(model: onnx.ModelProto) -> list[Arrays]:
         }
         found.append({name: array for name, array in every.items() if name in names})
     return found
+
+
+def requests(path: Path, steps: list[Arrays]) -> list[Any]:
+    """Return the first result of each step of OpenVINO, which keeps the states."""
+    import openvino
+
+    request = (
+        openvino.Core()
+        .compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"})
+        .create_infer_request()
+    )
+    return [np.array(request.infer(feed)[0]) for feed in steps]
+
+
+def attention_of_openvino(path: Path, *, has_beams: bool) -> Path:
+    """Build an IR as OpenVINO's stateful language models: states begin empty, and the caches of a step follow ``beam_idx``."""
+    from openvino import Model, PartialShape, Type, opset13 as o, serialize
+    from openvino.op.util import Variable, VariableInfo
+
+    inputs = [o.parameter([-1, -1, 8], np.float32, name=name) for name in "qkv"]
+    beams = o.parameter([-1], np.int32, name="beam_idx")
+    for item in (*inputs, beams):
+        item.output(0).get_tensor().set_names({item.get_friendly_name()})
+    q, *new = (o.transpose(o.reshape(x, [0, 0, 2, 4], True), [0, 2, 1, 3]) for x in inputs)
+    batch = o.gather(o.shape_of(inputs[0]), np.int64([0]), np.int64(0))
+    rows, sinks = [], []
+    for kind, x in zip(("key", "value"), new, strict=True):
+        info = VariableInfo()
+        info.data_shape, info.data_type = PartialShape([-1, 2, -1, 4]), Type.f32
+        info.variable_id = f"past_key_values.0.{kind}present.0.{kind}"
+        variable = Variable(info)
+        empty = o.broadcast(o.constant(np.float32(0)), o.concat([batch, np.int64([2]), np.int64([0]), np.int64([4])], 0))
+        past = o.read_value(empty, variable)
+        past = o.gather(past, beams, np.int64(0)) if has_beams else past
+        rows.append(o.concat([past, x], 2))
+        sinks.append(o.assign(rows[-1], variable))
+    y = o.scaled_dot_product_attention(q, *rows)
+    y = o.reshape(o.transpose(y, [0, 2, 1, 3]), [0, 0, 8], True)
+    y.output(0).get_tensor().set_names({"y"})
+    parameters = [*inputs, beams] if has_beams else inputs
+    serialize(Model([o.result(y)], sinks, parameters, "stateful"), path)
+    return path

@@ -134,10 +134,7 @@ def compile(
             _check_elide(elide)
         return _compile_interpreter(_load(model, limits), is_requested=engine == "interpreter")
     if reuse_caches:
-        # Deferred for start-up time.
-        from dovetail.runtime.cache_program import CacheProgram
-
-        return CacheProgram(_load(model, limits), threads, elide, precision)
+        return _compile_with_caches(_load(model, limits), {"threads": threads, "elide": elide, "precision": precision})
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
         options = {"threads": thread_count(threads), "elide": elide, "precision": precision}
@@ -174,6 +171,15 @@ def _compile_native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
     program = NativeProgram(model, **options)
     LOGGER.info("%s: native engine, %s", printable(model.file or "the model"), native_core.build())
     return program
+
+
+def _compile_with_caches(model: Model, options: Mapping[str, Any]) -> Program:
+    # Deferred for start-up time.
+    from dovetail.runtime.cache_program import CacheProgram
+    from dovetail.runtime.specializations import specialize_caches
+    from dovetail.runtime.specialized_program import SpecializedProgram
+
+    return CacheProgram(model, **options) if specialize_caches(model) is None else SpecializedProgram(model, **options)
 
 
 def _compile_with_cache(folder: str | PathLike[str], path: str, limits: Limits | None, options: dict[str, Any]) -> Program:

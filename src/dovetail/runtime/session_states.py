@@ -77,18 +77,18 @@ def cached_ports(model: Model) -> list[tuple[Value, Value, Op]]:
     """
     ports: list[tuple[Value, Value, Op]] = []
     for output in model.outputs:
-        value = _behind_identities(output)
+        value = behind_identities(output)
         if value.node is None:
             continue
         for index, number in value.node.op.cache_ports:
             cache = value.node.inputs[index] if number == value.index and index < len(value.node.inputs) else None
-            source = None if cache is None else _behind_identities(cache)
+            source = None if cache is None else behind_identities(cache)
             if source is not None and source.node is None and all(port[0] is not source for port in ports):
                 ports.append((source, output, value.node.op))
     return ports
 
 
-def _behind_identities(value: Value) -> Value:
+def behind_identities(value: Value) -> Value:
     while value.node is not None and isinstance(value.node.op, Identity) and value.node.inputs[0] is not None:
         value = value.node.inputs[0]
     return value
