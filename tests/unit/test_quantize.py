@@ -16,6 +16,7 @@ from dovetail import Builder, DovetailError, Model, QuantizeOptions, quantize
 from dovetail.cli import dovetail as command
 from dovetail.cli.quantize import Share
 from dovetail.compare.verification.conversion import runner_for
+from dovetail.passes.quantization.activations import Activation, grid_of_range
 from dovetail.passes.quantization.codes import Grid, round_matrix
 from dovetail.passes.quantization.encodings import pack_bits
 from dovetail.passes.quantization.error_compensation import round_with_compensation
@@ -241,6 +242,122 @@ def test_inputs_that_are_always_zero_do_not_stop_the_compensation() -> None:
     assert all(np.isfinite(node.measured) for node in zeros.nodes)
 
 
+# Activations
+
+
+METHODS = ("minmax", "percentile", "mse")
+
+
+def image_network() -> Model:
+    """Build convolutions with bias, Relu and a residual, and a classifier."""
+    rng = np.random.default_rng(21)
+
+    def weights(*shape: int) -> Any:
+        return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    with Builder("images") as b:
+        h = b.Relu(b.Conv(b.input("x", "f32", ("n", 3, 12, 12)), weights(16, 3, 3, 3), weights(16), pads=(1, 1, 1, 1)))
+        c = b.Relu(b.Conv(h, weights(16, 1, 3, 3), weights(16), group=16, pads=(1, 1, 1, 1)))
+        h = b.Relu(b.Add(b.Conv(c, weights(16, 16, 1, 1), weights(16)), h))
+        h = b.Flatten(b.MaxPool(h, kernel_shape=(4, 4), strides=(4, 4)))
+        b.output("y", b.Gemm(h, weights(10, 144), weights(10), transpose_b=True))
+    return b.model
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+@pytest.mark.parametrize("method", METHODS)
+def test_files_with_quantized_activations_run_in_the_runtimes(method: str, suffix: str, tmp_path: Path) -> None:
+    model, rows, others = image_network(), normal(32, 3, 12, 12), normal(16, 3, 12, 12)
+    encoding = "ir" if suffix == "xml" else None
+    new = quantize(model, inputs={"x": rows}, options=QuantizeOptions(activations=method, encoding=encoding))
+    assert {node.activation_bits for node in new.report.nodes} == {8}
+    dovetail.save(new, path := tmp_path / f"new.{suffix}")
+    y, expected = dovetail.run(path, others)["y"], dovetail.run(model, others)["y"]
+    found = runner_for(path).run({"x": others})["y"]
+    assert relative(y, expected) < 0.03
+    # A code that lies between two others may be rounded either way, by a step of its tensor.
+    assert relative(found, y) < 0.01 and abs(relative(found, expected) - relative(y, expected)) < 0.005
+
+
+def test_openvino_computes_layers_with_quantized_activations_in_8_bits(tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    new = quantize(
+        image_network(), inputs={"x": normal(32, 3, 12, 12)}, options=QuantizeOptions(activations="minmax", encoding="ir")
+    )
+    dovetail.save(new, tmp_path / "new.xml")
+    compiled = openvino.Core().compile_model(str(tmp_path / "new.xml"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    types = [str(port.get_element_type()) for op in compiled.get_runtime_model().get_ordered_ops() for port in op.inputs()]
+    assert any("uint8" in each for each in types) and any("'int8" in each for each in types)
+
+
+def test_predicted_errors_include_those_of_activations() -> None:
+    rows = {"x": normal(64, 4, 48)}
+    nodes = quantize(mixed_network(), inputs=rows, options=QuantizeOptions(activations="minmax")).report.nodes
+    predicted, measured = (np.array([getattr(node, name) for node in nodes]) for name in ("predicted", "measured"))
+    assert np.corrcoef(predicted, measured)[0, 1] >= 0.9
+    alone = np.array([node.measured for node in quantize(mixed_network(), inputs=rows).report.nodes])
+    assert np.all(measured > alone)
+
+
+def test_a_budget_holds_with_quantized_activations() -> None:
+    model, others = mixed_network(), normal(64, 4, 48)
+    new = quantize(model, inputs={"x": normal(64, 4, 48)}, budget=0.003, options=QuantizeOptions(activations="mse"))
+    assert relative(dovetail.run(new, others)["y"], dovetail.run(model, others)["y"]) <= 0.003
+    kept = [node for node in new.report.nodes if node.kept]
+    assert 0 < len(kept) < 12 and all(node.activation_bits == 32 for node in kept)
+
+
+def test_an_outlier_widens_the_range_of_minmax_only() -> None:
+    rows = normal(400, 64)
+    rows[3, 5] = 1000.0
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(normal(64, 32))))
+    scales = {}
+    for method in METHODS:
+        new = quantize(b.model, inputs={"x": rows}, options=QuantizeOptions(activations=method))
+        node = next(node for node in new.graph.nodes if type(node.op).__name__ == "QuantizeLinear")
+        scales[method] = float(node.input(1).constant)
+    assert scales["minmax"] > 3.5 and scales["percentile"] < 0.1 and scales["mse"] < scales["minmax"]
+
+
+def test_activations_without_range_and_infinite_ones() -> None:
+    assert grid_of_range(0, 0) == Activation(1.0, 0)
+    assert grid_of_range(2, 3) == Activation(float(np.float32(3 / 255)), 0)
+    assert grid_of_range(-3, -2) == Activation(float(np.float32(3 / 255)), 255)
+    assert grid_of_range(0, np.inf) is None and grid_of_range(np.nan, 1) is None and grid_of_range(0, 1e-40) is None
+    with Builder() as b:
+        h = b.Log(b.Relu(b.input("x", "f32", ("n", 64))))
+        b.output("y", b.MatMul(h, b.constant(normal(64, 32))))
+    report = quantize(b.model, inputs={"x": normal(16, 64)}, options=QuantizeOptions(activations="mse")).report
+    assert [node.activation_bits for node in report.nodes] == [32]
+
+
+def test_the_error_is_no_larger_than_that_of_the_static_quantizer_of_onnxruntime(tmp_path: Path) -> None:
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    model, rows, others = image_network(), normal(64, 3, 12, 12), normal(64, 3, 12, 12)
+    dovetail.save(model, source := tmp_path / "model.onnx")
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
+        """Reader passes the rows once."""
+
+        def __init__(self) -> None:
+            self.items = iter([{"x": rows}])
+
+        def get_next(self) -> Any:
+            return next(self.items, None)
+
+    quantization.quantize_static(
+        source, tmp_path / "theirs.onnx", Reader(), per_channel=True, activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+    )  # fmt: skip
+    expected = dovetail.run(model, others)["y"]
+    theirs = relative(runner_for(tmp_path / "theirs.onnx").run({"x": others})["y"], expected)
+    for method in METHODS:
+        dovetail.save(quantize(model, inputs={"x": rows}, options=QuantizeOptions(activations=method)), tmp_path / "ours.onnx")
+        assert (tmp_path / "ours.onnx").stat().st_size < (tmp_path / "theirs.onnx").stat().st_size + 500
+        assert relative(runner_for(tmp_path / "ours.onnx").run({"x": others})["y"], expected) <= theirs
+
+
 # Sensitivities and the budget
 
 
@@ -373,6 +490,10 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     ("argument.value", {"options": QuantizeOptions(block_size=24)}),
     ("argument.value", {"options": QuantizeOptions(encoding="qqd")}),
     ("argument.value", {"options": QuantizeOptions(rounding="up")}),
+    ("argument.value", {"options": QuantizeOptions(activations="max")}),
+    ("argument.conflict", {"to": "int4", "options": QuantizeOptions(activations="minmax")}),
+    ("argument.conflict", {"options": QuantizeOptions(block_size=32, activations="minmax")}),
+    ("argument.conflict", {"options": QuantizeOptions(activations="minmax", verify=False)}),
     ("argument.type", {"options": {"block_size": 32}}),
     ("argument.conflict", {"to": "f16", "options": QuantizeOptions(block_size=32)}),
     ("argument.conflict", {"budget": 0.1, "options": QuantizeOptions(verify=False)}),

@@ -10,7 +10,7 @@ from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.transformation import FileOptions, saving
 
-COLUMNS = ("node", "operator", "bits", "after", "block", "rounding", "bytes saved", "predicted", "measured", "kept for")
+COLUMNS = ("node", "operator", "bits", "after", "inputs", "block", "rounding", "bytes saved", "predicted", "measured", "kept for")
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]
@@ -42,6 +42,11 @@ class Share(click.ParamType):  # type: ignore[type-arg]
 @click.option("--block-size", type=int, help="Weights of a product that share a scale; 0: a channel [int4: 32, int8: 0].")
 @click.option("--symmetric/--zero-points", default=None, help="Without or with zero points [int8: without, int4: with].")
 @click.option("--rounding", type=click.Choice(("nearest", "gptq")), help="How weights are rounded [with rows: gptq].")
+@click.option(
+    "--activations",
+    type=click.Choice(("minmax", "percentile", "mse")),
+    help="With int8: quantize the inputs of products and convolutions too, in ranges chosen from rows.",
+)
 @click.option("--qdq", is_flag=True, help="Write DequantizeLinear for weights in blocks, not MatMulNBits.")
 @click.option("--verify/--no-verify", default=True, help="Run the model and the result on rows, and measure errors [on].")
 @options.shapes
@@ -58,6 +63,7 @@ def quantize(
     block_size: int | None,
     symmetric: bool | None,
     rounding: str | None,
+    activations: str | None,
     qdq: bool,
     verify: bool,
     shapes: tuple[str, ...],
@@ -88,10 +94,9 @@ def quantize(
     to_file = target_of(target, as_json)
     source = load(model)
     rows = Inputs(read_files(source, inputs), sizes_of(dims) or None, shapes_of(shapes) or None, seed)
+    settings = QuantizeOptions(block_size, symmetric, encoding, rounding, activations, verify)
     with progress(f"quantizing {model}"):
-        new = quantize_model(
-            source, to, inputs=rows, budget=budget, options=QuantizeOptions(block_size, symmetric, encoding, rounding, verify)
-        )
+        new = quantize_model(source, to, inputs=rows, budget=budget, options=settings)
     with progress(f"writing {target}"):
         save(new, to_file, **file_settings)
     report = new.report
@@ -113,7 +118,7 @@ def quantize(
     elif target != STREAM:
         rows_of_table = [
             (
-                node.node, node.op, node.bits_before, node.bits, node.block or "", node.rounding,
+                node.node, node.op, node.bits_before, node.bits, node.activation_bits, node.block or "", node.rounding,
                 f"{node.bytes_before - node.bytes:,}",
                 _number(node.predicted), _number(node.measured), node.kept,
             )

@@ -16,6 +16,7 @@ from dovetail.passes.quantization.report import QuantizeOptions
 from dovetail.runtime.random_inputs import Inputs
 
 TARGETS = ("int8", "int4", "f16", "bf16")
+METHODS = ("minmax", "percentile", "mse")
 ROUNDINGS = ("nearest", "gptq")
 ENCODINGS = ("matmulnbits", "qdq", "ir")
 
@@ -86,7 +87,11 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
         names = f"{', '.join(ENCODINGS)}, got {options.encoding!r}{closest(str(options.encoding), ENCODINGS)}"
         raise RuleError("argument.value", f"encoding must be one of {names}")
     if to in ("f16", "bf16"):
-        wrong = [name for name in ("block_size", "symmetric", "encoding", "rounding") if getattr(options, name) is not None]
+        wrong = [
+            name
+            for name in ("block_size", "symmetric", "encoding", "rounding", "activations")
+            if getattr(options, name) is not None
+        ]
         if wrong:
             raise RuleError("argument.conflict", f"{to} has no codes, and takes no {', '.join(wrong)}")
         return options
@@ -99,4 +104,18 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
         raise RuleError("argument.value", f"rounding must be one of {', '.join(ROUNDINGS)}, got {options.rounding!r}")
     if rounding == "gptq" and not (has_rows and options.verify):
         raise RuleError("argument.conflict", "the rounding gptq needs runs of the model on rows, got no rows or verify=False")
-    return QuantizeOptions(block, symmetric, options.encoding, rounding, options.verify)
+    if options.activations is not None:
+        _check_activations(to, block, options)
+    return QuantizeOptions(block, symmetric, options.encoding, rounding, options.activations, options.verify)
+
+
+def _check_activations(to: str, block: int, options: QuantizeOptions) -> None:
+    """Raise RuleError [argument.value], [argument.conflict] if activations cannot be quantized as the options say."""
+    if options.activations not in METHODS:
+        raise RuleError("argument.value", f"activations must be one of {', '.join(METHODS)}, got {options.activations!r}")
+    if to != "int8" or block or options.symmetric is False:
+        message = "quantized activations need int8 weights with one scale per channel and without zero points"
+        found = f"{to}, block_size={block}, symmetric={options.symmetric is not False}"
+        raise RuleError("argument.conflict", f"{message}, got {found}")
+    if not options.verify:
+        raise RuleError("argument.conflict", "quantized activations need runs of the model, got verify=False")

@@ -14,6 +14,8 @@ from dovetail.ir.edit import remove_dead, set_input
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.nn.conv import Conv
+from dovetail.passes.quantization.activations import Activation
 from dovetail.passes.quantization.codes import Array, Codes
 from dovetail.passes.quantization.weights import CONSTANT, LOOKUP, ModelWeight, Rounded
 
@@ -24,6 +26,7 @@ MATMULNBITS, QDQ, IR = "matmulnbits", "qdq", "ir"
 def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) -> None:
     """Replace weights by their rounded forms. The weights must be values of ``graph``."""
     packed: dict[int, ModelWeight] = {}
+    quantized: dict[int, ModelWeight] = {}
     for weight in weights:
         rounded = weight.rounded
         assert rounded is not None
@@ -33,10 +36,15 @@ def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) 
             packed.update({id(node): weight for node, _ in weight.readers})
         else:
             _dequantize(graph, weight, rounded.codes, is_transposed=encoding == IR and bool(rounded.block))
-    if packed:
+            if weight.activation is not None:
+                quantized.update({id(node): weight for node, _ in weight.readers})
+    if packed or quantized:
+        activations: dict[tuple[int, Activation], Value] = {}
         operands: dict[int, list[Value]] = {}
 
         def rule(b: Builder, node: Node) -> Value | None:
+            if id(node) in quantized:
+                return _quantize_input(b, node, quantized[id(node)], activations, is_ir=encoding == IR)
             weight = packed.get(id(node))
             if weight is None:
                 return None
@@ -45,6 +53,39 @@ def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) 
 
         rewrite(graph, rule)
     remove_dead(graph)
+
+
+def _quantize_input(
+    b: Builder, node: Node, weight: ModelWeight, activations: dict[tuple[int, Activation], Value], *, is_ir: bool
+) -> Value:
+    """Emit the node with a quantized first input; nodes that read one value share its quantization.
+
+    In ONNX a constant bias gets 32 bits with the scale of the products, so that a runtime can add it to their integer sums.
+    """
+    grid = weight.activation
+    assert grid is not None
+    x = node.input(0)
+    if (id(x), grid) not in activations:
+        activations[id(x), grid] = (grid.fake_quantize if is_ir else grid.apply)(b, x)
+    inputs = [activations[id(x), grid], *node.inputs[1:]]
+    bias = inputs[2] if len(inputs) > 2 else None
+    if not is_ir and bias is not None and bias.constant is not None and _has_integer_bias(node, bias):
+        scales = _codes(weight).scales[:, 0].astype(np.float64) * grid.scale
+        codes = np.rint(bias.constant.astype(np.float64) / scales)
+        if np.all(np.abs(codes) < 2**31) and np.all(scales > np.finfo(np.float32).tiny):
+            name = f"{bias.name}_quantized"
+            parts = b.constant(codes.astype(np.int32), dtypes.i32, name), b.constant(scales.astype(np.float32), dtypes.f32)
+            inputs[2] = b.DequantizeLinear(*parts, np.zeros(len(scales), np.int32), axis=0)
+    y = b.add(node.op, *inputs, name=node.name)[0]
+    b.graph.nodes[-1].location = node.location
+    return y
+
+
+def _has_integer_bias(node: Node, bias: Value) -> bool:
+    """Return whether the bias is a vector with one element for each output channel, added without a factor."""
+    op = node.op
+    is_plain = isinstance(op, Conv) or (isinstance(op, Gemm) and op.alpha == op.beta == 1)
+    return is_plain and bias.shape is not None and len(bias.shape) == 1
 
 
 def _is_packable(weight: ModelWeight, encoding: str) -> bool:

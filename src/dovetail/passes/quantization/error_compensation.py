@@ -12,10 +12,10 @@ import numpy as np
 
 from dovetail.passes.quantization.codes import Array, Codes, Grid, choose_scales, encode, split_blocks
 
-DAMPING = (0.01, 0.1, 1.0)
+DAMPING = (0.01, 0.3)
 """Shares of the mean of the Hessian's diagonal, one of which is added to the diagonal: the more, the less is compensated."""
 COLUMNS = 128
-"""Number of columns after which the errors are propagated to all later columns."""
+"""Number of columns after which the errors are propagated to all later columns, and size of a matrix inverted at once."""
 
 
 def compensate(matrix: Array, hessians: Sequence[Array], grid: Grid, nearest: Codes) -> Codes:
@@ -25,6 +25,8 @@ def compensate(matrix: Array, hessians: Sequence[Array], grid: Grid, nearest: Co
     matrix that is rounded with the first one: where inputs are not correlated, or few, compensation makes the error larger.
     """
     fit, judge = hessians
+    if not (np.all(np.isfinite(fit)) and np.all(np.isfinite(judge))):
+        return nearest
     smallest, best = _output_error(nearest, matrix, judge), None
     for damping in DAMPING:
         codes = round_with_compensation(matrix, fit, grid, damping)
@@ -90,8 +92,23 @@ def _inverse_factor(hessian: Array, damping: float) -> Array | None:
         return None
     diagonal += damping * mean
     try:
-        factor = np.linalg.cholesky(np.linalg.inv(damped)).T
+        # With the order of rows and columns reversed, the lower factor becomes an upper one, whose inverse is upper as well.
+        factor = _invert_upper(np.linalg.cholesky(damped[::-1, ::-1])[::-1, ::-1])
     except np.linalg.LinAlgError:
         return None
     factor = factor.astype(np.float32)
     return factor if np.all(np.isfinite(factor)) else None
+
+
+def _invert_upper(matrix: Array) -> Array:
+    """Return the inverse of an upper triangular matrix: of its four parts, recursively."""
+    size = len(matrix)
+    if size <= COLUMNS:
+        inverse: Array = np.triu(np.linalg.inv(matrix))
+        return inverse
+    half = size // 2
+    inverse = np.zeros_like(matrix)
+    inverse[:half, :half] = _invert_upper(matrix[:half, :half])
+    inverse[half:, half:] = _invert_upper(matrix[half:, half:])
+    inverse[:half, half:] = -inverse[:half, :half] @ matrix[:half, half:] @ inverse[half:, half:]
+    return inverse

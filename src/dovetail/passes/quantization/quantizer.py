@@ -10,6 +10,7 @@ from dovetail.compare.verification.engine import compile_for_verification
 from dovetail.errors import UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Graph, Model
+from dovetail.passes.quantization.activations import choose_activations
 from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
 from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
 from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weights
@@ -18,7 +19,7 @@ from dovetail.passes.quantization.hessians import collect_hessians, group_weight
 from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
 from dovetail.passes.quantization.selection import MARGIN, order_to_keep, predict_count, smallest_count
 from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
-from dovetail.passes.quantization.weights import GPTQ, ModelWeight, Rounded, find_constants, find_weights, grid_of
+from dovetail.passes.quantization.weights import GPTQ, LOOKUP, ModelWeight, Rounded, find_constants, find_weights, grid_of
 from dovetail.runtime.random_inputs import Inputs
 
 F16_ERROR = 2.0**-10
@@ -41,6 +42,8 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     writer = _Writer(model, weights, find, encoding)
     if calibration is not None and options.rounding == GPTQ:
         _compensate(chosen, writer, calibration)
+    if calibration is not None and options.activations is not None:
+        _quantize_activations(chosen, writer, calibration, options.activations)
     report = QuantizeReport(to, [_row(weight) for weight in weights], budget)
     if calibration is None or not chosen:
         new, _ = writer.write(chosen)
@@ -114,6 +117,13 @@ def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Ca
                 weight.rounded = Rounded(codes, rounding=GPTQ)
 
 
+def _quantize_activations(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration, method: str) -> None:
+    """Choose the grids of the inputs of products and convolutions from the rows of ``calibration``."""
+    chosen = [weight for weight in weights if weight.kind != LOOKUP]
+    for weight, grid in zip(chosen, choose_activations(*writer.copy(chosen), calibration.calls, method), strict=True):
+        weight.activation = grid
+
+
 def _reason_against(weight: ModelWeight, largest: float) -> str:
     """Return the reason why a weight keeps its type rather than a type of 16 bits; "" if there is none."""
     assert weight.rounded is not None
@@ -153,7 +163,8 @@ def _row(weight: ModelWeight) -> QuantizedNode:
     block = 0 if rounded is None else rounded.block
     return QuantizedNode(
         node.label, node.title, weight.source.name, weight.bits, bits, block,
-        "" if rounded is None else rounded.rounding, weight.bytes, size, kept=weight.kept,
+        "" if rounded is None else rounded.rounding, weight.bytes, size, 32 if weight.activation is None else 8,
+        kept=weight.kept,
     )  # fmt: skip
 
 
@@ -198,6 +209,7 @@ def _choose(
     for index in order[:count]:
         row = rows[index]
         row.kept, row.bits, row.block, row.rounding, row.bytes = "the budget", row.bits_before, 0, "", row.bytes_before
+        row.activation_bits = 32
     if None not in predicted:
         report.predicted = float(np.sqrt(sum(errors[index] ** 2 for index in order[count:])))
     return new

@@ -20,6 +20,9 @@ class QuantizeOptions:
       "matmulnbits" for others. Weights with one scale per channel are DequantizeLinear in each of them.
     - ``rounding``: "nearest", or "gptq": the errors of a product's weights compensate each other on the rows of ``inputs``, where
       that makes its error smaller on rows that were not used for it. The default is "gptq" where ``inputs`` has arrays.
+    - ``activations``: with int8, also quantize the inputs of products and convolutions to u8, with one scale and zero point for
+      each tensor. The range is that of all elements ("minmax"), of all but 0.01 % of them ("percentile"), or the one with the
+      smallest squared error ("mse"). By default the activations stay in f32.
     - ``verify``: run the model and the result on rows. Without it there is neither a prediction nor a measured error.
     """
 
@@ -27,6 +30,7 @@ class QuantizeOptions:
     symmetric: bool | None = None
     encoding: str | None = None
     rounding: str | None = None
+    activations: str | None = None
     verify: bool = True
 
 
@@ -36,7 +40,8 @@ class QuantizedNode:
 
     ``node`` and ``op`` are the first node that reads the weight ``value``. ``bits`` and ``bytes`` are those of the result, with
     scales and zero points. ``block`` is the number of codes with one scale, 0 for one scale per channel or none.
-    ``rounding`` is "nearest" or "gptq"; "" for a weight that keeps its type. ``predicted``
+    ``rounding`` is "nearest" or "gptq"; "" for a weight that keeps its type.
+    ``activation_bits`` are 8 where the node's input is quantized too. ``predicted``
     and ``measured`` are relative errors of the outputs where only this weight is rounded; None where nothing ran. ``kept`` is the
     reason why the weight keeps its type; "" where it is rounded.
     """
@@ -50,6 +55,7 @@ class QuantizedNode:
     rounding: str
     bytes_before: int
     bytes: int
+    activation_bits: int = 32
     predicted: float | None = None
     measured: float | None = None
     kept: str = ""

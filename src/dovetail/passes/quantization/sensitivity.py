@@ -9,7 +9,7 @@ sample of ``v^T J dW`` for each row. Source: the estimate of Hutchinson, for the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from dovetail.laws.gradients import adjoints
 from dovetail.laws.sequences import eliminate_sequences
 from dovetail.ops.linalg.matmul import Gemm
 from dovetail.ops.nn.conv import Convolution
+from dovetail.passes.quantization.activations import Activation
 from dovetail.passes.quantization.calibration import Call, ReferenceRun
 from dovetail.passes.quantization.weights import CONSTANT, ModelWeight
 
@@ -51,11 +52,12 @@ def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
     sums: list[list[Value]] = []
     for weight in weights:
         assert weight.rounded is not None
-        delta = b.constant((weight.rounded.data(weight) - weight.data).astype(np.float32))
+        operands = _operands(b, weight)
         if weight.kind == CONSTANT:
-            sums.append([_total(b, gradients[id(weight.value)], delta)])
-        else:
-            sums.append([_sum_rows(b, gradients[id(node.outputs[0])], _change(b, node, i, delta)) for node, i in weight.readers])
+            sums.append([_total(b, gradients[id(weight.value)], operands.delta)])
+            continue
+        changes = [(node.outputs[0], _change(b, node, index, operands)) for node, index in weight.readers]
+        sums.append([_sum_rows(b, gradients[id(y)], change) for y, change in changes])
     graph.outputs = []
     for value in (value for values in sums for value in values):
         b.output(graph.free_name("sum"), value)
@@ -106,13 +108,37 @@ def _rows_of(call: Call) -> int:
     return next((len(array) for array in call.values() if np.ndim(array)), 1)
 
 
-def _change(b: Builder, node: Node, index: int, delta: Value) -> Value:
-    """Emit the change of a node's result, which is linear in its weights, for a change ``delta`` of the weights."""
+class _RoundedOperands(NamedTuple):
+    """_RoundedOperands holds the change ``delta`` of a weight; with a grid of the activations, also the ``rounded`` weight."""
+
+    delta: Value
+    rounded: Value | None
+    activation: Activation | None
+
+
+def _operands(b: Builder, weight: ModelWeight) -> _RoundedOperands:
+    assert weight.rounded is not None
+    rounded = weight.rounded.data(weight)
+    delta = b.constant((rounded - weight.data).astype(np.float32))
+    return _RoundedOperands(delta, None if weight.activation is None else b.constant(rounded), weight.activation)
+
+
+def _change(b: Builder, node: Node, index: int, operands: _RoundedOperands) -> Value:
+    """Emit the change of a node's result for rounded weights, and for rounded activations if they have a grid.
+
+    The node is linear in both: ``f(x', w') - f(x, w) = f(x, w' - w) + f(x' - x, w')``.
+    """
     inputs = list(node.inputs)
-    inputs[index] = delta
+    inputs[index] = operands.delta
     if isinstance(node.op, Gemm | Convolution) and len(inputs) > 2 and _is_bias(node):
         inputs[2] = None
-    return b.add(node.op, *inputs)[0]
+    change = b.add(node.op, *inputs)[0]
+    if operands.activation is None:
+        return change
+    x = node.input(0)
+    inputs[0], inputs[index] = b.Subtract(operands.activation.apply(b, x), x), operands.rounded
+    total: Value = b.Add(change, b.add(node.op, *inputs)[0])
+    return total
 
 
 def _is_bias(node: Node) -> bool:
@@ -142,25 +168,26 @@ def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
     graph = model.graph
     b = Builder(graph=graph)
     switches: list[str] = []
-    changes: dict[int, tuple[int | None, Value, Value]] = {}
+    changes: dict[int, tuple[int | None, _RoundedOperands, Value]] = {}
     for weight in weights:
         assert weight.rounded is not None
         switch = b.input_of(graph.free_name(f"rounded:{weight.value.name}"), Tensor(dtypes.f32, ()))
-        delta = b.constant((weight.rounded.data(weight) - weight.data).astype(np.float32))
-        graph.nodes.insert(0, graph.nodes.pop())
+        mark = len(graph.nodes)
+        operands = _operands(b, weight)
+        graph.nodes = graph.nodes[mark:] + graph.nodes[:mark]
         switches.append(switch.name)
         if weight.kind == CONSTANT:
             assert weight.value.node is not None
-            changes[id(weight.value.node)] = None, delta, switch
+            changes[id(weight.value.node)] = None, operands, switch
         else:
-            changes.update({id(node): (index, delta, switch) for node, index in weight.readers})
+            changes.update({id(node): (index, operands, switch) for node, index in weight.readers})
 
     def rule(b: Builder, node: Node) -> Value | None:
         if id(node) not in changes:
             return None
-        index, delta, switch = changes[id(node)]
+        index, operands, switch = changes[id(node)]
         y = b.add(node.op, *node.inputs)[0]
-        change = delta if index is None else _change(b, node, index, delta)
+        change = operands.delta if index is None else _change(b, node, index, operands)
         total: Value = b.Add(y, b.Multiply(change, switch))
         return total
 
@@ -181,5 +208,5 @@ def copy_with_weights(
     new = copy_model(model)
     others: list[ModelWeight] = find(new.graph)
     for other, weight in zip(others, weights, strict=True):
-        other.rounded, other.kept = weight.rounded, weight.kept
+        other.rounded, other.kept, other.activation = weight.rounded, weight.kept, weight.activation
     return new, others

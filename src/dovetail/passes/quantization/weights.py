@@ -22,6 +22,7 @@ from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
+from dovetail.passes.quantization.activations import Activation
 from dovetail.passes.quantization.codes import Array, Codes, Grid
 
 NEAREST, GPTQ = "nearest", "gptq"
@@ -37,7 +38,7 @@ class ModelWeight:
     ``kind`` is PRODUCT (the second operand of MatMul or Gemm), CONVOLUTION, LOOKUP (the table of a Gather) or CONSTANT (any
     constant). ``channels`` are the axes of ``value`` with one index for each output channel. ``readers`` are pairs of a node and
     an input index. ``kept`` is the reason why the weight keeps its type; "" where it does not. Until a weight is rounded,
-    ``rounded`` is None.
+    ``rounded`` is None. ``activation`` is the grid of the first input of the readers; None if that stays a float.
     """
 
     value: Value
@@ -46,6 +47,7 @@ class ModelWeight:
     readers: list[tuple[Node, int]] = field(default_factory=list)
     kept: str = ""
     rounded: Rounded | None = None
+    activation: Activation | None = None
 
     @property
     def node(self) -> Node:
