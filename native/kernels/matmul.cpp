@@ -114,6 +114,8 @@ private:
     void decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const;
     void multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const;
     void multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const;
+    void multiply_bf16_rows(const Run& run, const Task& task, const Workspace& workspace) const;
+    bool rounds_rows() const { return byte_rows_ != nullptr || bf16_rows_ != nullptr; }
     float* after_decoded(const Workspace& workspace) const {
         return workspace.b + (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
     }
@@ -140,7 +142,9 @@ private:
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
     const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);
     CompressedWeights compressed_{};
-    const ByteRowsKernels* byte_rows_ = nullptr;  // null: rows are not rounded
+    // At most one is not null: the rows are rounded to it.
+    const ByteRowsKernels* byte_rows_ = nullptr;
+    const Bf16RowsKernels* bf16_rows_ = nullptr;
 };
 
 MatMul::MatMul(const Spec& spec, WeightCache& cache)
@@ -173,7 +177,12 @@ MatMul::MatMul(const Spec& spec, WeightCache& cache)
     if (is_compressed) {
         right_ = RightOperand::compressed;
         compressed_ = compress_weights(spec, cache, depth_, columns_, kernels_.lanes);
-        if (spec.integer("rounds_rows") != 0) {
+        const std::string rows = spec.text("rows", "f32");
+        if (rows == "bf16") {
+            if (compressed_.format != WeightFormat::bf16 || compressed_.blocks != 1 || compressed_.has_points)
+                throw std::invalid_argument("matmul: rows in bf16 need weights in bf16 of one block");
+            bf16_rows_ = dovetail::bf16_rows() ? dovetail::bf16_rows() : &compressed_kernels_.bf16_rows;
+        } else if (rows == "int8") {
             if (!has_consecutive_numbers(compressed_))
                 throw std::invalid_argument("matmul: rows are rounded for weights of consecutive numbers only");
             byte_rows_ = vnni_byte_rows() ? vnni_byte_rows() : &compressed_kernels_.byte_rows;
@@ -215,6 +224,11 @@ std::int64_t MatMul::offset(const BatchStrides& strides, std::int64_t batch) con
 
 void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     tiling_ = tiling_of(rows_, columns_, a.column == 1 ? a.row : 0, std::min(depth_, kBlockDepth), kernels_);
+    if (rounds_rows()) {
+        // A row is read from a register or memory for one vector of columns at a time.
+        const int vectors = kernels_.rows[1] != 0 ? 2 : 1;
+        tiling_ = {vectors, ceil_div(rows_, kernels_.rows[vectors - 1]), 0};
+    }
     panels_ = panels_of(columns_, tiling_.vectors, kernels_.lanes);
     small_count_ = rows_ / tiling_.tiles;
     large_tiles_ = rows_ % tiling_.tiles;
@@ -233,7 +247,7 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
     if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 &&
-        byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias)
+        !rounds_rows() && y.column == 1 && !adds_residual_last && !scales_bias)
         blocks_ = ceil_div(depth_, kBlockDepth);
     if (is_compressed)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
@@ -268,6 +282,7 @@ std::size_t MatMul::scratch_bytes() const {
     if (right_ == RightOperand::compressed) {
         b_floats = (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
         // Few rows, padded, and the sums of their blocks.
+        if (bf16_rows_) b_floats = kMaxRows * (round_up(depth_, 32) + 32) / 2;
         if (byte_rows_)
             b_floats += kMaxRows * (row_pitch() / 4 + 16 + 2 * round_to_line(compressed_.blocks));
         else if (has_few_rows())
@@ -317,6 +332,7 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     const Workspace workspace = workspace_of(run, worker);
     if (right_ == RightOperand::dots) return dot(run, task, workspace);
     if (right_ == RightOperand::compressed) {
+        if (bf16_rows_) return multiply_bf16_rows(run, task, workspace);
         if (byte_rows_) return multiply_byte_rows(run, task, workspace);
         if (has_few_rows()) return multiply_few_rows(run, task, workspace);
         for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel)
@@ -541,6 +557,28 @@ void MatMul::multiply_byte_rows(const Run& run, const Task& task, const Workspac
             else
                 for (std::int64_t block = 0; block < blocks_; ++block)
                     multiply(run, task, workspace, index, tile, rows, decoded_columns(workspace, index, block));
+        }
+    }
+}
+
+void MatMul::multiply_bf16_rows(const Run& run, const Task& task, const Workspace& workspace) const {
+    // Rows at multiples of a page would share one set of L1.
+    const std::int64_t pitch = round_up(depth_, 32) + 32;
+    auto* shorts = reinterpret_cast<std::uint16_t*>(workspace.b);
+    for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
+        const std::int64_t first = row_of(tile), count = row_of(tile + 1) - first;
+        const float* rows = rows_of(run, task, workspace, first, count);
+        for (std::int64_t r = 0; r < count; ++r) {
+            std::uint16_t* to = shorts + r * pitch;
+            bf16_rows_->round(to, rows + row_offsets_[static_cast<std::size_t>(r)], depth_);
+            std::fill(to + depth_, to + pitch, std::uint16_t{0});
+        }
+        for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
+            const Panel& panel = panels_[index];
+            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+            bf16_rows_->multiply[count - 1]({&compressed_, compressed_.strip(panel.first / kernels_.lanes), panel.vectors, shorts,
+                                             pitch, workspace.y, width});
+            multiply(run, task, workspace, index, tile, nullptr, {}, workspace.y);
         }
     }
 }

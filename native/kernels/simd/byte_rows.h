@@ -30,13 +30,13 @@ DOVETAIL_INLINE Ints add_dots(Ints sum, Words codes, std::int32_t x) {
 #endif
 }
 
-// As add_dots(), with signed bytes of codes and a sum of 128 * x less where the instruction takes unsigned bytes.
 template <int bits>
 DOVETAIL_INLINE Words codes_of(Words word, int part) {
     constexpr std::uint32_t mask = bits == 2 ? 0x03030303u : bits == 4 ? 0x0f0f0f0fu : 0xffffffffu;
     return word >> (bits * part) & mask;
 }
 
+// As add_dots(), with signed bytes of codes. Where the instruction takes unsigned bytes, each code counts kExcessOfSigned more.
 DOVETAIL_INLINE Ints add_signed_dots(Ints sum, Words codes, std::int32_t x) {
 #if defined(__AVX512VNNI__)
     return add_dots(sum, codes ^ 0x80808080u, x);
@@ -56,7 +56,6 @@ DOVETAIL_INLINE Ints add_signed_dots(Ints sum, Words codes, std::int32_t x) {
 #endif
 }
 
-// What the dot products of signed codes count too much of each code.
 #if defined(__AVX512BW__)
 constexpr float kExcessOfSigned = 128;
 #else

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/simd/bf16_rows.h"
 #include "kernels/simd/byte_rows.h"
 #include "kernels/simd/vector.h"
 
@@ -287,6 +288,7 @@ const CompressedKernels compressed_kernels = {
      decode_strip<WeightFormat::bf16>},
     {{DOVETAIL_BYTE_ROWS(2), DOVETAIL_BYTE_ROWS(4), DOVETAIL_BYTE_ROWS(8)}},
     round_row,
+    {DOVETAIL_BF16_ROWS, round_to_bf16},
 };
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -24,8 +24,8 @@ tolerance = tolerance_option(help=f"Allowed difference {SHARE}")
 seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
 precision = click.option(
     "--precision",
-    type=click.Choice(("f32", "int8")),
-    help="int8 rounds rows for integer weights [as the model permits].",
+    type=click.Choice(("f32", "bf16", "int8", "auto")),
+    help="Precision of products [f32, or less as the model permits].",
 )
 threads = click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
 engines = click.option(

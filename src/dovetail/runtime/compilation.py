@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter", "jax", "torch")
-PRECISIONS = ("f32", "int8")
+PRECISIONS = ("f32", "bf16", "int8", "auto")
 
 
 @check_keywords
@@ -85,7 +85,9 @@ def compile(
     results of such calls are views of one array; no call changes the elements that another call returned (docs/howto/sizes.md).
     Such a program does not use ``cache_dir``.
 
-    ``precision``, an option of the native engine: "f32" computes products of floats in f32. "int8" rounds the rows that are
+    ``precision``, an option of the native engine: "f32" computes products of floats in f32. "bf16" rounds the operands of matrix
+    products with constant weights to bf16 and sums in f32, on processors with AVX512-BF16; "auto" is "bf16" on these, else "f32".
+    "int8" rounds the rows that are
     multiplied by constant integer weights of up to 8 bits to 8 bits, in blocks as long as those of the weights, each scaled by
     its greatest magnitude (dynamic quantization). By default only products that permit this are rounded: MatMulNBits of accuracy
     level 4.
@@ -104,7 +106,7 @@ def compile(
         names = ("auto", *ENGINES, *plugins.load("engines", ("auto", *ENGINES)))
         if engine not in names:
             raise EngineError("argument.value", f"engine must be one of {', '.join(names)}, got {engine!r}")
-    check_precision(precision)
+    precision = _precision_of(precision, engine)
     if device is not None and not isinstance(device, DeviceOptions):
         raise EngineError("argument.type", f"device must be DeviceOptions(device={device!r}), got {device!r}")
     if is_plugin or engine in ("jax", "torch"):
@@ -125,8 +127,8 @@ def compile(
         from dovetail.runtime.devices.compilation import compile_on_device
 
         return compile_on_device(_load(model, limits), engine, device or DeviceOptions())
-    if engine == "interpreter" and (reuse_caches or precision == "int8"):
-        option = "reuse_caches" if reuse_caches else "precision='int8'"
+    if engine == "interpreter" and (reuse_caches or precision in ("int8", "bf16")):
+        option = "reuse_caches" if reuse_caches else f"precision={precision!r}"
         raise EngineError("argument.conflict", f"{option} is an option of the native engine")
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
         thread_count(threads)
@@ -142,10 +144,18 @@ def compile(
     return _compile_native(_load(model, limits), {"threads": threads, "elide": elide, "precision": precision})
 
 
-def check_precision(precision: str | None) -> None:
-    """Raise EngineError [argument.value] for a precision that the native engine lacks."""
+def _precision_of(precision: str | None, engine: str) -> str | None:
+    """Return the precision to compile for. Raises EngineError [argument.value] for one that this processor lacks."""
     if precision not in (None, *PRECISIONS):
         raise EngineError("argument.value", f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    has_bf16 = native_core.has_bf16()
+    if precision == "bf16" and not has_bf16:
+        raise EngineError(
+            "argument.value", f"precision 'bf16' needs the native core and AVX512-BF16, got {native_core.instruction_set()}"
+        )
+    if precision == "auto":
+        return "bf16" if has_bf16 and engine in ("auto", "native") else "f32"
+    return precision
 
 
 def _check_elide(elide: str) -> None:

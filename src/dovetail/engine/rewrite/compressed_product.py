@@ -22,7 +22,7 @@ from dovetail.ir.types import Shape, View, axis_in
 from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.binary import Multiply, Subtract
 from dovetail.ops.elementwise.cast import Cast
-from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
 from dovetail.ops.tensor.reshape import Reshape
@@ -41,8 +41,9 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     ``codes``, or at [j, k] with ``transposed``. Codes are u8, i8 for the format ``i8``, or u16 for f16 and bf16. The formats
     ``table2`` and ``table4`` have codes of 2 and 4 bits, whose numbers are in ``table``; with ``is_packed`` they are packed
     [columns, bytes], the first code in the lowest bits. Other formats are those of the numbers; u8 codes of ``i8`` are numbers
-    plus 128. The sums are f32. With ``rounds_rows`` each block of a row of ``x`` is rounded to ``q * s``, where s is its greatest
+    plus 128. The sums are f32. ``rows`` "int8": each block of a row of ``x`` is rounded to ``q * s``, where s is its greatest
     magnitude / 127 and q are 8-bit integers (accuracy level 4 of MatMulNBits); rows with infinities or NaN are not rounded.
+    ``rows`` "bf16": ``x`` is rounded to bf16, for weights of format ``bf16`` without points.
     """
 
     format: str
@@ -52,7 +53,7 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     table: tuple[float, ...] = ()
     is_packed: bool = False
     transposed: bool = False
-    rounds_rows: bool = False
+    rows: str = "f32"
 
     def shape(self, x: View, codes: View, scales: View, points: View | None = None) -> Shape | None:
         return None if x.shape is None else (*x.shape[:-1], self.columns)
@@ -66,8 +67,10 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
         if points is not None:
             numbers = numbers - np.asarray(points)[:, blocks].T
         rows = arrays.cast(xp, x, dtypes.f32)
-        if self.rounds_rows:
+        if self.rows == "int8":
             rows = xp.asarray(round_rows(np.asarray(rows), self.block))
+        elif self.rows == "bf16":
+            rows = arrays.cast(xp, arrays.cast(xp, rows, dtypes.bf16), dtypes.f32)
         y = xp.matmul(rows, xp.asarray(numbers * np.asarray(scales)[:, blocks].T))
         return round_to(xp, y, arrays.element(x))
 
@@ -149,6 +152,22 @@ def compress_products(precision: str | None, skips_quantized: bool) -> Callable[
     return rule
 
 
+def round_product(b: Builder, node: Node) -> Value | None:
+    """Rewrite a product with constant f32 weights to a product in bf16, with sums in f32."""
+    op, (x, w, bias) = node.op, (*node.inputs, None, None, None)[:3]
+    is_plain = isinstance(op, MatMul) or (isinstance(op, Gemm) and op.alpha == op.beta == 1)
+    if not is_plain or x is None or w is None or x.constant is not None or w.constant is None or w.dtype.name != "f32":
+        return None
+    assert isinstance(op, MatMul | Gemm)
+    if op.transpose_a or len(w.constant.shape) != 2 or w.constant.size == 0 or not _is_product_input(x):
+        return None
+    columns, depth = w.constant.shape if op.transpose_b else w.constant.shape[::-1]
+    codes = np.asarray(w.constant).astype(dtypes.bf16.numpy).view(np.uint16)
+    form = CompressedMatMul("bf16", depth, columns, depth, transposed=op.transpose_b, rows="bf16")
+    y: Value = b.add(form, x, b.constant(codes), b.constant(np.ones((columns, 1), np.float32)))[0]
+    return y if bias is None else b.Add(y, bias)
+
+
 def _is_product_input(x: Value) -> bool:
     return x.shape is not None and len(x.shape) >= 2 and x.dtype is not None and x.dtype.name in _FLOATS
 
@@ -175,7 +194,7 @@ def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | Non
         table,
         is_packed=True,
         transposed=True,
-        rounds_rows=rounds,
+        rows="int8" if rounds else "f32",
     )
     codes = np.asarray(weights.constant).reshape(op.n, -1)
     factors = np.asarray(scales.constant).astype(np.float32, copy=False).reshape(op.n, op.blocks)
@@ -210,7 +229,9 @@ def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool,
     if name in ("i4", "i2"):
         # The codes of consecutive numbers.
         codes, table = codes ^ np.uint8(len(table) // 2), tuple(float(i - len(table) // 2) for i in range(len(table)))
-    op = CompressedMatMul(form, depth, columns, block, table, transposed=is_transposed, rounds_rows=rounds and has_integers)
+    op = CompressedMatMul(
+        form, depth, columns, block, table, transposed=is_transposed, rows="int8" if rounds and has_integers else "f32"
+    )
     return _product(b, op, x, codes, scales, points)
 
 
@@ -244,7 +265,7 @@ def _product(b: Builder, op: CompressedMatMul, x: Value, codes: Array, scales: A
     if points is not None and op.table and float(points.flat[0]).is_integer() and bool(np.all(points == points.flat[0])):
         table = tuple(number - float(points.flat[0]) for number in op.table)
         op, points = (
-            CompressedMatMul(op.format, op.depth, op.columns, op.block, table, op.is_packed, op.transposed, op.rounds_rows),
+            CompressedMatMul(op.format, op.depth, op.columns, op.block, table, op.is_packed, op.transposed, op.rows),
             None,
         )
     inputs = [x, b.constant(codes), b.constant(scales)]

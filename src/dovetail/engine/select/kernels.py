@@ -414,7 +414,7 @@ def _select_compressed_matmul(op: CompressedMatMul, node: Node, reads: Reads, wr
         "is_packed": int(op.is_packed),
         "transpose_b": int(op.transposed),
         "has_points": int(points is not None),
-        "rounds_rows": int(op.rounds_rows),
+        "rows": op.rows,
         "has_bias": 0,
         "has_residual": 0,
     }

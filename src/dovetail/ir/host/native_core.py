@@ -50,6 +50,11 @@ def instruction_set() -> str:
     return "amx" if _compiled.has_amx() else str(_compiled.isa())
 
 
+def has_bf16() -> bool:
+    """Return whether the core multiplies in bf16 (AVX512-BF16)."""
+    return is_compiled and bool(_compiled.has_bf16())
+
+
 @cache
 def warn_without_core() -> None:
     """Log a warning, once in a process, that the interpreter runs models since there is no compiled core."""
