@@ -132,7 +132,7 @@ class CacheKey:
         built = os.stat(core.__file__) if core is not None and core.__file__ else None
         parts: Sequence[Any] = (
             VERSION, __version__, native_core.build(), built and (built.st_size, built.st_mtime_ns),
-            core and core.isa(), core and core.has_amx(), os.environ.get("DOVETAIL_ISA"),
+            core and core.isa(), core and core.has_amx(), core and core.has_bf16(), os.environ.get("DOVETAIL_ISA"),
             sorted(options.items()), limits, os.path.splitext(path)[1].lower(),
         )  # fmt: skip
         self.name = name_of([*map(repr, parts), self.digest or b""])
