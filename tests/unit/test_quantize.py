@@ -617,3 +617,48 @@ def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("dovetail.passes.quantization.sensitivity.adjoints", interrupt)
     assert isinstance(run(source, "-o", str(target)).exception, (KeyboardInterrupt, SystemExit, Exception))
     assert target.read_bytes() == before and sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "q.onnx"]
+
+
+# Models of other kinds
+
+
+def test_sizes_of_random_inputs_are_those_at_which_the_model_runs() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", ("n", "k"))
+        b.output("y", b.MatMul(b.Reshape(x, [-1, 64]), b.constant(normal(64, 32))))
+    report = quantize(b.model).report
+    assert report.measured is not None and report.measured < 0.02
+
+
+def test_a_model_of_unknown_rank_is_ordered_by_measured_errors() -> None:
+    with Builder() as b:
+        h = b.MatMul(b.input("x", "f32"), b.constant(normal(64, 64), name="w"))
+        b.output("y", b.MatMul(b.Relu(h), b.constant(normal(64, 32), name="v")))
+    for options in (QuantizeOptions(), QuantizeOptions(activations="minmax")):
+        report = quantize(b.model, inputs={"x": normal(16, 64)}, budget=0.5, options=options).report
+        assert len(report.nodes) == 2 and report.measured <= 0.5
+
+
+def test_a_model_with_states_is_measured_from_its_initial_states(tmp_path: Path) -> None:
+    with Builder() as b:
+        x, past = b.input("x", "f32", (1, 64)), b.input("past", "f32", (1, 64))
+        h = b.Tanh(b.Add(b.MatMul(x, b.constant(normal(64, 64, scale=0.1))), past))
+        b.output("present", h)
+        b.output("y", b.MatMul(h, b.constant(normal(64, 32))))
+    stateful = dovetail.make_stateful(b.model, {"past": "present"})
+    new = quantize(stateful, "int4", inputs={"x": normal(16, 64)})
+    assert new.report.measured is not None and new.states == stateful.states
+
+
+def test_a_weight_of_a_product_and_of_a_lookup_is_rounded_for_both(tmp_path: Path) -> None:
+    with Builder() as b:
+        table = b.constant(normal(50, 64), name="table")
+        h = b.Gather(table, b.input("ids", "i64", ("n", 3)), axis=0)
+        b.output("y", b.MatMul(b.Tanh(h), b.Transpose(table, [1, 0])))
+        b.output("table_out", b.Identity(table))
+    ids = RNG.integers(0, 50, (16, 3))
+    for to in ("int8", "int4", "f16"):
+        new = quantize(b.model, to, inputs={"ids": ids})
+        dovetail.save(new, tmp_path / "new.onnx")
+        found, expected = runner_for(tmp_path / "new.onnx").run({"ids": ids}), dovetail.run(new, {"ids": ids})
+        assert all(relative(found[name], expected[name]) < 1e-5 for name in ("y", "table_out"))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail.compare.verification.engine import compile_for_verification
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value
 from dovetail.passes.quantization.calibration import Call
 from dovetail.passes.quantization.codes import Array
+from dovetail.runtime.compilation import compile
 
 if TYPE_CHECKING:
     from dovetail.passes.quantization.weights import ModelWeight
@@ -75,7 +75,7 @@ def _choose_group(model: Model, values: dict[int, Value], calls: Sequence[Call],
     mark = len(model.graph.nodes)
     new_outputs: list[Value] = [b.Identity(value) for value in values.values()]
     model.graph.outputs = new_outputs
-    program = compile_for_verification(model)
+    program = compile(model)
     names = dict(zip(values, (y.name for y in new_outputs), strict=True))
     ranges = dict.fromkeys(values, (0.0, 0.0))
     for call in calls:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dovetail.compare.verification.engine import compile_for_verification
 from dovetail.errors import DovetailError, EngineError, RuleError, raise_all
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.inputs_outputs import bind_sizes, sizes_of_arrays, to_array, unknown_input
 from dovetail.ir.state import own_inputs
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Tensor
+from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 from dovetail.runtime.random_inputs import Inputs, random_inputs
 
@@ -60,8 +60,9 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
         raise unknown_input(unknown, list(own))
     missing = [name for name in own if name not in arrays]
     if not arrays:
-        drawn = [_draw(model, inputs, missing, {}, index) for index in range(DRAWN_CALLS)]
-        return _split(drawn, missing)
+        first = _draw(model, inputs, missing, {}, 0)
+        sized = replace(inputs, sizes={**(inputs.sizes or {}), **sizes_of_arrays(model, first)})
+        return _split([first, *(_draw(model, sized, missing, {}, index) for index in range(1, DRAWN_CALLS))], missing)
     errors: list[DovetailError] = []
     rows: dict[str, Any] = {}
     for name, array in arrays.items():
@@ -145,9 +146,7 @@ def _has_batch(value: Value, values: Mapping[str, Value]) -> bool:
 def _draw(model: Model, inputs: Inputs, names: Sequence[str], call: Call, index: int) -> Call:
     """Draw the inputs ``names`` of one call, with the sizes of the arrays in ``call``."""
     sizes = {**(inputs.sizes or {}), **sizes_of_arrays(model, call)}
-    return random_inputs(
-        model, seed=inputs.seed + index, sizes=sizes, shapes=inputs.shapes, only=names, beside=call or None
-    )  # fmt: skip
+    return random_inputs(model, seed=inputs.seed + index, sizes=sizes, shapes=inputs.shapes, only=names, beside=call)
 
 
 def _split(calls: list[Call], drawn: list[str]) -> Calibration:
@@ -171,7 +170,7 @@ class ReferenceRun:
                 "grad.dtype", f"the model must have a float output to measure an error, got {listed}", file=model.file
             )
         self.calls = list(calls)
-        program = compile_for_verification(model) if program is None else program
+        program = compile(model) if program is None else program
         self.outputs = [self._run(program, {**call, **(more or {})}) for call in self.calls]
         self.norms = {name: sum(_squares(outputs[name]) for outputs in self.outputs) for name in self.names}
 

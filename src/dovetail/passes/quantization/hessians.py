@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.compare.verification.engine import compile_for_verification
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value
@@ -14,6 +13,7 @@ from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.passes.quantization.calibration import Call
 from dovetail.passes.quantization.codes import Array
 from dovetail.passes.quantization.weights import PRODUCT, ModelWeight
+from dovetail.runtime.compilation import compile
 
 MAX_BYTES = 512 << 20
 """Bytes of the Hessians of one group of weights; the calls run once for each group."""
@@ -62,7 +62,7 @@ def collect_hessians(model: Model, weights: Sequence[ModelWeight], calls: Sequen
     graph.outputs = []
     names = {key: b.output(graph.free_name("hessian"), value).name for key, value in products.items()}
     remove_dead(graph)
-    program = compile_for_verification(model)
+    program = compile(model)
     sums: dict[int, list[Array]] = {}
     for number, call in enumerate(calls):
         found = program(call)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dovetail.compare.verification.engine import compile_for_verification
-from dovetail.errors import UnsupportedError
+from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.types import Unknown
 from dovetail.passes.quantization.activations import choose_activations
 from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
 from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
@@ -20,6 +20,7 @@ from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, 
 from dovetail.passes.quantization.selection import MARGIN, order_to_keep, predict_count, smallest_count
 from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
 from dovetail.passes.quantization.weights import GPTQ, LOOKUP, ModelWeight, Rounded, find_constants, find_weights, grid_of
+from dovetail.runtime.compilation import compile
 from dovetail.runtime.random_inputs import Inputs
 
 F16_ERROR = 2.0**-10
@@ -178,8 +179,9 @@ def _choose(
     try:
         errors = predict_errors(*writer.copy(chosen), reference, seed)
         predicted: list[float | None] = [*errors]
-    except UnsupportedError as error:
-        report.notes.append(f"the model has no gradient, nodes are ordered by their measured errors: {error.message}")
+    except (DovetailError, Unknown) as error:
+        reason = error.message if isinstance(error, DovetailError) else "a rank is not known"
+        report.notes.append(f"the model has no gradient, nodes are ordered by their measured errors: {reason}")
         errors, predicted = measured, [None] * len(chosen)
     rows = [row for row in report.nodes if not row.kept]
     for row, prediction, measurement in zip(rows, predicted, measured, strict=True):
@@ -190,7 +192,7 @@ def _choose(
     def holds(count: int) -> bool:
         kept = set(order[:count])
         new, _ = writer.write([weight for index, weight in enumerate(chosen) if index not in kept])
-        program = compile_for_verification(new)
+        program = compile(new)
         error = held_out.error(program)
         results[count] = new, error
         if report.budget is None or error > MARGIN * report.budget:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.compare.verification.engine import compile_for_verification
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, remove_dead
@@ -27,6 +26,7 @@ from dovetail.ops.nn.conv import Convolution
 from dovetail.passes.quantization.activations import Activation
 from dovetail.passes.quantization.calibration import Call, ReferenceRun
 from dovetail.passes.quantization.weights import CONSTANT, ModelWeight
+from dovetail.runtime.compilation import compile
 
 MIN_SAMPLES = 32
 """The minimum number of rows times passes; with fewer rows, each call has several passes with other probes."""
@@ -71,7 +71,7 @@ def _run(
     model: Model, order: list[list[str]], seeds: list[str], reference: ReferenceRun, seed: int, *, has_constants: bool
 ) -> list[float]:
     """Run the passes, and return the square roots of the mean squares of ``v^T J dW``, relative to the outputs."""
-    program = compile_for_verification(model)
+    program = compile(model)
     generator = np.random.default_rng(seed)
     rows = [_rows_of(call) for call in reference.calls]
     passes = max(1, -(-MIN_SAMPLES // max(1, sum(rows))), -(-MIN_CALLS // len(rows)) if has_constants else 1)
@@ -192,7 +192,7 @@ def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
         return total
 
     rewrite(graph, rule)
-    program = compile_for_verification(model)
+    program = compile(model)
     off = dict.fromkeys(switches, np.zeros((), np.float32))
     base = ReferenceRun(model, reference.calls, program, off)
     return [base.error(program, {**off, name: np.ones((), np.float32)}) for name in switches]
