@@ -74,6 +74,7 @@ def runner(
     *,
     exact: bool = False,
     profiles: str | None = None,
+    precision: str | None = None,
 ) -> Runner:
     """Load a model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
 
@@ -83,22 +84,26 @@ def runner(
     before AVX-512 VNNI, onnxruntime and OpenVINO accumulate pairs of 8-bit products in saturating 16 bits, and OpenVINO quantizes
     the activations of layers with 8-bit weights; onnxruntime quantizes those of products with dequantized 4-bit weights.
 
+    ``precision``: see :func:`dovetail.compile`; "bf16" is a hint for OpenVINO too, and onnxruntime ignores it.
+
     ``profiles``: a folder for the profile of onnxruntime or OpenVINO; the runner then collects the times of nodes.
 
     Raises EngineError [runtime.load] if the engine rejects the model; a run may raise [runtime.run].
     """
     if engine == "dovetail":
-        return _dovetail(model, threads)
-    return {"onnxruntime": _onnxruntime, "openvino": _openvino}[engine](model, threads, names, exact, profiles)
+        return _dovetail(model, threads, "f32" if exact else precision)
+    if engine == "openvino":
+        return _openvino(model, threads, names, exact, profiles, "bf16" if precision == "bf16" else "f32")
+    return _onnxruntime(model, threads, names, exact, profiles)
 
 
-def _dovetail(model: str | bytes, threads: int | None) -> Runner:
+def _dovetail(model: str | bytes, threads: int | None, precision: str | None) -> Runner:
     from dovetail.formats import import_foreign, load
     from dovetail.formats.onnx import codec
     from dovetail.runtime.compilation import compile
 
     loaded = import_foreign(codec.read(model)) if isinstance(model, bytes) else load(model)
-    return ours(compile(loaded, threads=threads))
+    return ours(compile(loaded, threads=threads, precision=precision))
 
 
 def ours(program: Any) -> Runner:
@@ -198,12 +203,19 @@ def _from_ort_value(item: Any) -> Any:
     return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(shape).copy()
 
 
-def _openvino(model: str | bytes, threads: int | None, names: Names | None, exact: bool, profiles: str | None = None) -> Runner:
+def _openvino(
+    model: str | bytes,
+    threads: int | None,
+    names: Names | None,
+    exact: bool,
+    profiles: str | None = None,
+    precision: str = "f32",
+) -> Runner:
     import openvino
 
     core = openvino.Core()
     # Without this hint OpenVINO's CPU plugin may compute f32 models in bf16.
-    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision}
     if profiles is not None:
         config["PERF_COUNT"] = True
     if exact:
