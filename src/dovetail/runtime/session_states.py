@@ -108,19 +108,28 @@ def is_pair(past: Value, present: Value) -> bool:
 
 
 def growing_axis(past: Value, present: Value) -> int | None:
-    """Return the only axis of ``past`` whose size is open and differs from that of ``present``; None without one such axis.
+    """Return the axis of ``past`` whose size is open, and greater in ``present``; None without one such axis.
 
-    Of several such axes, it is the one whose size in ``present`` follows from its size in ``past``.
+    It is the only axis whose size in ``present`` follows from another size in ``past``; if there is none, the only axis whose
+    size differs, apart from a batch (axis 0) that ``present`` has from another input.
     """
     if past.shape is None or present.shape is None:
         return None
     pairs = list(zip(past.shape, present.shape, strict=True))
-    axes = [axis for axis, (one, other) in enumerate(pairs) if not isinstance(one, int) and one != other]
-    if len(axes) > 1:
-        axes = [
-            axis for axis in axes if None not in pairs[axis] and not _symbols(pairs[axis][0]).isdisjoint(_symbols(pairs[axis][1]))
-        ]
-    return axes[0] if len(axes) == 1 else None
+    axes = [
+        axis for axis, (one, other) in enumerate(pairs) if not isinstance(one, int) and one != other and not _is_broadcast(other)
+    ]
+    known = [axis for axis in axes if None not in pairs[axis]]
+    following = [axis for axis in known if not _symbols(pairs[axis][0]).isdisjoint(_symbols(pairs[axis][1]))]
+    if not following:
+        following = [axis for axis in axes if axis or axis not in known or symbolic.name_of(pairs[axis][1]) is None]
+    return following[0] if len(following) == 1 else None
+
+
+def _is_broadcast(size: Size | None) -> bool:
+    """Return whether a size is that of several axes which are broadcast, and so equal to each of them."""
+    atoms = [] if size is None else list(symbolic.atoms(size))
+    return len(atoms) == 1 and atoms[0].kind == "broadcast"
 
 
 def _symbols(size: Size) -> set[str]:
