@@ -52,7 +52,7 @@ struct FewRows {
     const std::byte* strip;
     const float* x;  // the positions of each block, padded to whole words
     std::int64_t x_step;
-    const float* sums;  // sums of x by row and block; read if there are points
+    const float* sums;  // sums of x by row and block, for weights with points and for kernels of consecutive numbers
     float* y;
     std::int64_t y_step;
 };
@@ -101,6 +101,8 @@ struct CompressedKernels {
     int max_rows;
     // By format and number of rows, less 1.
     void (*few_rows[7][kMaxFewRows])(const FewRows& run);
+    // For codes of 2 and of 4 bits whose numbers are consecutive, if that is faster than a table; else null.
+    void (*few_rows_of_consecutive[2][kMaxFewRows])(const FewRows& run);
     // to[(k - first) * width + j] = weight(k, j) of a strip, for first <= k < last.
     void (*decode[7])(float* to, std::int64_t width, const CompressedWeights& weights, const std::byte* strip, std::int64_t first,
                       std::int64_t last);

@@ -494,7 +494,11 @@ void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace
     const std::int64_t block = compressed_.block, padded = compressed_.padded_block(), blocks = compressed_.blocks;
     float* copy = after_decoded(workspace);
     float* sums = copy + rows_ * row_pitch();
-    for (std::int64_t r = 0; compressed_.has_points && r < rows_; ++r)
+    const bool is_wide = bits_of(compressed_.format) == 4;
+    auto kernel = compressed_kernels_.few_rows_of_consecutive[is_wide ? 1 : 0][rows_ - 1];
+    const bool is_consecutive = kernel != nullptr && bits_of(compressed_.format) < 8 && has_consecutive_numbers(compressed_);
+    if (!is_consecutive) kernel = compressed_kernels_.few_rows[static_cast<int>(compressed_.format)][rows_ - 1];
+    for (std::int64_t r = 0; (is_consecutive || compressed_.has_points) && r < rows_; ++r)
         for (std::int64_t i = 0; i < blocks; ++i)
             sums[r * blocks + i] = sum_of(rows + r * pitch + i * block, std::min(block, depth_ - i * block));
     if (padded * blocks != depth_) {
@@ -508,7 +512,6 @@ void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace
         rows = copy;
         pitch = row_pitch();
     }
-    const auto kernel = compressed_kernels_.few_rows[static_cast<int>(compressed_.format)][rows_ - 1];
     for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
         const Panel& panel = panels_[index];
         const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;

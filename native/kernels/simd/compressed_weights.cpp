@@ -77,6 +77,16 @@ struct Codes<WeightFormat::table2> : TableCodes {
     inline __attribute__((always_inline)) Floats at(Words words, int index) const { return look_up(words >> (2 * index)); }
 };
 
+// Codes as their own numbers; the kernel adds the first number of the table to all of them.
+template <int width>
+struct PlainCodes {
+    explicit PlainCodes(const CompressedWeights&) {}
+    static constexpr int bits = width;
+    inline __attribute__((always_inline)) Floats at(Words words, int index) const {
+        return to_floats((Ints)(words >> (width * index) & ((1u << width) - 1)));
+    }
+};
+
 template <>
 struct Codes<WeightFormat::i8> {
     explicit Codes(const CompressedWeights&) {}
@@ -125,9 +135,8 @@ struct Codes<WeightFormat::bf16> {
 // Few rows use several chains of accumulators, to hide the latency of a multiply-add.
 constexpr int chains_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
-template <WeightFormat format, int rows>
+template <typename Format, bool is_plain, int rows>
 void multiply_rows(const FewRows& run) {
-    using Format = Codes<format>;
     constexpr int count = 32 / Format::bits;
     constexpr int chains = chains_of(rows) < count ? chains_of(rows) : count;
     constexpr std::int64_t width = kLanes * 4;
@@ -149,12 +158,15 @@ void multiply_rows(const FewRows& run) {
         for (int c = 0; c < chains; ++c)
 #pragma GCC unroll 8
             for (int r = 0; r < rows; ++r) sums[c][r] = Floats{};
-        if (has_points) {
-            const Floats point = load(reinterpret_cast<const float*>(from));
-            __builtin_prefetch(from + kPrefetchBytes);
-            from += width;
+        if (is_plain || has_points) {
+            Floats offset = is_plain ? splat(weights.table[0]) : Floats{};
+            if (has_points) {
+                offset -= load(reinterpret_cast<const float*>(from));
+                __builtin_prefetch(from + kPrefetchBytes);
+                from += width;
+            }
 #pragma GCC unroll 8
-            for (int r = 0; r < rows; ++r) sums[0][r] = point * splat(-run.sums[r * blocks + b]);
+            for (int r = 0; r < rows; ++r) sums[0][r] = offset * splat(run.sums[r * blocks + b]);
         }
         for (std::int64_t w = 0; w < words; ++w, from += width, x += count) {
             const Words word = load_words(from);
@@ -263,18 +275,26 @@ constexpr int kRows = kMaxFewRows;
 constexpr int kRows = 4;
 #endif
 
-template <WeightFormat format, int rows>
-constexpr auto rows_kernel() -> void (*)(const FewRows&) {
-    if constexpr (rows <= kRows)
-        return multiply_rows<format, rows>;
+using RowsFunction = void (*)(const FewRows&);
+
+template <typename Format, bool is_plain, int rows>
+constexpr RowsFunction rows_kernel() {
+#if defined(__AVX512F__)
+    constexpr bool is_made = !is_plain;
+#else
+    constexpr bool is_made = rows <= kRows;
+#endif
+    if constexpr (is_made)
+        return multiply_rows<Format, is_plain, rows>;
     else
         return nullptr;
 }
 
-#define DOVETAIL_FORMAT(format)                                                                                              \
-    {rows_kernel<WeightFormat::format, 1>(), rows_kernel<WeightFormat::format, 2>(), rows_kernel<WeightFormat::format, 3>(), \
-     rows_kernel<WeightFormat::format, 4>(), rows_kernel<WeightFormat::format, 5>(), rows_kernel<WeightFormat::format, 6>(), \
-     rows_kernel<WeightFormat::format, 7>(), rows_kernel<WeightFormat::format, 8>()}
+#define DOVETAIL_ROWS(format, is_plain)                                                                          \
+    {rows_kernel<format, is_plain, 1>(), rows_kernel<format, is_plain, 2>(), rows_kernel<format, is_plain, 3>(), \
+     rows_kernel<format, is_plain, 4>(), rows_kernel<format, is_plain, 5>(), rows_kernel<format, is_plain, 6>(), \
+     rows_kernel<format, is_plain, 7>(), rows_kernel<format, is_plain, 8>()}
+#define DOVETAIL_FORMAT(format) DOVETAIL_ROWS(Codes<WeightFormat::format>, false)
 
 }  // namespace
 
@@ -283,6 +303,7 @@ const CompressedKernels compressed_kernels = {
     kRows,
     {DOVETAIL_FORMAT(table2), DOVETAIL_FORMAT(table4), DOVETAIL_FORMAT(i8), DOVETAIL_FORMAT(f8e4m3), DOVETAIL_FORMAT(f8e5m2),
      DOVETAIL_FORMAT(f16), DOVETAIL_FORMAT(bf16)},
+    {DOVETAIL_ROWS(PlainCodes<2>, true), DOVETAIL_ROWS(PlainCodes<4>, true)},
     {decode_strip<WeightFormat::table2>, decode_strip<WeightFormat::table4>, decode_strip<WeightFormat::i8>,
      decode_strip<WeightFormat::f8e4m3>, decode_strip<WeightFormat::f8e5m2>, decode_strip<WeightFormat::f16>,
      decode_strip<WeightFormat::bf16>},
