@@ -662,3 +662,26 @@ def test_a_weight_of_a_product_and_of_a_lookup_is_rounded_for_both(tmp_path: Pat
         dovetail.save(new, tmp_path / "new.onnx")
         found, expected = runner_for(tmp_path / "new.onnx").run({"ids": ids}), dovetail.run(new, {"ids": ids})
         assert all(relative(found[name], expected[name]) < 1e-5 for name in ("y", "table_out"))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("to", ["int8", "int4"])
+def test_weights_of_16_bits_get_codes_with_scales_of_16_bits(to: str, dtype: str, tmp_path: Path) -> None:
+    with Builder() as b:
+        h = b.input("x", dtype, ("n", 64))
+        for index in range(3):
+            w = b.constant(normal(64, 64, scale=0.15), dtype, f"w{index}")
+            h = b.Tanh(b.MatMul(h, w)) if index < 2 else b.MatMul(h, w)
+        b.output("y", h)
+    kind = b.model.inputs[0].dtype.numpy
+    rows, others = normal(64, 64).astype(kind), normal(16, 64).astype(kind)
+    new = quantize(b.model, to, inputs={"x": rows})
+    report = new.report
+    assert [node.bits_before for node in report.nodes] == [16] * 3 and report.predicted is not None
+    assert report.measured == pytest.approx(report.predicted, rel=0.5)
+    expected = dovetail.run(new, others)["y"]
+    assert 0 < relative(expected, dovetail.run(b.model, others)["y"].astype(np.float64)) < (0.03 if to == "int8" else 0.3)
+    dovetail.save(new, tmp_path / "new.onnx")
+    if dtype == "f16":
+        found = runner_for(tmp_path / "new.onnx").run({"x": others})["y"]
+        assert relative(found, expected.astype(np.float64)) < 5e-3

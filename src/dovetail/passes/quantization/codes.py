@@ -7,6 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
+
 Array: TypeAlias = np.ndarray[Any, Any]
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 """Numbers of codes of a block; MatMulNBits has powers of two from 16."""
@@ -20,6 +23,8 @@ CHUNK = 1 << 20
 class Grid:
     """Grid describes integer codes: ``bits``, the ``block`` of codes with one scale, and whether there are zero points.
 
+    ``scale`` is the float type of scales, to which they are rounded.
+
     Symmetric codes are signed, and their zero point is 0. Other codes are unsigned. ``block`` 0 means one block per row. Scales
     of symmetric blocks may be negative, so that the element of largest magnitude has the code of largest magnitude.
     """
@@ -27,6 +32,7 @@ class Grid:
     bits: int
     block: int = 0
     symmetric: bool = True
+    scale: DType = dtypes.f32
 
     @property
     def low(self) -> int:
@@ -43,10 +49,10 @@ class Grid:
         return -(-depth // self.block) if self.block else 1
 
     def bytes(self, rows: int, depth: int) -> int:
-        """Return the bytes of the codes, scales (f32) and zero points of a matrix of ``rows`` rows."""
+        """Return the bytes of the codes, scales and zero points of a matrix of ``rows`` rows."""
         scales = rows * self.blocks(depth)
         points = 0 if self.symmetric else rows * -(-self.blocks(depth) * self.bits // 8)
-        return rows * depth * self.bits // 8 + 4 * scales + points
+        return rows * depth * self.bits // 8 + self.scale.bits // 8 * scales + points
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ def _scales(low: Array | None, high: Array, grid: Grid) -> tuple[Array, Array]:
         scales = high / np.float32(grid.low if grid.block else grid.high)
     else:
         scales = (high - low) / np.float32(grid.high - grid.low)
-    scales = np.where(scales != 0, scales, np.float32(1)).astype(np.float32)
+    scales = scales.astype(grid.scale.numpy).astype(np.float32)
+    scales = np.where(scales != 0, scales, np.float32(1))
     if low is None:
         return scales, np.zeros(scales.shape, np.int16)
     return scales, np.clip(np.rint(grid.low - low / scales), grid.low, grid.high).astype(np.int16)

@@ -100,7 +100,7 @@ def _multiply(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, l
     codes = _codes(weight)
     rows, depth = codes.codes.shape
     if id(weight) not in operands:
-        operands[id(weight)] = _pack(b, weight.source.name, codes)
+        operands[id(weight)] = _pack(b, weight, codes)
     y = b.MatMulNBits(
         node.input(0), *operands[id(weight)], k=depth, n=rows, bits=codes.grid.bits, block_size=codes.grid.block
     )  # fmt: skip
@@ -116,12 +116,12 @@ def _multiply(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, l
     return y
 
 
-def _pack(b: Builder, name: str, codes: Codes) -> list[Value]:
+def _pack(b: Builder, weight: ModelWeight, codes: Codes) -> list[Value]:
     """Return the constants ``weights``, ``scales`` and ``zero_points`` of MatMulNBits.
 
     Codes without zero points are stored with an offset of ``2 ** (bits - 1)``, the default zero point.
     """
-    grid = codes.grid
+    grid, name = codes.grid, weight.source.name
     rows, depth = codes.codes.shape
     count = grid.blocks(depth)
     middle = 2 ** (grid.bits - 1) if grid.symmetric else 0
@@ -131,7 +131,7 @@ def _pack(b: Builder, name: str, codes: Codes) -> list[Value]:
         # The elements behind the last column are 0.
         padded[:, depth:] = codes.zero_points[:, -1:] + middle
     weights = pack_bits(padded, grid.bits).reshape(rows, count, grid.block * grid.bits // 8)
-    parts = [b.constant(weights, dtypes.u8, f"{name}_quantized"), b.constant(codes.scales, dtypes.f32, f"{name}_scales")]
+    parts = [b.constant(weights, dtypes.u8, f"{name}_quantized"), b.constant(codes.scales, weight.value.dtype, f"{name}_scales")]
     if grid.symmetric:
         return parts
     points = pack_bits(codes.zero_points.astype(np.uint8), grid.bits)
@@ -157,10 +157,10 @@ def _look_up(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, li
         codes, name = _codes(weight), weight.source.name
         operands[id(weight)] = [
             b.constant(codes.codes.astype(np.int8), dtypes.i8, f"{name}_quantized"),
-            b.constant(codes.scales, dtypes.f32, f"{name}_scales"),
+            b.constant(codes.scales, weight.value.dtype, f"{name}_scales"),
         ]
     codes_value, scales = operands[id(weight)]
-    rows = b.Cast(b.add(node.op, codes_value, *node.inputs[1:])[0], to=dtypes.f32)
+    rows = b.Cast(b.add(node.op, codes_value, *node.inputs[1:])[0], to=weight.value.dtype)
     return b.Multiply(rows, b.add(node.op, scales, *node.inputs[1:])[0])
 
 
@@ -192,7 +192,7 @@ def _dequantize(graph: Graph, weight: ModelWeight, codes: Codes, *, is_transpose
         name = weight.source.name
         parts = [
             b.constant(np.ascontiguousarray(elements).astype(kind.numpy), kind, f"{name}_quantized"),
-            b.constant(np.ascontiguousarray(scales), dtypes.f32, f"{name}_scales"),
+            b.constant(np.ascontiguousarray(scales), weight.value.dtype, f"{name}_scales"),
         ]
         # onnxruntime needs zero points per axis, even zeros, where it converts signed weights to unsigned ones.
         if not codes.grid.symmetric or not codes.grid.block:
@@ -213,8 +213,8 @@ def _scaled_groups(b: Builder, weight: ModelWeight, codes: Codes) -> Value:
     name, rank = weight.source.name, len(weight.value.dims)
     shape: list[Any] = [weight.value.dims[axis] if axis in weight.channels else 1 for axis in range(rank)]
     elements = b.constant(weight.from_matrix(codes.codes).astype(np.int8), dtypes.i8, f"{name}_quantized")
-    scales = b.constant(codes.scales.reshape(shape), dtypes.f32, f"{name}_scales")
-    y: Value = b.Multiply(b.Cast(elements, to=dtypes.f32), scales)
+    scales = b.constant(codes.scales.reshape(shape), weight.value.dtype, f"{name}_scales")
+    y: Value = b.Multiply(b.Cast(elements, to=weight.value.dtype), scales)
     return y
 
 

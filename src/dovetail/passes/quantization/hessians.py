@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value
+from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.passes.quantization.calibration import Call
 from dovetail.passes.quantization.codes import Array
@@ -56,7 +58,7 @@ def collect_hessians(model: Model, weights: Sequence[ModelWeight], calls: Sequen
         for node, _ in weight.readers:
             x = node.input(0)
             if id(x) not in products:
-                rows = b.Reshape(x, [-1, weight.matrix_shape[1]], special_zero=False)
+                rows = b.Reshape(as_type(b, x, dtypes.f32), [-1, weight.matrix_shape[1]], special_zero=False)
                 products[id(x)] = b.MatMul(rows, rows, transpose_a=True)
     inputs = [[id(node.input(0)) for node, _ in weight.readers] for weight in weights]
     graph.outputs = []

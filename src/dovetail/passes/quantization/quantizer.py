@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     encoding = options.encoding or (IR if model.format == "openvino" else MATMULNBITS)
     weights = find(model.graph)
     if not weights:
-        raise UnsupportedError("constant.needed", f"the model must have constant weights of f32 to be stored as {to}, got none")
+        raise UnsupportedError("constant.needed", f"the model must have constant float weights to be stored as {to}, got none")
     calibration = calibrate(model, inputs) if options.verify else None
     _round(weights, to, options, encoding)
     chosen = [weight for weight in weights if weight.rounded is not None]
@@ -94,7 +95,7 @@ def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, en
             assert options.block_size is not None and options.symmetric is not None
             grid = grid_of(weight, Grid(4 if to == "int4" else 8, options.block_size, options.symmetric))
             grid = _fit_block(grid, weight.matrix_shape[1], encoding)
-            if 0 < largest < np.finfo(np.float32).tiny * 2**16:
+            if 0 < largest < _smallest_range(weight):
                 weight.kept = "its scales are subnormal"
             elif grid.bytes(*weight.matrix_shape) >= weight.bytes:
                 weight.kept = "it takes fewer bytes as it is"
@@ -102,6 +103,12 @@ def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, en
                 weight.rounded = Rounded(round_matrix(weight.matrix(), grid))
         if weight.kept:
             weight.rounded = None
+
+
+def _smallest_range(weight: ModelWeight) -> float:
+    """Return a magnitude below which scales are subnormal, or in f16 0."""
+    dtype = weight.value.dtype
+    return float(np.finfo(np.float16).tiny) if dtype == "f16" else float(np.finfo(np.float32).tiny) * 2**16
 
 
 def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration) -> None:
@@ -120,7 +127,9 @@ def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Ca
 
 def _quantize_activations(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration, method: str) -> None:
     """Choose the grids of the inputs of products and convolutions from the rows of ``calibration``."""
-    chosen = [weight for weight in weights if weight.kind != LOOKUP]
+    chosen = [
+        weight for weight in weights if weight.kind != LOOKUP and all(node.input(0).dtype == "f32" for node, _ in weight.readers)
+    ]
     for weight, grid in zip(chosen, choose_activations(*writer.copy(chosen), calibration.calls, method), strict=True):
         weight.activation = grid
 
@@ -155,7 +164,7 @@ def _fit_block(grid: Grid, depth: int, encoding: str) -> Grid:
     if encoding == IR and bits < 8 and depth % 2:
         # OpenVINO 2026.4 computes wrong products where rows of 4-bit weights are no whole number of bytes.
         bits = 8
-    return Grid(bits, block, grid.symmetric)
+    return replace(grid, bits=bits, block=block)
 
 
 def _row(weight: ModelWeight) -> QuantizedNode:

@@ -21,6 +21,7 @@ from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.laws.gradients import adjoints
 from dovetail.laws.sequences import eliminate_sequences
+from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm
 from dovetail.ops.nn.conv import Convolution
 from dovetail.passes.quantization.activations import Activation
@@ -76,17 +77,19 @@ def _run(
     rows = [_rows_of(call) for call in reference.calls]
     passes = max(1, -(-MIN_SAMPLES // max(1, sum(rows))), -(-MIN_CALLS // len(rows)) if has_constants else 1)
     squares = np.zeros(len(order))
+    # Probes of at most 1 stay in the range of f16.
+    unit = min(_norm(reference.norms[output]) for output in reference.names)
     for call, outputs, count in zip(reference.calls, reference.outputs, rows, strict=True):
         for _ in range(passes):
             probes = {
-                name: (generator.choice((-1.0, 1.0), outputs[output].shape) / _norm(reference.norms[output]))
+                name: (generator.choice((-1.0, 1.0), outputs[output].shape) * unit / _norm(reference.norms[output]))
                 for name, output in zip(seeds, reference.names, strict=True)
             }
             typed = {value.name: probes[value.name].astype(value.dtype.numpy) for value in model.inputs if value.name in probes}
             found = program({**call, **typed})
             for index, names in enumerate(order):
                 squares[index] += _square([np.asarray(found[name], np.float64) for name in names], count)
-    return [float(value) for value in np.sqrt(squares / passes)]
+    return [float(value) for value in np.sqrt(squares / passes) / unit]
 
 
 def _norm(squares: float) -> float:
@@ -119,8 +122,10 @@ class _RoundedOperands(NamedTuple):
 def _operands(b: Builder, weight: ModelWeight) -> _RoundedOperands:
     assert weight.rounded is not None
     rounded = weight.rounded.data(weight)
-    delta = b.constant((rounded - weight.data).astype(np.float32))
-    return _RoundedOperands(delta, None if weight.activation is None else b.constant(rounded), weight.activation)
+    dtype = weight.value.dtype
+    delta = b.constant((rounded - weight.data).astype(dtype.numpy), dtype)
+    whole = None if weight.activation is None else b.constant(rounded.astype(dtype.numpy), dtype)
+    return _RoundedOperands(delta, whole, weight.activation)
 
 
 def _change(b: Builder, node: Node, index: int, operands: _RoundedOperands) -> Value:
@@ -147,7 +152,7 @@ def _is_bias(node: Node) -> bool:
 
 def _sum_rows(b: Builder, gradient: Value, change: Value) -> Value:
     """Emit the sum of ``gradient * change`` over all axes but the first."""
-    product: Value = b.Multiply(gradient, change)
+    product: Value = b.Multiply(as_type(b, gradient, dtypes.f32), as_type(b, change, dtypes.f32))
     rank = len(product.dims)
     return product if rank < 2 else b.ReduceSum(product, list(range(1, rank)), keepdims=False)
 
@@ -188,7 +193,7 @@ def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
         index, operands, switch = changes[id(node)]
         y = b.add(node.op, *node.inputs)[0]
         change = operands.delta if index is None else _change(b, node, index, operands)
-        total: Value = b.Add(y, b.Multiply(change, switch))
+        total: Value = b.Add(y, b.Multiply(change, as_type(b, switch, y.dtype)))
         return total
 
     rewrite(graph, rule)

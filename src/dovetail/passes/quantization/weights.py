@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -26,6 +26,7 @@ from dovetail.passes.quantization.activations import Activation
 from dovetail.passes.quantization.codes import Array, Codes, Grid
 
 NEAREST, GPTQ = "nearest", "gptq"
+FLOATS = ("f32", "f16", "bf16")
 PRODUCT, CONVOLUTION, LOOKUP, CONSTANT = "product", "convolution", "lookup", "constant"
 MIN_ELEMENTS = 256
 """Constants with fewer elements keep their type when weights are stored in 16 bits: a Cast takes as many bytes as it saves."""
@@ -33,7 +34,7 @@ MIN_ELEMENTS = 256
 
 @dataclass(eq=False)
 class ModelWeight:
-    """ModelWeight is a constant f32 ``value`` with the nodes that read it in one way.
+    """ModelWeight is a constant float ``value`` with the nodes that read it in one way.
 
     ``kind`` is PRODUCT (the second operand of MatMul or Gemm), CONVOLUTION, LOOKUP (the table of a Gather) or CONSTANT (any
     constant). ``channels`` are the axes of ``value`` with one index for each output channel. ``readers`` are pairs of a node and
@@ -142,11 +143,13 @@ def constant_data(value: Value) -> Array | None:
         elements = value.constant
         return elements.astype(np.float32, copy=False) if value.dtype.is_float and value.dtype.bits in (16, 32) else None
     node = value.node
-    if node is None or not isinstance(node.op, Cast | Transpose) or value.dtype != "f32":
+    if node is None or not isinstance(node.op, Cast | Transpose) or value.dtype not in FLOATS:
         return None
     data = constant_data(node.input(0))
-    if data is None or isinstance(node.op, Cast):
-        return data
+    if data is None:
+        return None
+    if isinstance(node.op, Cast):
+        return data if value.dtype == "f32" else data.astype(value.dtype.numpy).astype(np.float32)
     return np.transpose(data, _order_of(node))
 
 
@@ -170,7 +173,7 @@ def find_weights(graph: Graph) -> list[ModelWeight]:
             continue
         index, kind, channels = found
         value = node.inputs[index]
-        if value is None or id(value) in outputs or value.dtype != "f32" or not _is_constant(value):
+        if value is None or id(value) in outputs or value.dtype not in FLOATS or not _is_constant(value):
             continue
         weight = weights.setdefault((id(value), kind, channels), ModelWeight(value, kind, channels))
         weight.readers.append((node, index))
@@ -215,7 +218,7 @@ def _is_constant(value: Value) -> bool:
         if any(x is not None and x.constant is None for x in node.inputs[1:]):
             return False
         node = node.input(0).node
-    is_constant = node is not None and isinstance(node.op, Constant) and node.outputs[0].dtype in ("f32", "f16", "bf16")
+    is_constant = node is not None and isinstance(node.op, Constant) and node.outputs[0].dtype in FLOATS
     return is_constant and isinstance(value.type, Tensor) and value.type.shape is not None
 
 
@@ -243,4 +246,4 @@ def _weight_input(node: Node) -> tuple[int, str, tuple[int, ...]] | None:
 
 def grid_of(weight: ModelWeight, grid: Grid) -> Grid:
     """Return the grid of a weight: ``grid`` for products, and one symmetric scale of 8 bits per channel for other kinds."""
-    return grid if weight.kind == PRODUCT else Grid(8)
+    return replace(grid if weight.kind == PRODUCT else Grid(8), scale=weight.value.dtype)
