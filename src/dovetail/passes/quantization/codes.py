@@ -15,6 +15,8 @@ BLOCK_SIZES = (16, 32, 64, 128, 256)
 """Numbers of codes of a block; MatMulNBits has powers of two from 16."""
 SHRINK = np.linspace(1.0, 0.7, 16, dtype=np.float32)
 """Factors of a block's range among which the one of the smallest squared error is chosen."""
+STRETCH = np.array([0.95, 1.0, 1.05], np.float32)
+"""Factors of a scale with which the neighbours of a zero point are tried."""
 CHUNK = 1 << 20
 """Number of elements that are rounded at a time."""
 
@@ -107,21 +109,45 @@ def split_blocks(matrix: Array, grid: Grid) -> Array:
 
 
 def choose_scales(blocks: Array, grid: Grid) -> tuple[Array, Array]:
-    """Return scales f32 and zero points i16 of ``blocks`` [..., block]: those of SHRINK with the smallest squared error."""
+    """Return scales f32 and zero points i16 of ``blocks`` [..., block] with a small squared error.
+
+    The candidates are the ranges of SHRINK; the least-squares scale of the codes of the best one; and, if there are zero points,
+    the neighbours of its zero point, with the scales of STRETCH.
+    """
     if grid.symmetric:
         low, high = None, _extremes(blocks) if grid.block else np.abs(blocks).max(axis=-1, initial=0)
     else:
         low, high = blocks.min(axis=-1, initial=0), blocks.max(axis=-1, initial=0)
     scales, points = _scales(low, high, grid)
     error = _squared_error(blocks, scales, points, grid)
-    for factor in SHRINK[1:]:
-        others, other_points = _scales(None if low is None else low * factor, high * factor, grid)
+
+    def consider(others: Array, other_points: Array) -> None:
+        nonlocal scales, points, error
         other = _squared_error(blocks, others, other_points, grid)
         is_better = other < error
         scales = np.where(is_better, others, scales)
         points = np.where(is_better, other_points, points)
         error = np.where(is_better, other, error)
+
+    for factor in SHRINK[1:]:
+        consider(*_scales(None if low is None else low * factor, high * factor, grid))
+    if not grid.symmetric:
+        base, base_points = scales, points
+        for step in (-1, 1):
+            neighbours = np.clip(base_points + step, grid.low, grid.high).astype(np.int16)
+            for factor in STRETCH:
+                consider(_round_scales(base * factor, grid), neighbours)
+    for _ in range(2):
+        consider(_round_scales(_fit_scales(blocks, scales, points, grid), grid), points)
     return scales, points
+
+
+def _fit_scales(blocks: Array, scales: Array, points: Array, grid: Grid) -> Array:
+    """Return the scales with which the codes of ``blocks`` have the smallest squared error."""
+    codes = (encode(blocks, scales[..., None], points[..., None], grid) - points[..., None]).astype(np.float32)
+    squares, products = np.einsum("...i,...i->...", codes, codes), np.einsum("...i,...i->...", codes, blocks)
+    fitted: Array = np.where(squares > 0, products / np.maximum(squares, np.float32(1)), scales)
+    return fitted
 
 
 def _extremes(blocks: Array) -> Array:
@@ -140,11 +166,17 @@ def _scales(low: Array | None, high: Array, grid: Grid) -> tuple[Array, Array]:
         scales = high / np.float32(grid.low if grid.block else grid.high)
     else:
         scales = (high - low) / np.float32(grid.high - grid.low)
-    scales = scales.astype(grid.scale.numpy).astype(np.float32)
-    scales = np.where(scales != 0, scales, np.float32(1))
+    scales = _round_scales(scales, grid)
     if low is None:
         return scales, np.zeros(scales.shape, np.int16)
     return scales, np.clip(np.rint(grid.low - low / scales), grid.low, grid.high).astype(np.int16)
+
+
+def _round_scales(scales: Array, grid: Grid) -> Array:
+    """Return scales in f32, rounded to the type in which they are stored; 1 for 0."""
+    stored = scales.astype(grid.scale.numpy).astype(np.float32)
+    rounded: Array = np.where(stored != 0, stored, np.float32(1))
+    return rounded
 
 
 def _squared_error(blocks: Array, scales: Array, points: Array, grid: Grid) -> Array:
