@@ -77,7 +77,12 @@ VERBS = {
     "bench": ["bench m.onnx"],
     "check": ["check m.onnx"],
     "compare": ["compare m.onnx", "compare m.onnx --with copy.onnx"],
-    "convert": ["convert m.onnx new.xml", "convert m.onnx new.xml --verify", "convert m.onnx new2.onnx --opset 13 --verify"],
+    "convert": [
+        "convert m.onnx new.xml",
+        "convert m.onnx new.xml --verify",
+        "convert m.onnx new2.onnx --opset 13 --verify",
+        "convert m.onnx new3.xml --stateful --state {x}={y}",
+    ],
     "diff": ["diff m.onnx copy.onnx", "diff m.onnx copy.onnx --prove"],
     "draw": ["draw m.onnx -o new.svg", "draw m.onnx -o new.html --color time"],
     "edit": ["edit m.onnx --rename {x}=z -o new.onnx", "edit m.onnx --rename {x}=z -o new.onnx --verify"],
@@ -149,7 +154,7 @@ def test_a_command_obeys_the_limits_of_memory_and_time(tmp_path: Path, name: str
     commands = []
     for verb, lines in VERBS.items():
         for line in lines:
-            words = [names.get(word, word.replace("{x}", names["{x}"])) for word in shlex.split(line)]
+            words = [word.replace("{x}", names["{x}"]).replace("{y}", names["{y}"]) for word in shlex.split(line)]
             commands.append(words if verb == "ops" else [*words, "--limit", f"memory={LIMIT}", "--limit", "seconds=2"])
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "DOVETAIL_CACHE": str(tmp_path / "cache")}
     # The plan verifier, which only tests switch on, takes memory for each byte of the copy that measures the bandwidth.
