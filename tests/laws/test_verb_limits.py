@@ -95,6 +95,7 @@ VERBS = {
     "ops": ["ops"],
     "plan": ["plan m.onnx"],
     "profile": ["profile m.onnx"],
+    "quantize": ["quantize m.onnx -o new.onnx", "quantize m.onnx -o new.onnx --to int4 --budget 1%"],
     "rebatch": ["rebatch m.onnx --dim 0=2 -o new.onnx"],
     "reduce": ["reduce m.onnx --check 'false {{}}' -o new.onnx"],
     "report": ["report m.onnx -o new.html"],

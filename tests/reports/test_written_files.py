@@ -104,6 +104,8 @@ VERBS = {
     "grad m.onnx out.xml": [],
     "grad m.onnx new.onnx": ["new.onnx"],
     "rebatch m.onnx --dim 0=6 -o out.xml": [],
+    "quantize m.onnx -o new.onnx": ["new.onnx"],
+    "quantize m.onnx -o out.xml --to int4": [],
     "reduce m.onnx --check {sh} -o out.xml": [],
 }
 """The files that each command creates or changes; None: those of the folder that it names."""
