@@ -40,7 +40,9 @@ int bits_of(WeightFormat format);
 
 // The position, within the codes of a word, of the code at bit `index * bits`: the codes of adjacent positions are in adjacent
 // bytes, as dot products of bytes need them.
-constexpr int position_of(int index, int bits) { return bits >= 8 ? index : index * bits / 8 + 4 * (index * bits % 8 / bits); }
+static constexpr inline __attribute__((always_inline, unused)) int position_of(int index, int bits) {
+    return bits >= 8 ? index : index * bits / 8 + 4 * (index * bits % 8 / bits);
+}
 
 // Reads the attributes "format", "block", "table", "is_packed" and "has_points", and packs the operands that follow the first
 // one: the codes [depth, columns] (or, packed in bytes, [bytes, columns]), scales [columns, blocks] and points [columns, blocks].

@@ -1,15 +1,10 @@
-// Matrix multiplication, batch by batch.
+// Matrix multiplication: the choice of a variant, and products with floats.
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
-#include "int_math.h"
-#include "kernels/compressed_weights.h"
 #include "kernels/conv_prologue.h"
-#include "kernels/epilogue.h"
 #include "kernels/kernels.h"
-#include "kernels/runtime_packing.h"
-#include "kernels/weight_packing.h"
+#include "kernels/matmul_kernel.h"
 
 namespace dovetail {
 namespace {
@@ -21,24 +16,6 @@ constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multip
 constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
 constexpr std::int64_t kBlockDepth = 1024;
 constexpr std::int64_t kMinRowsForPacking = 24;
-
-std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 16; }
-
-// Strides of a batch of matrices, in floats.
-struct BatchStrides {
-    Sizes batch;  // one stride per batch axis of the output; zero broadcasts
-    std::int64_t row = 0, column = 0;
-};
-
-// A sum in eight parts, which the compiler adds in vectors.
-float sum_of(const float* from, std::int64_t count) {
-    float parts[8] = {};
-    std::int64_t i = 0;
-    for (; i + 8 <= count; i += 8)
-        for (int j = 0; j < 8; ++j) parts[j] += from[i + j];
-    for (; i < count; ++i) parts[0] += from[i];
-    return ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
-}
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
                               std::int64_t columns) {
@@ -58,94 +35,7 @@ BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Si
     return {Sizes(all.begin(), all.end() - 2), all[all.size() - 2], columns == 1 ? 1 : all.back()};
 }
 
-class MatMul : public Kernel {
-public:
-    MatMul(const Spec& spec, WeightCache& cache);
-    void run(const Run& run) const override;
-    std::size_t scratch_bytes() const override;
-    bool flushes_subnormals() const override { return true; }
-    std::string name() const override;
-
-private:
-    // Ways in which the right operand is read.
-    enum class RightOperand { constant, in_place, packed, dots, compressed };
-    struct Task {
-        std::int64_t batch;
-        std::size_t first_panel, last_panel;
-        std::int64_t first_tile, last_tile;
-        std::int64_t stride;  // distance to this thread's next chunk, in chunks
-        std::int64_t a, y;    // offsets of the batch, in floats
-    };
-    struct Workspace {
-        float *a, *b, *y, *addend;
-    };
-    // A block of rows of a panel of the right operand, with the stride of the rows.
-    struct Block {
-        const float* from = nullptr;
-        std::int64_t step = 0;
-        std::int64_t first = 0, depth = 0;
-        WeightPrefetch prefetch{};
-    };
-
-    void join_batches();
-    void choose_variant(const Spec& spec, WeightCache& cache);
-    std::int64_t offset(const BatchStrides& strides, std::int64_t batch) const;
-    std::int64_t batches() const;
-    std::int64_t row_of(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
-    void run_task(const Run& run, const Task& task, int worker) const;
-    Workspace workspace_of(const Run& run, int worker) const;
-    const float* rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
-                         std::int64_t count) const;
-    Block columns_of(const Run& run, const Task& task, const Workspace& workspace, std::size_t index) const;
-    Block constant_columns(const Task& task, std::size_t index, std::int64_t block) const;
-    WeightPrefetch prefetch_of(const Task& task, std::size_t index, std::int64_t block) const;
-    void set_initial(GemmTile& tile, const Block& columns) const;
-    // `initial`: values of the accumulators, one panel wide; null: zero.
-    void multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel, std::int64_t tile,
-                  const float* rows, const Block& columns, const float* initial = nullptr) const;
-    void set_residual(const Run& run, const Task& task, GemmTile& tile, float* to, const Panel& panel, std::int64_t row,
-                      std::int64_t count) const;
-    void dot(const Run& run, const Task& task, const Workspace& workspace) const;
-    // Compressed weights (kernels/compressed_weights.h).
-    bool has_few_rows() const { return tiling_.tiles == 1 && rows_ <= compressed_kernels_.max_rows; }
-    std::int64_t first_position(std::int64_t block) const;
-    std::int64_t row_pitch() const { return round_to_line(compressed_.blocks * compressed_.padded_block()); }
-    Block decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const;
-    void decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const;
-    void multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const;
-    void multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const;
-    void multiply_bf16_rows(const Run& run, const Task& task, const Workspace& workspace) const;
-    bool rounds_rows() const { return byte_rows_ != nullptr || bf16_rows_ != nullptr; }
-    float* after_decoded(const Workspace& workspace) const {
-        return workspace.b + (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
-    }
-
-    Operand a_, b_, bias_operand_, y_;
-    Epilogue epilogue_;
-    const GemmKernels& kernels_ = gemm_kernels();
-    const PackingKernels& packing_ = packing_kernels();
-    Sizes batch_;
-    std::int64_t rows_ = 0, depth_ = 0, columns_ = 0;
-    BatchStrides a, b, y, bias, residual;
-    bool has_bias_ = false;
-    float scale_ = 1;
-    std::shared_ptr<const float> bias_row_;  // a constant bias that is equal for all rows; else null
-    RightOperand right_ = RightOperand::constant;
-    Tiling tiling_{};
-    std::int64_t small_count_ = 0,
-                 large_tiles_ = 0;  // rows of a small tile; number of large tiles, which come first and have one row more
-    GemmTile shared_fields_{};      // the fields that all tiles share
-    std::vector<Panel> panels_;
-    std::int64_t chunk_panels_ = 1;
-    std::int64_t blocks_ = 1;  // number of blocks along the depth; the rows and columns of one block stay in cache
-    std::vector<std::int64_t> row_offsets_;
-    std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
-    const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);
-    CompressedWeights compressed_{};
-    // At most one is not null: the rows are rounded to it.
-    const ByteRowsKernels* byte_rows_ = nullptr;
-    const Bf16RowsKernels* bf16_rows_ = nullptr;
-};
+}  // namespace
 
 MatMul::MatMul(const Spec& spec, WeightCache& cache)
     : a_(spec.inputs.at(0)), b_(spec.inputs.at(1)), y_(spec.outputs.at(0)), epilogue_(spec) {
@@ -460,132 +350,6 @@ void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspa
         for (std::int64_t j = 0; j < panel.columns; ++j) to[r * y.row + j * y.column] = workspace.y[r * width + j];
 }
 
-// The first position of a block of the depth. Blocks begin at whole words of codes.
-std::int64_t MatMul::first_position(std::int64_t block) const {
-    return block == blocks_ ? depth_ : depth_ * block / blocks_ / 64 * 64;
-}
-
-MatMul::Block MatMul::decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const {
-    const Panel& panel = panels_[index];
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-    const std::int64_t first = first_position(block), last = first_position(block + 1);
-    for (int v = 0; v < panel.vectors; ++v)
-        compressed_kernels_.decode[static_cast<int>(compressed_.format)](workspace.b + v * kernels_.lanes, width, compressed_,
-                                                                         compressed_.strip(panel.first / kernels_.lanes + v),
-                                                                         first, last);
-    return {workspace.b, width, first, last - first, {}};
-}
-
-void MatMul::decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const {
-    for (std::int64_t block = 0; block < blocks_; ++block) {
-        const Block columns = decoded_columns(workspace, panel, block);
-        for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
-            const std::int64_t row = row_of(tile);
-            multiply(run, task, workspace, panel, tile, rows_of(run, task, workspace, row, row_of(tile + 1) - row), columns);
-        }
-    }
-}
-
-// Decodes the weights in registers. Sums that are not finite are computed again with decoded weights, since the order of
-// operations decides which of them are infinite and which are NaN.
-void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const {
-    const float* rows = rows_of(run, task, workspace, 0, rows_);
-    std::int64_t pitch = row_offsets_[1];
-    const std::int64_t block = compressed_.block, padded = compressed_.padded_block(), blocks = compressed_.blocks;
-    float* copy = after_decoded(workspace);
-    float* sums = copy + rows_ * row_pitch();
-    const bool is_wide = bits_of(compressed_.format) == 4;
-    auto kernel = compressed_kernels_.few_rows_of_consecutive[is_wide ? 1 : 0][rows_ - 1];
-    const bool is_consecutive = kernel != nullptr && bits_of(compressed_.format) < 8 && has_consecutive_numbers(compressed_);
-    if (!is_consecutive) kernel = compressed_kernels_.few_rows[static_cast<int>(compressed_.format)][rows_ - 1];
-    for (std::int64_t r = 0; (is_consecutive || compressed_.has_points) && r < rows_; ++r)
-        for (std::int64_t i = 0; i < blocks; ++i)
-            sums[r * blocks + i] = sum_of(rows + r * pitch + i * block, std::min(block, depth_ - i * block));
-    if (padded * blocks != depth_) {
-        for (std::int64_t r = 0; r < rows_; ++r)
-            for (std::int64_t i = 0; i < blocks; ++i) {
-                const float* from = rows + r * pitch + i * block;
-                const std::int64_t length = std::min(block, depth_ - i * block);
-                float* to = std::copy(from, from + length, copy + r * row_pitch() + i * padded);
-                std::fill(to, to + (padded - length), 0.0f);
-            }
-        rows = copy;
-        pitch = row_pitch();
-    }
-    for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
-        const Panel& panel = panels_[index];
-        const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-        bool is_finite = true;
-        for (int v = 0; v < panel.vectors; ++v) {
-            float* to = workspace.y + v * kernels_.lanes;
-            kernel({&compressed_, compressed_.strip(panel.first / kernels_.lanes + v), rows, pitch, sums, to, width});
-            for (std::int64_t r = 0; r < rows_; ++r)
-                for (std::int64_t j = 0; j < kernels_.lanes; ++j) is_finite &= std::isfinite(to[r * width + j]);
-        }
-        if (is_finite)
-            multiply(run, task, workspace, index, 0, nullptr, {}, workspace.y);
-        else
-            decode_and_multiply(run, task, workspace, index);
-    }
-}
-
-// Multiplies rows that are rounded to bytes, a tile at a time. Tiles with infinities or NaN are not rounded.
-void MatMul::multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const {
-    const std::int64_t blocks = compressed_.blocks, pitch = round_up(blocks * compressed_.padded_block(), 64);
-    float* scales = after_decoded(workspace);
-    float* sums = scales + kMaxRows * round_to_line(blocks);
-    auto* bytes = reinterpret_cast<std::int8_t*>(sums + kMaxRows * round_to_line(blocks));
-    const auto& multiply_rows = byte_rows_->multiply[bits_of(compressed_.format) == 2   ? 0
-                                                     : bits_of(compressed_.format) == 4 ? 1
-                                                                                        : 2];
-    for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
-        const std::int64_t first = row_of(tile), count = row_of(tile + 1) - first;
-        const float* rows = rows_of(run, task, workspace, first, count);
-        bool is_finite = true;
-        for (std::int64_t r = 0; r < count; ++r)
-            is_finite &= compressed_kernels_.round_row(bytes + r * pitch, scales + r * blocks, sums + r * blocks,
-                                                       rows + row_offsets_[static_cast<std::size_t>(r)], compressed_);
-        for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
-            const Panel& panel = panels_[index];
-            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-            for (std::int64_t r = 0; is_finite && r < count; r += kMaxFewRows) {
-                const auto part = static_cast<std::size_t>(std::min<std::int64_t>(count - r, kMaxFewRows));
-                for (int v = 0; v < panel.vectors; ++v)
-                    multiply_rows[part - 1]({&compressed_, compressed_.strip(panel.first / kernels_.lanes + v), bytes + r * pitch,
-                                             pitch, scales + r * blocks, sums + r * blocks,
-                                             workspace.y + r * width + v * kernels_.lanes, width});
-            }
-            if (is_finite)
-                multiply(run, task, workspace, index, tile, nullptr, {}, workspace.y);
-            else
-                for (std::int64_t block = 0; block < blocks_; ++block)
-                    multiply(run, task, workspace, index, tile, rows, decoded_columns(workspace, index, block));
-        }
-    }
-}
-
-void MatMul::multiply_bf16_rows(const Run& run, const Task& task, const Workspace& workspace) const {
-    // Rows at multiples of a page would share one set of L1.
-    const std::int64_t pitch = round_up(depth_, 32) + 32;
-    auto* shorts = reinterpret_cast<std::uint16_t*>(workspace.b);
-    for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
-        const std::int64_t first = row_of(tile), count = row_of(tile + 1) - first;
-        const float* rows = rows_of(run, task, workspace, first, count);
-        for (std::int64_t r = 0; r < count; ++r) {
-            std::uint16_t* to = shorts + r * pitch;
-            bf16_rows_->round(to, rows + row_offsets_[static_cast<std::size_t>(r)], depth_);
-            std::fill(to + depth_, to + pitch, std::uint16_t{0});
-        }
-        for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
-            const Panel& panel = panels_[index];
-            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-            bf16_rows_->multiply[count - 1]({&compressed_, compressed_.strip(panel.first / kernels_.lanes), panel.vectors, shorts,
-                                             pitch, workspace.y, width});
-            multiply(run, task, workspace, index, tile, nullptr, {}, workspace.y);
-        }
-    }
-}
-
 // Dot products of few rows with columns that are contiguous along the depth.
 void MatMul::dot(const Run& run, const Task& task, const Workspace& workspace) const {
     const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a;
@@ -603,8 +367,6 @@ void MatMul::dot(const Run& run, const Task& task, const Workspace& workspace) c
         }
     }
 }
-
-}  // namespace
 
 std::unique_ptr<Kernel> make_matmul(const Spec& spec, WeightCache& cache) { return std::make_unique<MatMul>(spec, cache); }
 

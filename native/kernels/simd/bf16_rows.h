@@ -44,7 +44,7 @@ void multiply_bf16_tile(const Bf16Rows& run) {
         Words pairs[vectors];
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; ++v) {
-            __builtin_memcpy(&pairs[v], strips[v] + w * width, sizeof pairs[v]);
+            pairs[v] = load_words(strips[v] + w * width);
             __builtin_prefetch(strips[v] + w * width + prefetch);
         }
 #pragma GCC unroll 16

@@ -7,12 +7,6 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-DOVETAIL_INLINE Words load_word_vector(const std::byte* from) {
-    Words words;
-    __builtin_memcpy(&words, from, sizeof words);
-    return words;
-}
-
 // sum + the dot products of the four unsigned bytes of each lane of `codes`, which are below 128, with the signed bytes of x.
 DOVETAIL_INLINE Ints add_dots(Ints sum, Words codes, std::int32_t x) {
 #if defined(__AVX512VNNI__)
@@ -93,7 +87,7 @@ void multiply_byte_rows(const ByteRows& run) {
 #pragma GCC unroll 8
             for (int r = 0; r < rows; ++r) sums[c][r] = Ints{};
         const auto add_word = [&](std::int64_t w, int chain) __attribute__((always_inline)) {
-            const Words word = load_word_vector(from + w * width);
+            const Words word = load_words(from + w * width);
             __builtin_prefetch(from + w * width + prefetch);
 #pragma GCC unroll 4
             for (int part = 0; part < parts; ++part) {

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::int64_t kPrefetchBytes = 2048;
 
-DOVETAIL_INLINE Words load_words(const std::byte* from) {
-    Words words;
-    __builtin_memcpy(&words, from, sizeof words);
-    return words;
-}
-
 DOVETAIL_INLINE Floats to_floats(Ints numbers) { return __builtin_convertvector(numbers, Floats); }
 
 // The low 16 bits of each word are an f16.

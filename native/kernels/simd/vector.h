@@ -4,6 +4,7 @@
 // instruction sets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -71,6 +72,12 @@ DOVETAIL_INLINE void store_first(float* to, Floats x, std::int64_t count) {
 #else
     for (std::int64_t i = 0; i < count; ++i) to[i] = x[i];
 #endif
+}
+
+DOVETAIL_INLINE Words load_words(const std::byte* from) {
+    Words words;
+    __builtin_memcpy(&words, from, sizeof words);
+    return words;
 }
 
 // Subtracts 0, which keeps every x; adding it would lose the sign of -0.
