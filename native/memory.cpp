@@ -23,8 +23,6 @@ constexpr std::align_val_t kAlignment{64};
 // addresses, which are valid in one process only.
 constexpr char kRelative = '+';
 
-bool is_relative(const std::string& key) { return !key.empty() && key.front() == kRelative; }
-
 // Blocks of this size and more are mapped separately. In the heap, small allocations behind a block would prevent its extension
 // to the larger blocks that growing sizes need.
 constexpr std::size_t kMinMapped = std::size_t{1} << 20;
@@ -110,6 +108,8 @@ struct WeightCache::State {
         new (&exported) decltype(exported)();
     }
 };
+
+bool WeightCache::is_relative(const std::string& key) { return !key.empty() && key.front() == kRelative; }
 
 WeightCache::WeightCache() : state_(new State) {}
 WeightCache::~WeightCache() = default;

@@ -29,6 +29,8 @@ public:
     void set_base(std::uintptr_t base, std::size_t bytes);
     // The key of a constant, with which the keys of its packings begin.
     std::string key_of(const void* constant) const;
+    // True if a key is valid in every process: it begins with the offset of a constant in the base.
+    static bool is_relative(const std::string& key);
     // Returns the entry of `key`. If there is none, `create` makes the entry.
     std::shared_ptr<const void> get_or_create(const std::string& key, const std::function<std::shared_ptr<const void>()>& create);
     // Returns the entry of `key`, an array of `count` floats. If there is no entry, returns the imported floats of `key` if their

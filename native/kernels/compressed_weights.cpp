@@ -105,8 +105,12 @@ CompressedWeights compress_weights(const Spec& spec, WeightCache& cache, std::in
     std::string key = packing_key(cache, codes.constant, "compressed",
                                   {static_cast<std::int64_t>(made.format), depth, columns, made.block, is_packed, lanes,
                                    codes.strides[0], codes.strides[1]});
-    key += ' ' + cache.key_of(scales.constant);
-    if (made.has_points) key += ' ' + cache.key_of(points.constant);
+    // An address in front makes the whole key one of this process, as it is if any of the constants lies outside the base.
+    for (const Operand* operand : {&scales, &points}) {
+        const std::string part = cache.key_of(operand->constant);
+        key = WeightCache::is_relative(part) ? key + ' ' + part : part + ' ' + key;
+    }
+    key += made.has_points ? " points" : "";
     const std::int64_t strips = ceil_div(columns, static_cast<std::int64_t>(lanes));
     // A prefetch may read beyond the end, but no load does.
     const auto count = static_cast<std::size_t>(strips * made.blocks * made.block_bytes / 4);
