@@ -23,7 +23,7 @@ from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.binary import Multiply, Subtract
 from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.ops.quantization.matmul_nbits import MatMulNBits
+from dovetail.ops.quantization.matmul_nbits import MatMulNBits, unpack_codes
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
@@ -77,7 +77,8 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     def numbers(self, codes: Array) -> Array:
         """Return the numbers of all codes, [depth, columns] in f32."""
         if self.is_packed:
-            codes = unpack_codes(codes, {4: 2, 16: 4}.get(len(self.table), 8))[:, : self.depth]
+            bits = {4: 2, 16: 4}.get(len(self.table), 8)
+            codes = unpack_codes(np, codes, bits).reshape(self.columns, -1)[:, : self.depth]
         if self.table:
             found: Array = np.asarray(self.table, np.float32)[codes & np.uint8(len(self.table) - 1)]
         elif self.format == "i8":
@@ -99,13 +100,6 @@ def round_rows(x: Array, block: int) -> Array:
     is_finite = np.isfinite(x).all(-1, keepdims=True)
     result: Array = np.where(is_finite, rounded, x)
     return result
-
-
-def unpack_codes(packed: Array, bits: int) -> Array:
-    """Return codes of ``bits`` bits from lines of bytes; the first code of a byte is in its lowest bits."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Array = ((packed[..., None] >> shifts) & np.uint8(2**bits - 1)).reshape(len(packed), -1)
-    return codes
 
 
 @dataclass(frozen=True)
@@ -181,7 +175,7 @@ def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | Non
     if zero_points is not None:
         given = np.asarray(zero_points.constant)
         if zero_points.dtype == "u8":
-            given = unpack_codes(given.reshape(op.n, -1), op.bits)[:, : op.blocks]
+            given = unpack_codes(np, given, op.bits).reshape(op.n, -1)[:, : op.blocks]
         elif op.bits < 8:
             center = 0.0
         points = given.reshape(op.n, op.blocks).astype(np.float32) - np.float32(center)

@@ -117,7 +117,7 @@ class MatMulNBits(
     ) -> Any:
         kind = arrays.element(x)
         wide = dtypes.f64 if kind == "f64" else dtypes.f32
-        codes = arrays.cast(xp, self._codes(xp, weights), wide)
+        codes = arrays.cast(xp, unpack_codes(xp, weights, self.bits), wide)
         shape = (self.n, self.blocks, 1)
         codes = xp.reshape(codes, (self.n, self.blocks, self.block_size))
         factor = arrays.cast(xp, xp.reshape(scales, shape), wide)
@@ -125,20 +125,11 @@ class MatMulNBits(
         y = xp.matmul(arrays.cast(xp, x, wide), xp.matrix_transpose(w))
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
-    def _codes(self, xp: Namespace, packed: Array) -> Any:
-        """Unpack codes into a vector; the lowest bits of a byte hold the first code."""
-        mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
-        parts = [
-            xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(index, dtype=packed.dtype)), mask)
-            for index in range(0, 8, self.bits)
-        ]
-        return xp.reshape(xp.stack(parts, axis=-1), (-1,))
-
     def _points(self, xp: Namespace, zero_points: Array, kind: DType) -> Any:
         if zero_points is None:
             return xp.asarray(2.0 ** (self.bits - 1), dtype=arrays.dtype_in(xp, kind))
         if arrays.element(zero_points) == "u8":
-            wide = xp.reshape(self._codes(xp, zero_points), (self.n, -1))[:, : self.blocks]
+            wide = xp.reshape(unpack_codes(xp, zero_points, self.bits), (self.n, -1))[:, : self.blocks]
         else:
             wide = zero_points
         return arrays.cast(xp, xp.reshape(wide, (self.n, self.blocks, 1)), kind)
@@ -167,7 +158,7 @@ class MatMulNBits(
     def _codes_value(self, b: Builder, packed: Value, shape: tuple[int, ...]) -> Any:
         if packed.constant is not None:
             kind = dtypes.dtype(f"u{self.bits}")
-            return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
+            return b.constant(unpack_codes(np, packed.constant, self.bits).reshape(shape).astype(kind.numpy), kind)
         wide = b.Cast(packed, to=dtypes.i32)
         parts = [b.Unsqueeze(b.Mod(b.Divide(wide, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
@@ -180,3 +171,12 @@ class MatMulNBits(
             points = self._codes_value(b, zero_points, (self.n, count))
             zero_points = points if count == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
         return as_type(b, b.Reshape(zero_points, [self.n, self.blocks, 1], special_zero=False), wide)
+
+
+def unpack_codes(xp: Namespace, packed: Array, bits: int) -> Any:
+    """Unpack codes of ``bits`` bits from bytes into a vector; the lowest bits of a byte hold the first code."""
+    mask = xp.asarray(2**bits - 1, dtype=packed.dtype)
+    parts = [
+        xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(index, dtype=packed.dtype)), mask) for index in range(0, 8, bits)
+    ]
+    return xp.reshape(xp.stack(parts, axis=-1), (-1,))
