@@ -448,6 +448,16 @@ def test_rows_of_a_model_with_a_fixed_batch_are_several_calls() -> None:
     assert (report.calls, report.held_out) == (1, 1) and "used for calibration" in report.notes[0]
 
 
+@pytest.mark.parametrize("size", ["n", "m", None])
+def test_inputs_with_equally_many_rows_are_split_together(size: str | None) -> None:
+    with Builder() as b:
+        h = b.Add(b.input("x", "f32", ("n", 64)), b.input("z", "f32", (size, 64)))
+        b.output("y", b.MatMul(h, b.constant(normal(64, 32))))
+    for count in (64,) if size == "n" else (64, 1):
+        report = quantize(b.model, inputs={"x": normal(64, 64), "z": normal(count, 64)}).report
+        assert (report.calls, report.held_out) == (2, 1)
+
+
 def test_inputs_without_rows_are_drawn_for_each_call() -> None:
     report = quantize(every_layer(), inputs={"image": normal(8, 6, 8, 8)}).report
     assert report.drawn == ["ids"] and report.measured is not None

@@ -49,7 +49,8 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
     """Split rows into calls of ``model``; three quarters of the rows calibrate, and the others are held out.
 
     The first axis of an input counts its rows. If that size of the input is fixed, the array holds the rows of one or of several
-    calls. Inputs without an array are drawn anew for each call. Raises EngineError [input.*] for arrays that do not fit an input
+    calls. If it is symbolic, the inputs with as many rows as the first one are split, and others are passed as they are. Inputs
+    without an array are drawn anew for each call. Raises EngineError [input.*] for arrays that do not fit an input
     of the model, and RuleError [argument.value] for NaN and infinities.
     """
     aliases = {alias: value.name for value in model.inputs for alias in value.names}
@@ -103,7 +104,7 @@ def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Ca
     sizes = {name: _rows_of_call(value) for name, value in values.items()}
     fixed = {name: len(rows[name]) // size for name, size in sizes.items() if size and len(rows[name]) != size}
     symbolic = {name: len(rows[name]) for name, size in sizes.items() if size == 0}
-    counts = fixed or {name: count for name, count in symbolic.items() if _has_batch(values[name], values)}
+    counts = fixed or {name: count for name, count in symbolic.items() if _has_batch(name, values, symbolic)}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{count} of {name!r}" for name, count in counts.items())
         raise EngineError("input.shape", f"all inputs must have equally many rows, got {text}")
@@ -137,10 +138,13 @@ def _rows_of_call(value: Value) -> int | None:
     return shape[0] if isinstance(shape[0], int) else 0
 
 
-def _has_batch(value: Value, values: Mapping[str, Value]) -> bool:
-    """Return whether the symbol of an input's first axis is that of the first input with a symbolic one."""
-    first = next(other for other in values.values() if _rows_of_call(other) == 0)
-    return name_of(value.dims[0]) == name_of(first.dims[0])
+def _has_batch(name: str, values: Mapping[str, Value], counts: Mapping[str, int]) -> bool:
+    """Return whether an input has as many rows as the first one in ``counts``, or the same symbol on its first axis.
+
+    Files without names of sizes have another symbol for each input.
+    """
+    first = next(iter(counts))
+    return counts[name] == counts[first] or name_of(values[name].dims[0]) == name_of(values[first].dims[0])
 
 
 def _draw(model: Model, inputs: Inputs, names: Sequence[str], call: Call, index: int) -> Call:
