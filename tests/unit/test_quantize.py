@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
 
@@ -146,8 +147,6 @@ def test_packed_codes_are_those_that_matmulnbits_unpacks() -> None:
 def test_the_error_is_no_larger_than_that_of_the_quantizer_of_onnxruntime(bits: int, block: int, tmp_path: Path) -> None:
     quantizer = pytest.importorskip("onnxruntime.quantization.matmul_nbits_quantizer")
     pytest.importorskip("onnx_ir")
-    import onnx
-
     rng = np.random.default_rng(bits + block)
     with Builder() as b:
         h = b.input("x", "f32", ("n", 128))
@@ -672,6 +671,23 @@ def test_a_weight_of_a_product_and_of_a_lookup_is_rounded_for_both(tmp_path: Pat
         dovetail.save(new, tmp_path / "new.onnx")
         found, expected = runner_for(tmp_path / "new.onnx").run({"ids": ids}), dovetail.run(new, {"ids": ids})
         assert all(relative(found[name], expected[name]) < 1e-5 for name in ("y", "table_out"))
+
+
+@pytest.mark.parametrize("budget", [None, 0])
+def test_a_weight_that_is_an_output_keeps_its_name(budget: float | None, tmp_path: Path) -> None:
+    w = onnx.numpy_helper.from_array(normal(64, 32), "w")
+    x, y, z = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["n", 64]), ("y", ["n", 32]), ("w", [64, 32]))
+    )
+    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y, z], [w])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    new = quantize(dovetail.load(tmp_path / "m.onnx"), "f16", budget=budget)
+    dovetail.save(new, tmp_path / "new.onnx")
+    found = runner_for(tmp_path / "new.onnx").run({"x": np.eye(64, dtype=np.float32)})
+    assert sorted(found) == ["w", "y"]
+    np.testing.assert_array_equal(found["w"], found["y"])
+    assert relative(found["w"], onnx.numpy_helper.to_array(w)) <= (1e-3 if budget is None else 0)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import remove_dead, set_input
+from dovetail.ir.edit import remove_dead, set_input, take_name
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ops.linalg.matmul import Gemm, MatMul
@@ -231,8 +231,9 @@ def _replace(graph: Graph, weight: ModelWeight, write: Callable[[Builder], Value
     graph.nodes = graph.nodes[mark:] + graph.nodes[:mark]
     for node, index in weight.readers:
         set_input(node, index, value)
-    if weight.kind == CONSTANT:
+    if weight.kind == CONSTANT and any(output is weight.value for output in graph.outputs):
         graph.outputs = [value if output is weight.value else output for output in graph.outputs]
+        take_name(graph, weight.value, value)
 
 
 def _codes(weight: ModelWeight) -> Codes:
