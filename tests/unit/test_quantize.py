@@ -135,6 +135,19 @@ def test_no_element_moves_further_than_half_a_step_of_the_widest_range(bits: int
     assert np.all(np.linalg.norm(found - matrix, axis=1) <= np.sqrt(83) * plain[:, 0] * 1.2 + 1e-6)
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("bits", "block", "share"), [(4, 0, 5e-4), (4, 32, 2e-3), (8, 0, 4e-3)])
+def test_no_other_scales_for_the_same_codes_make_the_error_much_smaller(
+    bits: int, block: int, share: float, symmetric: bool
+) -> None:
+    matrix = normal(64, 64)
+    codes = round_matrix(matrix, Grid(bits, block, symmetric))
+    numbers = (codes.codes - codes.zero_points.repeat(block or 64, axis=1)).reshape(-1, block or 64).astype(np.float64)
+    blocks = matrix.reshape(numbers.shape)
+    best = (numbers * blocks).sum(axis=1, keepdims=True) / (numbers**2).sum(axis=1, keepdims=True)
+    assert np.linalg.norm(codes.matrix() - matrix) <= (1 + share) * np.linalg.norm(numbers * best - blocks)
+
+
 def test_packed_codes_are_those_that_matmulnbits_unpacks() -> None:
     codes = RNG.integers(0, 16, (3, 7)).astype(np.uint8)
     packed = pack_bits(codes, 4)
@@ -304,6 +317,20 @@ def test_a_budget_holds_with_quantized_activations() -> None:
     assert relative(dovetail.run(new, others)["y"], dovetail.run(model, others)["y"]) <= 0.003
     kept = [node for node in new.report.nodes if node.kept]
     assert 0 < len(kept) < 12 and all(node.activation_bits == 32 for node in kept)
+
+
+def test_a_bias_in_front_of_quantized_activations_has_32_bits_with_the_scale_of_the_products() -> None:
+    model, rows = image_network(), normal(32, 3, 12, 12)
+    new = quantize(model, inputs={"x": rows}, options=QuantizeOptions(activations="minmax"))
+    layers = [node for node in new.graph.nodes if type(node.op).__name__ in ("Conv", "GroupConv", "Gemm")]
+    old = [node for node in model.graph.nodes if type(node.op).__name__ in ("Conv", "GroupConv", "Gemm")]
+    for layer, before in zip(layers, old, strict=True):
+        x, w, bias = (layer.input(index).node for index in range(3))
+        assert bias.input(0).dtype == "i32"
+        scales = x.input(1).constant * w.input(1).constant
+        np.testing.assert_allclose(bias.input(1).constant, scales, rtol=1e-6)
+        found = bias.input(0).constant * bias.input(1).constant
+        assert np.all(np.abs(found - before.input(2).constant) <= scales)
 
 
 def test_an_outlier_widens_the_range_of_minmax_only() -> None:
@@ -504,6 +531,9 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     ("argument.conflict", {"options": QuantizeOptions(block_size=32, activations="minmax")}),
     ("argument.conflict", {"options": QuantizeOptions(activations="minmax", verify=False)}),
     ("argument.type", {"options": {"block_size": 32}}),
+    ("argument.type", {"options": QuantizeOptions(block_size=32.0)}),  # type: ignore[arg-type]
+    ("argument.type", {"options": QuantizeOptions(symmetric="no")}),  # type: ignore[arg-type]
+    ("argument.type", {"options": QuantizeOptions(verify="no")}),  # type: ignore[arg-type]
     ("argument.conflict", {"to": "f16", "options": QuantizeOptions(block_size=32)}),
     ("argument.conflict", {"budget": 0.1, "options": QuantizeOptions(verify=False)}),
 ]
@@ -514,6 +544,11 @@ def test_arguments_that_do_not_fit_are_refused(code: str, arguments: dict[str, A
     with pytest.raises(DovetailError) as caught:
         quantize(network(), **arguments)
     assert caught.value.code == code
+
+
+def test_a_budget_may_be_a_number_of_numpy() -> None:
+    budget = np.float32(10)
+    assert quantize(network(), budget=budget).report.measured <= budget
 
 
 def test_models_without_weights_or_float_outputs_are_refused() -> None:

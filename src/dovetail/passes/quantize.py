@@ -19,6 +19,12 @@ TARGETS = ("int8", "int4", "f16", "bf16")
 METHODS = ("minmax", "percentile", "mse")
 ROUNDINGS = ("nearest", "gptq")
 ENCODINGS = ("matmulnbits", "qdq", "ir")
+_TYPES = (
+    ("block_size", int | None, "an integer"),
+    ("symmetric", bool | None, "True or False"),
+    ("verify", bool, "True or False"),
+)
+"""Types of options that have no list of names."""
 
 
 @check_keywords
@@ -77,9 +83,13 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
     options = QuantizeOptions() if options is None else options
     if not isinstance(options, QuantizeOptions):
         raise ArgumentTypeError("argument.type", f"options must be QuantizeOptions, got {type(options).__name__}")
+    for name, kinds, text in _TYPES:
+        value = getattr(options, name)
+        if not isinstance(value, kinds):
+            raise ArgumentTypeError("argument.type", f"{name} must be {text}, got {value!r}")
     if to not in TARGETS:
         raise RuleError("argument.value", f"to must be one of {', '.join(TARGETS)}, got {to!r}{closest(str(to), TARGETS)}")
-    if budget is not None and not (isinstance(budget, int | float) and 0 <= budget < np.inf):
+    if budget is not None and not (isinstance(budget, int | float | np.floating) and 0 <= budget < np.inf):
         raise RuleError("argument.value", f"budget must be a number of at least 0, such as 0.005, got {budget!r}")
     if budget is not None and not options.verify:
         raise RuleError("argument.conflict", "a budget needs runs of the model, got verify=False")
