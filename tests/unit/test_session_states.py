@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 import dovetail
 from cached_models import MODELS, attention, feeds, two_ports
-from dovetail.errors import EngineError
 from dovetail.ir.host import native_core
 
 OPTIONS: dict[str, dict[str, Any]] = {"interpreter": {"engine": "interpreter"}}
@@ -153,10 +153,14 @@ def test_caches_that_change_places() -> None:
         ({"past": "presents"}, "output.unknown"),
         ({"past": "y"}, "argument.value"),
         ({"past": "present", "x": "present"}, "argument.conflict"),
+        ({"past": 1}, "argument.type"),
+        ({None: "present"}, "argument.type"),
+        (["past"], "argument.type"),
     ],
 )
-def test_states_that_no_session_can_keep_are_refused(states: dict[str, str], code: str) -> None:
-    program = dovetail.compile(two_ports("past", "present", (1, 2), (1, 2)), "interpreter")
-    with pytest.raises(EngineError) as raised:
-        program.session(states)
-    assert raised.value.code == code
+def test_states_that_no_session_can_keep_are_refused(states: Any, code: str) -> None:
+    model = two_ports("past", "present", (1, 2), (1, 2))
+    for call in (dovetail.compile(model, "interpreter").session, partial(dovetail.make_stateful, model)):
+        with pytest.raises(dovetail.DovetailError) as raised:
+            call(states)
+        assert raised.value.code == code

@@ -42,7 +42,8 @@ def make_stateful(model: Model, states: Mapping[str, str] | None = None) -> Mode
     The name of a variable is the name of its input followed by that of its output, as OpenVINO's stateful models have it.
 
     Raises RuleError [argument.value] for a model without such inputs and outputs, [state.first] for a size that no other input
-    has; EngineError [input.unknown], [output.unknown], [argument.conflict], [argument.value] for ``states`` that do not fit.
+    has; EngineError [input.unknown], [output.unknown], [argument.conflict], [argument.value] for ``states`` that do not fit;
+    ArgumentTypeError [argument.type].
 
     >>> with dovetail.Builder() as b:
     ...     past, x = b.input("past", "f32", ("batch", "p", 2)), b.input("x", "f32", ("batch", "t", 2))

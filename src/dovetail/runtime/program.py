@@ -180,7 +180,7 @@ class Program(ABC):
         the pairs.
 
         Raises EngineError [input.unknown], [output.unknown], [argument.conflict] for an output of two states, [argument.value]
-        for a pair of two types.
+        for a pair of two types; ArgumentTypeError [argument.type].
         """
         from dovetail.runtime.interpreter.session import Session
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dovetail.errors import EngineError
+from dovetail.errors import ArgumentTypeError, EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.infer import infer_with_equations
@@ -48,8 +48,11 @@ def find_states(model: Model) -> list[State]:
 def states_of(model: Model, outputs: Mapping[str, str]) -> list[State]:
     """Return the states of a session whose inputs and outputs the caller names.
 
-    Raises EngineError [input.unknown], [output.unknown], [argument.conflict], [argument.value].
+    Raises EngineError [input.unknown], [output.unknown], [argument.conflict], [argument.value], and
+    ArgumentTypeError [argument.type].
     """
+    if not isinstance(outputs, Mapping) or not all(isinstance(name, str) for pair in outputs.items() for name in pair):
+        raise ArgumentTypeError("argument.type", f"states must map names of inputs to names of outputs, got {outputs!r}")
     known = {state.input: state for state in model.states}
     values = {value.name: value for value in model.inputs}
     results = {value.name: value for value in model.outputs}
