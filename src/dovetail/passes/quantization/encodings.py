@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.formats.openvino.constants import pack
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, set_input, take_name
@@ -140,15 +141,9 @@ def _pack(b: Builder, weight: ModelWeight, codes: Codes) -> list[Value]:
 
 def pack_bits(codes: Array, bits: int) -> Array:
     """Pack codes u8 [rows, n] into bytes [rows, ceil(n * bits / 8)]; the first code of a byte is in its lowest bits."""
-    per_byte = 8 // bits
-    rows, count = codes.shape
-    if count % per_byte:
-        codes = np.pad(codes, ((0, 0), (0, -count % per_byte)))
-    parts = codes.reshape(rows, -1, per_byte)
-    packed = np.zeros(parts.shape[:2], np.uint8)
-    for index in range(per_byte):
-        packed |= parts[:, :, index] << np.uint8(index * bits)
-    return packed
+    kind = dtypes.dtype(f"u{bits}")
+    padded = np.pad(codes, ((0, 0), (0, -codes.shape[1] % (8 // bits))))
+    return np.frombuffer(pack(padded.view(kind.numpy), kind), np.uint8).reshape(len(codes), -1)
 
 
 def _look_up(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, list[Value]]) -> Any:
