@@ -48,7 +48,8 @@ def quantize(
     where rows are passed, the rounding errors of a product's weights compensate each other on these rows (GPTQ).
 
     The report has for each node a predicted error (from one forward and one backward pass for each call), and the measured error
-    on the held-out rows. An error is ``norm(y - y0) / norm(y0)`` over all rows, the largest of all float outputs.
+    on the held-out rows. An error is ``norm(y - y0) / norm(y0)`` over all rows, the largest of all float outputs;
+    a prediction adds up the squares of all float outputs.
 
     With ``budget``, an upper bound of that error such as 0.005, nodes keep their weights in order of error for each saved byte
     until the measured error of the result is within the budget.

@@ -38,6 +38,7 @@ MIN_CALLS = 8
 def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: ReferenceRun, seed: int) -> list[float]:
     """Return for each rounded weight the expected relative error of the outputs, where only this weight is rounded.
 
+    The squared errors of several outputs add up, since one backward pass serves all of them.
     The weights are values of ``model``, whose graph changes. Raises the errors of :func:`dovetail.grad`.
     """
     graph = model.graph
