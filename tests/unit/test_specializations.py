@@ -41,6 +41,18 @@ def test_beams_that_go_on_and_beams_that_change_places(tmp_path: Path) -> None:
     assert moved == [0, 20, 21, 22, 40, 41]
 
 
+def test_fewer_beams_than_before(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    path = attention_of_openvino(tmp_path / "state.xml", has_beams=True)
+    chance, steps = np.random.default_rng(0), []
+    for beams in ([0, 1, 2], [0, 1, 2], [0, 1], [0, 1], [0], [0], [0, 0], [0, 1]):
+        feed = {name: chance.standard_normal((len(beams), 1, 8), np.float32) for name in "qkv"}
+        steps.append({**feed, "beam_idx": np.array(beams, np.int32)})
+    session = dovetail.compile(path, threads=1, reuse_caches=True).session()
+    for feed, wanted in zip(steps, requests(path, steps), strict=True):
+        np.testing.assert_allclose(session(feed)["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
 def lengths_of(lengths: list[int], rows: int, seed: int) -> Arrays:
     chance = np.random.default_rng(seed)
     feed = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,10 +187,11 @@ def without_size() -> dovetail.Model:
     return b.model
 
 
-def begins_with_ones() -> dovetail.Model:
+def begins_with(ones: Any, *, is_expanded: bool) -> dovetail.Model:
     model = dovetail.make_stateful(two_ports("past", "present", (1, 2), (1, 2)))
     b = dovetail.Builder(graph=model.graph)
-    first = b.output("first", b.constant(np.ones((1, 2), np.float32))).name
+    value = b.constant(np.asarray(ones, np.float32))
+    first = b.output("first", b.Expand(value, [1, 2]) if is_expanded else value).name
     model.states = [state._replace(initial=first) for state in model.states]
     return model
 
@@ -200,10 +202,24 @@ def begins_with_ones() -> dovetail.Model:
         (dovetail.make_stateful, no_pairs, "argument.value"),
         (dovetail.make_stateful, without_size, "state.first"),
         (dovetail.make_stateless, no_pairs, "argument.value"),
-        (dovetail.make_stateless, begins_with_ones, "state.first"),
+        (dovetail.make_stateless, partial(begins_with, [[1, 1]], is_expanded=False), "state.first"),
+        (dovetail.make_stateless, partial(begins_with, 1, is_expanded=True), "state.first"),
     ],
 )
 def test_models_that_have_no_other_form_are_refused(function: Any, make: Any, code: str) -> None:
     with pytest.raises(DovetailError) as raised:
         function(make())
     assert raised.value.code == code
+
+
+def test_names_of_a_variable_that_values_have_already() -> None:
+    with dovetail.Builder() as b:
+        x, kept = b.input("x", "f32", (1, 2)), b.input("kept", "f32", (1, 2))
+        constants = [b.constant(np.full((1, 2), 2, np.float32), name=name) for name in ("past", "present")]
+        b.output("next", b.Multiply(b.Add(b.Add(kept, x), constants[0]), constants[1]))
+    model = dovetail.make_stateful(b.model, {"kept": "next"})
+    model.states = [state._replace(variable="pastpresent") for state in model.states]
+    new = dovetail.make_stateless(model)
+    assert ([value.name for value in new.inputs], [value.name for value in new.outputs]) == (["x", "past"], ["present"])
+    found = dovetail.run(new, {"x": np.ones((1, 2), np.float32), "past": np.zeros((1, 2), np.float32)})
+    assert found["present"].tolist() == [[6, 6]]
