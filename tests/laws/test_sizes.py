@@ -128,6 +128,20 @@ def test_symbols_that_grow_together_have_one_plan(layers: int, caplog: pytest.Lo
         program(masked_inputs(30, 1, 30, layers))
 
 
+def test_symbols_that_grow_together_and_then_apart() -> None:
+    with dovetail.Builder() as b:
+        x, z = b.input("x", "f32", ("n", 4)), b.input("z", "f32", ("m", 4))
+        rows = b.Concat(x, b.Tanh(z), axis=0)
+        b.output("y", b.Softmax(b.MatMul(rows, b.Transpose(z, [1, 0])), axis=-1))
+    program, other = dovetail.compile(b.model, threads=1), dovetail.compile(b.model, "interpreter")
+    rng = np.random.default_rng(0)
+    together = [(n, n + offset) for offset, count in ((1, 28), (7, 9)) for n in range(2, 2 + count)]
+    for n, m in (*together, (5, 2), (9, 3), (30, 31), (31, 30), (1, 2), (2, 3), (2, 2)):
+        inputs = {name: rng.standard_normal((size, 4), np.float32) for name, size in (("x", n), ("z", m))}
+        np.testing.assert_allclose(program(inputs)["y"], other(inputs)["y"], rtol=1e-5, atol=1e-6)
+    assert program.statistics.ranges > 0
+
+
 def test_prepared_symbols_that_grow_together() -> None:
     program = dovetail.compile(masked(), threads=1)
     program.prepare([{"t": 1, "total": past + 1, **{f"past_{layer}": past for layer in range(3)}} for past in (2, 500)])
