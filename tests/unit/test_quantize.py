@@ -592,6 +592,22 @@ def test_weights_without_codes_keep_their_type_and_the_report_names_the_reason()
     assert not node.kept
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("share", [0.4, 0.9])
+@pytest.mark.parametrize("to", ["int8", "int4"])
+def test_weights_near_the_largest_number_are_finite(to: str, share: float) -> None:
+    w = normal(64, 32)
+    w *= np.float32(share) * (np.finfo(np.float32).max / np.abs(w).max())
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(w)))
+    x = normal(16, 64) / 1000
+    for rows in (None, {"x": normal(64, 64) / 1000}):
+        new = quantize(b.model, to, inputs=rows, options=QuantizeOptions(verify=rows is not None))
+        assert [node.kept for node in new.report.nodes] == ["it is near the largest number of f32" if share > 0.5 else ""]
+        error = relative(dovetail.run(new, {"x": x})["y"], dovetail.run(b.model, {"x": x})["y"].astype(np.float64))
+        assert error < {"int8": 0.03, "int4": 0.3}[to]
+
+
 def test_a_weight_of_zeros_stays_exact() -> None:
     with Builder() as b:
         b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(np.zeros((64, 32), np.float32))))

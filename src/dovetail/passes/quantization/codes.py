@@ -108,6 +108,8 @@ def split_blocks(matrix: Array, grid: Grid) -> Array:
     return matrix.reshape(rows, count, width)
 
 
+# Errors above the range of f32 are infinite, and no smaller one is found.
+@np.errstate(over="ignore", invalid="ignore")
 def choose_scales(blocks: Array, grid: Grid) -> tuple[Array, Array]:
     """Return scales f32 and zero points i16 of ``blocks`` [..., block] with a small squared error.
 

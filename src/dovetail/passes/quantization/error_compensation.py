@@ -37,12 +37,15 @@ def compensate(matrix: Array, hessians: Sequence[Array], grid: Grid, nearest: Co
     return round_with_compensation(matrix, fit + judge, grid, best) or nearest
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _output_error(codes: Codes, matrix: Array, hessian: Array) -> float:
     """Return the squared error of ``x @ matrix.T`` over the inputs x of ``hessian``."""
     difference = (codes.matrix() - matrix).astype(np.float64)
     return float(np.einsum("ij,ij->", difference @ hessian, difference))
 
 
+# Columns that overflow f32 have an error of NaN, with which `compensate` returns the nearest codes.
+@np.errstate(over="ignore", invalid="ignore")
 def round_with_compensation(matrix: Array, hessian: Array, grid: Grid, damping: float = DAMPING[0]) -> Codes | None:
     """Round ``matrix`` f32 [rows, depth] so that ``x @ matrix.T`` changes little for the inputs x of ``hessian``.
 

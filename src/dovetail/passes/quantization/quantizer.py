@@ -97,6 +97,8 @@ def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, en
             grid = _fit_block(grid, weight.matrix_shape[1], encoding)
             if 0 < largest < _smallest_range(weight):
                 weight.kept = "its scales are subnormal"
+            elif largest > _largest_range(weight):
+                weight.kept = f"it is near the largest number of {weight.value.dtype}"
             elif grid.bytes(*weight.matrix_shape) >= weight.bytes:
                 weight.kept = "it takes fewer bytes as it is"
             else:
@@ -109,6 +111,11 @@ def _smallest_range(weight: ModelWeight) -> float:
     """Return a magnitude below which scales are subnormal, or in f16 0."""
     dtype = weight.value.dtype
     return float(np.finfo(np.float16).tiny) if dtype == "f16" else float(np.finfo(np.float32).tiny) * 2**16
+
+
+def _largest_range(weight: ModelWeight) -> float:
+    """Return a magnitude above which the difference of two elements, or a rounded element, may be infinite."""
+    return float(np.finfo(np.float16 if weight.value.dtype == "f16" else np.float32).max) / 2
 
 
 def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration) -> None:
