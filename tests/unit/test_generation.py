@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import generate
 import numpy as np
 import pytest
+import transformers
 
 import dovetail
 from dovetail.ir.host import native_core
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-
-import generate
-import transformers
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
