@@ -724,6 +724,16 @@ def test_a_weight_of_a_product_and_of_a_lookup_is_rounded_for_both(tmp_path: Pat
         assert all(relative(found[name], expected[name]) < 1e-5 for name in ("y", "table_out"))
 
 
+@pytest.mark.parametrize("axis", [0, -2])
+def test_a_table_whose_rows_are_read_is_rounded(axis: int) -> None:
+    with Builder() as b:
+        b.output("y", b.Gather(b.constant(normal(50, 64), name="table"), b.input("ids", "i64", ("n", 3)), axis=axis))
+    ids = np.array([[0, 7, -1], [3, 3, 49]])
+    new = quantize(b.model, inputs={"ids": ids})
+    assert [node.bits for node in new.report.nodes] == [8]
+    assert relative(dovetail.run(new, ids)["y"], dovetail.run(b.model, ids)["y"]) < 0.01
+
+
 @pytest.mark.parametrize("budget", [None, 0])
 def test_a_weight_that_is_an_output_keeps_its_name(budget: float | None, tmp_path: Path) -> None:
     w = onnx.numpy_helper.from_array(normal(64, 32), "w")

@@ -238,7 +238,7 @@ def _weight_input(node: Node) -> tuple[int, str, tuple[int, ...]] | None:
         elif isinstance(op, ConvTranspose):
             axes = (1,)
         return 1, CONVOLUTION, axes
-    if isinstance(op, Gather) and op.axis == 0 and not op.batch_dims and not op.fills_with_zeros:
+    if isinstance(op, Gather) and op.axis in (0, -2) and not op.batch_dims and not op.fills_with_zeros:
         table = node.input(0)
         return (0, LOOKUP, (0,)) if table.shape is not None and len(table.shape) == 2 else None
     return None
