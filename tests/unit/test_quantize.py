@@ -710,6 +710,20 @@ def test_a_model_with_states_is_measured_from_its_initial_states(tmp_path: Path)
     assert new.report.measured is not None and new.states == stateful.states
 
 
+@pytest.mark.parametrize("options", [QuantizeOptions(), QuantizeOptions(activations="mse")], ids=["weights", "activations"])
+def test_a_model_with_states_that_grow_is_calibrated_from_empty_states(options: QuantizeOptions) -> None:
+    with Builder() as b:
+        x, past = b.input("x", "f32", ("batch", "t", 64)), b.input("past", "f32", ("batch", "p", 64))
+        h = b.Concat(past, b.MatMul(x, b.constant(normal(64, 64, scale=0.1))), axis=1)
+        b.output("present", h)
+        b.output("y", b.MatMul(h, b.constant(normal(64, 32))))
+    stateful = dovetail.make_stateful(b.model)
+    new = quantize(stateful, inputs={"x": correlated(192, 64, 1).reshape(64, 3, 64)}, options=options)
+    assert new.states == stateful.states and new.report.notes == [] and new.report.drawn == []
+    assert "gptq" in {node.rounding for node in new.report.nodes}
+    assert new.report.measured == pytest.approx(new.report.predicted, rel=0.5)
+
+
 def test_a_weight_of_a_product_and_of_a_lookup_is_rounded_for_both(tmp_path: Path) -> None:
     with Builder() as b:
         table = b.constant(normal(50, 64), name="table")

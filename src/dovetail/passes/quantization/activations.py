@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value
-from dovetail.passes.quantization.calibration import Call
+from dovetail.passes.quantization.calibration import Call, keep_initial_states
 from dovetail.passes.quantization.codes import Array
 from dovetail.runtime.compilation import compile
 
@@ -74,7 +74,8 @@ def _choose_group(model: Model, values: dict[int, Value], calls: Sequence[Call],
     b = Builder(graph=model.graph)
     mark = len(model.graph.nodes)
     new_outputs: list[Value] = [b.Identity(value) for value in values.values()]
-    model.graph.outputs = new_outputs
+    keep_initial_states(model)
+    model.graph.outputs += new_outputs
     program = compile(model)
     names = dict(zip(values, (y.name for y in new_outputs), strict=True))
     ranges = dict.fromkeys(values, (0.0, 0.0))

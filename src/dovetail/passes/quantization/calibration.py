@@ -161,6 +161,12 @@ def _split(calls: list[Call], drawn: list[str]) -> Calibration:
     return Calibration(calls[:-held], calls[-held:], drawn)
 
 
+def keep_initial_states(model: Model) -> None:
+    """Remove all outputs but the initial values of states, with which every call of a model with states begins."""
+    initial = {state.initial for state in model.states}
+    model.graph.outputs = [y for y in model.graph.outputs if y.name in initial]
+
+
 class ReferenceRun:
     """ReferenceRun holds the float outputs of a model on some calls, with which other models are compared."""
 

@@ -12,7 +12,7 @@ from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.passes.quantization.calibration import Call
+from dovetail.passes.quantization.calibration import Call, keep_initial_states
 from dovetail.passes.quantization.codes import Array
 from dovetail.passes.quantization.weights import PRODUCT, ModelWeight
 from dovetail.runtime.compilation import compile
@@ -61,7 +61,7 @@ def collect_hessians(model: Model, weights: Sequence[ModelWeight], calls: Sequen
                 rows = b.Reshape(as_type(b, x, dtypes.f32), [-1, weight.matrix_shape[1]], special_zero=False)
                 products[id(x)] = b.MatMul(rows, rows, transpose_a=True)
     inputs = [[id(node.input(0)) for node, _ in weight.readers] for weight in weights]
-    graph.outputs = []
+    keep_initial_states(model)
     names = {key: b.output(graph.free_name("hessian"), value).name for key, value in products.items()}
     remove_dead(graph)
     program = compile(model)

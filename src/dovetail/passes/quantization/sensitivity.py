@@ -25,7 +25,7 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm
 from dovetail.ops.nn.conv import Convolution
 from dovetail.passes.quantization.activations import Activation
-from dovetail.passes.quantization.calibration import Call, ReferenceRun
+from dovetail.passes.quantization.calibration import Call, ReferenceRun, keep_initial_states
 from dovetail.passes.quantization.weights import CONSTANT, ModelWeight
 from dovetail.runtime.compilation import compile
 
@@ -60,7 +60,7 @@ def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
             continue
         changes = [(node.outputs[0], _change(b, node, index, operands)) for node, index in weight.readers]
         sums.append([_sum_rows(b, gradients[id(y)], change) for y, change in changes])
-    graph.outputs = []
+    keep_initial_states(model)
     for value in (value for values in sums for value in values):
         b.output(graph.free_name("sum"), value)
     order = [[value.name for value in values] for values in sums]
