@@ -40,16 +40,16 @@ def quantize(
 
     ``to`` is "int8" (integer weights, one scale per output channel), "int4" (products in blocks, each with a scale and a zero
     point; convolutions and tables of Gather as int8), "f16" or "bf16" (all constants of at least 256 elements, with a Cast to f32
-    behind them). All computations stay in f32. Weights with NaN or infinities, and those that
-    exceed the range of f16, keep their type.
+    behind them). The computations keep their type. Weights with NaN or infinities, those that exceed the range of f16, and, for
+    integers, those near the largest number of their type keep their type; the report has the reason.
 
     ``inputs`` are rows for the model: arrays by name, or :class:`dovetail.Inputs`, with the rows on the first axis. Inputs
     without an array are random, and the report names them. A quarter of the rows is held out. Weights are rounded to nearest;
     where rows are passed, the rounding errors of a product's weights compensate each other on these rows (GPTQ).
 
     The report has for each node a predicted error (from one forward and one backward pass for each call), and the measured error
-    on the held-out rows. An error is ``norm(y - y0) / norm(y0)`` over all rows, the largest of all float outputs;
-    a prediction adds up the squares of all float outputs.
+    on the held-out rows. An error is ``norm(y - y0) / norm(y0)`` over all rows, the largest of all float outputs; a
+    prediction adds up the squares of all float outputs.
 
     With ``budget``, an upper bound of that error such as 0.005, nodes keep their weights in order of error for each saved byte
     until the measured error of the result is within the budget.
