@@ -95,6 +95,23 @@ def packed() -> Iterator[Case]:
             skip=exact,
             **near,
         )
+        wrong = "onnxruntime 1.32 answers differently with and without a natural g_idx"
+        for name, blocks in (
+            ("natural", np.arange(inner) // block),
+            ("unsorted", np.arange(inner) * 7 % 3),
+            ("padded", np.arange(3 * block) * 5 % 3),
+        ):
+            for given in (None, points):
+                for constants in ((), (1, 2, 3, 4) if given is not None else (1, 2, 4)):
+                    skip = {}
+                    if bits == 8:
+                        skip["onnxruntime"] = "it takes g_idx with 2 and 4 bits only"
+                    elif bits == 2 or given is not None:
+                        skip["onnxruntime"] = wrong
+                    label = f"{bits} {'constant ' * bool(constants)}bits{' with zero points' * (given is not None)}"
+                    inputs = floats(4, inner), weights, size, given, blocks.astype(np.int32)
+                    case = f"MatMulNBits of {label} with {name} g_idx"
+                    yield Case(op, inputs, case, constants=constants, skip=skip, **near)
     whole = MatMulNBits(64, 3, 4, 16)
     yield Case(whole, (floats(2, 64), codes("u8", 3, 4, 8), scales(12)), "MatMulNBits of whole blocks", tolerance=2e-5)
 

@@ -235,6 +235,33 @@ def test_extreme_scales_have_the_answer_of_the_operators(scale: float) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("is_constant", [True, False])
+@pytest.mark.parametrize("entry", [-1, 3])
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_entries_of_g_idx_outside_the_blocks_are_refused(engine: str, entry: int, is_constant: bool) -> None:
+    entries = np.arange(70, dtype=np.int32) // 32
+    entries[5] = entry
+    with Builder() as b:
+        x, constants = b.input("x", "f32", (2, 70)), (b.constant(np.ones((5, 3, 16), np.uint8)), b.constant(SCALES[:5, :3]))
+        g_idx = b.constant(entries) if is_constant else b.input("g_idx", "i32", (70,))
+        b.output("y", b.MatMulNBits(x, *constants, None, g_idx, k=70, n=5))
+    inputs = [rows_of(2, 70), *([] if is_constant else [entries])]
+    with pytest.raises(dovetail.DovetailError, match=r"index\.range"):
+        dovetail.compile(b.model, engine)(*inputs)
+
+
+@pytest.mark.parametrize("is_natural", [True, False])
+def test_weights_with_a_natural_g_idx_stay_in_few_bits(is_natural: bool) -> None:
+    entries = np.arange(DEPTH, dtype=np.int32) // 32 if is_natural else np.arange(DEPTH, dtype=np.int32) % 3
+    codes = RNG.integers(0, 256, (COLUMNS, 3, 16)).astype(np.uint8)
+    with Builder() as b:
+        constants = [b.constant(array) for array in (codes, np.ascontiguousarray(SCALES[:, :3]))]
+        b.output("y", b.MatMulNBits(b.input("x", "f32", ("n", DEPTH)), *constants, None, entries, k=DEPTH, n=COLUMNS))
+    assert any(isinstance(node.op, CompressedMatMul) for node in Engine(b.model).graph.nodes) == is_natural
+    x = rows_of(3)
+    assert_near(dovetail.compile(b.model)(x)["y"], dovetail.compile(b.model, "interpreter")(x)["y"])
+
+
 def test_batches_residuals_and_f16_inputs() -> None:
     product = PRODUCTS["MatMulNBits 4 codes"]
     with Builder() as b:

@@ -2140,8 +2140,10 @@ class OperatorMethods:
         ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits; the first code of a byte is in its lowest bits.
         ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has one number for each scale:
         floats, or integers that are packed like the codes with each column padded to whole bytes. The default zero point is 2^(bits -
-        1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` permits a runtime to round ``x`` first: at 4 the
-        native engine rounds each block of a row to 8 bits (``precision`` of :func:`dovetail.compile`), the interpreter never does.
+        1). ``g_idx`` (deprecated) holds the block of each of the k positions, in any order; entries for the padding of the last block
+        may follow and have no meaning. An entry outside [0, blocks - 1] is an error (``index.range``). Floats of fewer than 32 bits
+        are computed in f32. ``accuracy_level`` permits a runtime to round ``x`` first: at 4 the native engine rounds each block of a
+        row to 8 bits (``precision`` of :func:`dovetail.compile`), the interpreter never does.
         Source: com.microsoft MatMulNBits.
         """
 

@@ -169,7 +169,9 @@ def _is_product_input(x: Value) -> bool:
 def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | None], rounds: bool) -> Value | None:
     _, weights, scales, zero_points, g_idx, bias = (*xs, None, None, None)[:6]
     assert weights is not None and scales is not None
-    if g_idx is not None or any(p is not None and p.constant is None for p in (weights, scales, zero_points)):
+    if (g_idx is not None and not _is_natural(op, g_idx)) or any(
+        p is not None and p.constant is None for p in (weights, scales, zero_points)
+    ):
         return None
     center, points = 2.0 ** (op.bits - 1), None
     if zero_points is not None:
@@ -194,6 +196,11 @@ def _of_matmul_nbits(b: Builder, op: MatMulNBits, x: Value, xs: list[Value | Non
     factors = np.asarray(scales.constant).astype(np.float32, copy=False).reshape(op.n, op.blocks)
     y = _product(b, form, x, codes, factors, points)
     return y if y is None or bias is None else b.Add(y, as_type(b, bias, x.dtype))
+
+
+def _is_natural(op: MatMulNBits, g_idx: Value) -> bool:
+    """Return whether ``g_idx`` is constant and assigns each position to the block that holds its code."""
+    return g_idx.constant is not None and np.array_equal(np.asarray(g_idx.constant)[: op.k], np.arange(op.k) // op.block_size)
 
 
 def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool, rounds: bool) -> Value | None:

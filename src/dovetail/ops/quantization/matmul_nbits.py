@@ -31,8 +31,10 @@ class MatMulNBits(
     ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits; the first code of a byte is in its lowest bits.
     ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has one number for each scale:
     floats, or integers that are packed like the codes with each column padded to whole bytes. The default zero point is 2^(bits -
-    1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` permits a runtime to round ``x`` first: at 4 the
-    native engine rounds each block of a row to 8 bits (``precision`` of :func:`dovetail.compile`), the interpreter never does.
+    1). ``g_idx`` (deprecated) holds the block of each of the k positions, in any order; entries for the padding of the last block
+    may follow and have no meaning. An entry outside [0, blocks - 1] is an error (``index.range``). Floats of fewer than 32 bits
+    are computed in f32. ``accuracy_level`` permits a runtime to round ``x`` first: at 4 the native engine rounds each block of a
+    row to 8 bits (``precision`` of :func:`dovetail.compile`), the interpreter never does.
     Source: com.microsoft MatMulNBits.
     """
 
@@ -71,8 +73,7 @@ class MatMulNBits(
         bias: View | None = None,
     ) -> list[Type]:
         bound = check_inputs(self, (x, weights, scales, zero_points, g_idx, bias))
-        if g_idx is not None:
-            raise UnsupportedError("op.unsupported", "g_idx must be absent, got an input: g_idx is deprecated")
+        self._check_blocks(g_idx)
         kind = bound.get("R") if zero_points is not None else None
         if kind is not None and kind != "u8" and not kind.is_float:
             raise RuleError("quantize.type", f"zero_points must be u8 or floats, got {kind}")
@@ -89,6 +90,14 @@ class MatMulNBits(
             raise RuleError("shape.rank", "x must have a rank of at least 1, got a scalar")
         agree(x.shape[-1], self.k, ("x", len(x.shape) - 1), "K")
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
+
+    def _check_blocks(self, g_idx: View | None) -> None:
+        """Check that ``g_idx`` has an entry for each position, with or without the padding of the last block."""
+        if g_idx is None or g_idx.shape is None:
+            return
+        padded = self.blocks * self.block_size
+        if len(g_idx.shape) != 1 or (isinstance(g_idx.shape[0], int) and g_idx.shape[0] not in (self.k, padded)):
+            raise RuleError("shape.disagree", f"g_idx must have the shape [{self.k}] or [{padded}], got {g_idx.type}")
 
     def _check_shape(self, name: str, x: View | None, shape: tuple[int, ...]) -> None:
         """Check that an input has ``shape``, or is a vector with the same number of elements."""
@@ -119,9 +128,18 @@ class MatMulNBits(
         wide = dtypes.f64 if kind == "f64" else dtypes.f32
         codes = arrays.cast(xp, unpack_codes(xp, weights, self.bits), wide)
         shape = (self.n, self.blocks, 1)
-        codes = xp.reshape(codes, (self.n, self.blocks, self.block_size))
         factor = arrays.cast(xp, xp.reshape(scales, shape), wide)
-        w = xp.reshape((codes - self._points(xp, zero_points, wide)) * factor, (self.n, -1))[:, : self.k]
+        points = self._points(xp, zero_points, wide)
+        if g_idx is None:
+            codes = xp.reshape(codes, (self.n, self.blocks, self.block_size))
+        else:
+            codes = xp.reshape(codes, (self.n, -1, 1))[:, : self.k]
+            of_position = g_idx[: self.k]
+            is_outside = (of_position < 0) | (of_position >= self.blocks)
+            arrays.refuse_elements(xp, is_outside, "index.range", f"entries of g_idx must be in [0, {self.blocks - 1}]")
+            factor = arrays.take(xp, factor, of_position, 1, 0)
+            points = points if zero_points is None else arrays.take(xp, points, of_position, 1, 0)
+        w = xp.reshape((codes - points) * factor, (self.n, -1))[:, : self.k]
         y = xp.matmul(arrays.cast(xp, x, wide), xp.matrix_transpose(w))
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
@@ -146,11 +164,20 @@ class MatMulNBits(
     ) -> Any:
         """Unpack the weights to integers of ``bits`` bits, dequantize them, and apply MatMul."""
         wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
+        padded = self.blocks * self.block_size
         codes = as_type(b, self._codes_value(b, weights, (self.n, self.blocks, self.block_size)), wide)
         factor = as_type(b, b.Reshape(scales, [self.n, self.blocks, 1], special_zero=False), wide)
-        w = b.Multiply(b.Subtract(codes, self._points_value(b, zero_points, wide)), factor)
-        w = b.Reshape(w, [self.n, self.blocks * self.block_size], special_zero=False)
-        if self.blocks * self.block_size != self.k:
+        points = self._points_value(b, zero_points, wide)
+        if g_idx is not None:
+            codes = b.Reshape(codes, [self.n, padded, 1], special_zero=False)
+            if padded != self.k:
+                # The padding of g_idx has no meaning.
+                g_idx = b.Concat(b.Slice(g_idx, [0], [self.k], [0], [1]), np.zeros(padded - self.k, np.int32), axis=0)
+            factor = b.Gather(factor, g_idx, axis=1, bounds="natural")
+            points = points if zero_points is None else b.Gather(points, g_idx, axis=1, bounds="natural")
+        w = b.Multiply(b.Subtract(codes, points), factor)
+        w = b.Reshape(w, [self.n, padded], special_zero=False)
+        if padded != self.k:
             w = b.Slice(w, [0], [self.k], [1], [1])
         y = b.MatMul(as_type(b, x, wide), w, transpose_b=True)
         return as_type(b, y if bias is None else b.Add(y, as_type(b, bias, wide)), x.dtype)
