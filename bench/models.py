@@ -1,11 +1,12 @@
 """Measure common kinds of models beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
-    python bench/models.py [--models NAME ...] [--threads 1 2] [--rounds N] [--json]
+    python bench/models.py [--models NAME ...] [--threads 1 2] [--rounds N] [--precision bf16] [--json]
     python bench/models.py --profile FOLDER [--models NAME ...] [--threads 1]
 
 Sizes and forms are those of real exports, weights are random and seeded (examples/language_models.py, vision_models.py);
 f32 but for the quantised one. Every engine gets the same inputs and the same number of threads. The difference is the largest one
 from any peer's results, as a part of the greatest magnitude of an output. A ratio below 1 means that dovetail is faster.
+With --precision bf16 dovetail and OpenVINO compute in bf16, and the differences of each engine are from dovetail's f32.
 
 With --profile a trace, a page of the profile and a report of each model are written instead, and a row of a table is printed.
 Its last cell is the number of slices that Perfetto reads from the trace, where it is installed (tests/perfetto_ui.py).
@@ -57,12 +58,17 @@ def difference(ours: Mapping[str, Any], others: Mapping[str, Any]) -> float:
     return found
 
 
-def measured(name: str, threads: int, rounds: int, data: bytes, names: Names, feed: Mapping[str, Any]) -> dict[str, Any]:
-    runners = {each: runner(each, data, threads, names) for each in ("dovetail", *PEERS) if is_installed(each)}
+def measured(
+    name: str, threads: int, rounds: int, data: bytes, names: Names, feed: Mapping[str, Any], precision: str = "f32"
+) -> dict[str, Any]:
+    runners = {
+        each: runner(each, data, threads, names, precision=precision) for each in ("dovetail", *PEERS) if is_installed(each)
+    }
     results = {each: found.run(feed) for each, found in runners.items()}
     times = median_times({each: found.call(feed) for each, found in runners.items()}, rounds)
     peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
-    differences = {each: difference(results["dovetail"], found) for each, found in results.items() if each in peers}
+    exact = results["dovetail"] if precision == "f32" else runner("dovetail", data, threads, names).run(feed)
+    differences = {each: difference(exact, found) for each, found in results.items() if found is not exact}
     between = [difference(results[a], results[b]) for a in peers for b in peers if a < b]
     return {
         "model": name,
@@ -133,6 +139,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="the beginnings of their names")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write traces, profiles and reports into this folder")
     options = parser.parse_args()
@@ -149,7 +156,7 @@ def main() -> None:
             print(write_profile(name, options.profile, options.threads[0], data, feed), flush=True)
             continue
         for threads in options.threads:
-            rows.append(measured(name, threads, options.rounds, data, names, feed))
+            rows.append(measured(name, threads, options.rounds, data, names, feed, options.precision))
             if not options.json:
                 print(text(rows[-1]), flush=True)
     if options.json:

@@ -1,10 +1,10 @@
 """Measure networks beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
-    python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--halves] [--json]
+    python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--halves] [--precision bf16] [--json]
 
 The architectures are those of the onnx package with seeded random weights (examples/light_models.py), in f32, with --halves in
 f16; every engine gets the same input and the same number of threads, and the results are compared. A ratio below 1 means that
-dovetail is faster.
+dovetail is faster. With --precision bf16 dovetail and OpenVINO compute in bf16, and the differences are from dovetail's f32.
 """
 
 from __future__ import annotations
@@ -55,14 +55,20 @@ def in_f16(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def engines(model: onnx.ModelProto, threads: int) -> dict[str, Any]:
+def engines(model: onnx.ModelProto, threads: int, precision: str = "f32") -> dict[str, Any]:
     """Return the model in every engine that is installed."""
     data = model.SerializeToString()
     # Deferred: bench/builds.py reads the cells in checkouts whose modules have other names.
     from dovetail.measure.benchmark import PEERS
     from dovetail.runtime.peers import is_installed, runner
 
-    return {name: runner(name, data, threads) for name in ("dovetail", *PEERS) if is_installed(name)}
+    given = {} if precision == "f32" else {"precision": precision}
+    return {name: runner(name, data, threads, **given) for name in ("dovetail", *PEERS) if is_installed(name)}
+
+
+def f32_result(model: onnx.ModelProto, feed: dict[str, Any], threads: int) -> Any:
+    results = engines(model, threads)["dovetail"].run(feed)
+    return np.asarray(next(iter(results.values())), np.float64)
 
 
 def main() -> None:
@@ -74,6 +80,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--halves", action="store_true")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
@@ -85,19 +92,24 @@ def main() -> None:
                 model = in_f16(model)
                 feed = {each: x.astype(np.float16) for each, x in feed.items()}
             for threads in options.threads:
-                runners = engines(model, threads)
+                runners = engines(model, threads, options.precision)
                 times = median_times({each: found.call(feed) for each, found in runners.items()}, options.rounds)
                 results = {each: np.asarray(next(iter(found.run(feed).values())), np.float64) for each, found in runners.items()}
-                ours = results.pop("dovetail")
-                worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)
+                ours = results["dovetail"] if options.precision == "f32" else f32_result(model, feed, threads)
+                differences = {
+                    each: float(np.abs(ours - other).max() / np.abs(ours).max())
+                    for each, other in results.items() if other is not ours
+                }  # fmt: skip
                 peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
                 row = {"model": name, "batch": batch, "threads": threads, "ms": {each: t * 1e3 for each, t in times.items()},
-                       "ratio": times["dovetail"] / min(peers.values()) if peers else None, "difference": worst}  # fmt: skip
+                       "ratio": times["dovetail"] / min(peers.values()) if peers else None,
+                       "differences": differences}  # fmt: skip
                 rows.append(row)
                 if not options.json:
                     texts = "  ".join(f"{each} {seconds * 1e3:8.2f} ms" for each, seconds in times.items())
                     ratio = f"{row['ratio']:.2f} of the best peer" if peers else ""
-                    print(f"{name:14} batch {batch} threads {threads}:  {texts}   {ratio}   (difference {worst:.1e})", flush=True)
+                    found = ", ".join(f"{each} {size:.1e}" for each, size in differences.items())
+                    print(f"{name:14} batch {batch} threads {threads}:  {texts}   {ratio}   ({found})", flush=True)
     ratios = [row["ratio"] for row in rows if row["ratio"]]
     mean = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
     if options.json:

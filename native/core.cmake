@@ -44,7 +44,7 @@ set_source_files_properties(${here}/kernels/simd/dynamic_quantization.cpp PROPER
 add_isa(base)
 # AMX and VNNI code has files of its own, outside the namespaces of instruction sets. The processor is queried at run time.
 target_sources(dovetail_core PRIVATE ${here}/kernels/amx/multiply.cpp ${here}/kernels/vnni/multiply.cpp
-                                     ${here}/kernels/vnni/byte_rows.cpp ${here}/kernels/bf16/rows.cpp)
+                                     ${here}/kernels/vnni/byte_rows.cpp ${here}/kernels/bf16/products.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(dovetail_core PUBLIC DOVETAIL_X86)
   add_isa(avx2 -mavx2 -mfma -mf16c)
@@ -61,8 +61,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endif()
   check_cxx_compiler_flag(-mavx512bf16 DOVETAIL_HAS_BF16)
   if(DOVETAIL_HAS_BF16)
-    set_source_files_properties(${here}/kernels/bf16/rows.cpp TARGET_DIRECTORY dovetail_core
-                                PROPERTIES COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-Wno-psabi")
+    set_source_files_properties(${here}/kernels/bf16/products.cpp TARGET_DIRECTORY dovetail_core
+                                PROPERTIES COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mprefer-vector-width=512;-fno-math-errno;-fno-trapping-math;-ffp-contract=fast;-Wno-psabi")
   endif()
   add_isa(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
 endif()

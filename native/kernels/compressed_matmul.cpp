@@ -1,5 +1,5 @@
 // Matrix multiplication with weights of few bits: decoded in registers for few rows, by panels for more, or multiplied by rows
-// that are rounded to 8 bits or bf16.
+// that are rounded to 8 bits.
 #include <algorithm>
 #include <cmath>
 
@@ -27,11 +27,11 @@ std::int64_t MatMul::first_position(std::int64_t block) const {
 
 MatMul::Block MatMul::decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const {
     const Panel& panel = panels_[index];
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
     const std::int64_t first = first_position(block), last = first_position(block + 1);
     for (int v = 0; v < panel.vectors; ++v)
-        compressed_kernels_.decode[static_cast<int>(compressed_.format)](workspace.b + v * kernels_.lanes, width, compressed_,
-                                                                         compressed_.strip(panel.first / kernels_.lanes + v),
+        compressed_kernels_.decode[static_cast<int>(compressed_.format)](workspace.b + v * kernels_->lanes, width, compressed_,
+                                                                         compressed_.strip(panel.first / kernels_->lanes + v),
                                                                          first, last);
     return {workspace.b, width, first, last - first, {}};
 }
@@ -74,13 +74,13 @@ void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace
     }
     for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
         const Panel& panel = panels_[index];
-        const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+        const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
         bool is_finite = true;
         for (int v = 0; v < panel.vectors; ++v) {
-            float* to = workspace.y + v * kernels_.lanes;
-            kernel({&compressed_, compressed_.strip(panel.first / kernels_.lanes + v), rows, pitch, sums, to, width});
+            float* to = workspace.y + v * kernels_->lanes;
+            kernel({&compressed_, compressed_.strip(panel.first / kernels_->lanes + v), rows, pitch, sums, to, width});
             for (std::int64_t r = 0; r < rows_; ++r)
-                for (std::int64_t j = 0; j < kernels_.lanes; ++j) is_finite &= std::isfinite(to[r * width + j]);
+                for (std::int64_t j = 0; j < kernels_->lanes; ++j) is_finite &= std::isfinite(to[r * width + j]);
         }
         if (is_finite)
             multiply(run, task, workspace, index, 0, nullptr, {}, workspace.y);
@@ -107,41 +107,19 @@ void MatMul::multiply_byte_rows(const Run& run, const Task& task, const Workspac
                                                        rows + row_offsets_[static_cast<std::size_t>(r)], compressed_);
         for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
             const Panel& panel = panels_[index];
-            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
             for (std::int64_t r = 0; is_finite && r < count; r += kMaxFewRows) {
                 const auto part = static_cast<std::size_t>(std::min<std::int64_t>(count - r, kMaxFewRows));
                 for (int v = 0; v < panel.vectors; ++v)
-                    multiply_rows[part - 1]({&compressed_, compressed_.strip(panel.first / kernels_.lanes + v), bytes + r * pitch,
-                                             pitch, scales + r * blocks, sums + r * blocks,
-                                             workspace.y + r * width + v * kernels_.lanes, width});
+                    multiply_rows[part - 1]({&compressed_, compressed_.strip(panel.first / kernels_->lanes + v),
+                                             bytes + r * pitch, pitch, scales + r * blocks, sums + r * blocks,
+                                             workspace.y + r * width + v * kernels_->lanes, width});
             }
             if (is_finite)
                 multiply(run, task, workspace, index, tile, nullptr, {}, workspace.y);
             else
                 for (std::int64_t block = 0; block < blocks_; ++block)
                     multiply(run, task, workspace, index, tile, rows, decoded_columns(workspace, index, block));
-        }
-    }
-}
-
-void MatMul::multiply_bf16_rows(const Run& run, const Task& task, const Workspace& workspace) const {
-    // Rows at multiples of a page would share one set of L1.
-    const std::int64_t pitch = round_up(depth_, 32) + 32;
-    auto* shorts = reinterpret_cast<std::uint16_t*>(workspace.b);
-    for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
-        const std::int64_t first = row_of(tile), count = row_of(tile + 1) - first;
-        const float* rows = rows_of(run, task, workspace, first, count);
-        for (std::int64_t r = 0; r < count; ++r) {
-            std::uint16_t* to = shorts + r * pitch;
-            bf16_rows_->round(to, rows + row_offsets_[static_cast<std::size_t>(r)], depth_);
-            std::fill(to + depth_, to + pitch, std::uint16_t{0});
-        }
-        for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
-            const Panel& panel = panels_[index];
-            const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-            bf16_rows_->multiply[count - 1]({&compressed_, compressed_.strip(panel.first / kernels_.lanes), panel.vectors, shorts,
-                                             pitch, workspace.y, width});
-            multiply(run, task, workspace, index, tile, nullptr, {}, workspace.y);
         }
     }
 }

@@ -78,27 +78,6 @@ struct ByteRowsKernels {
     ByteRowsFunction multiply[3][kMaxFewRows];
 };
 
-// As FewRows, of rows in bf16 and one or two strips of weights in bf16, of one block without points. A row has an element more
-// where the depth is odd.
-struct Bf16Rows {
-    const CompressedWeights* weights;
-    const std::byte* strip;
-    int vectors;
-    const std::uint16_t* x;
-    std::int64_t x_step;
-    float* y;
-    std::int64_t y_step;
-};
-
-constexpr int kMaxBf16Rows = 14;
-
-// By the number of rows, less 1.
-struct Bf16RowsKernels {
-    void (*multiply[kMaxBf16Rows])(const Bf16Rows& run);
-    // to[i] = from[i] rounded to bf16, half to even.
-    void (*round)(std::uint16_t* to, const float* from, std::int64_t count);
-};
-
 struct CompressedKernels {
     int max_rows;
     // By format and number of rows, less 1.
@@ -112,16 +91,12 @@ struct CompressedKernels {
     // Rounds x to bytes in blocks: to[i] = round(x[i] * 127 / greatest magnitude); the rest of a padded block is 0. False if x
     // has an infinity or a NaN.
     bool (*round_row)(std::int8_t* to, float* scales, float* sums, const float* x, const CompressedWeights& weights);
-    Bf16RowsKernels bf16_rows;
 };
 
 DOVETAIL_DECLARE_PER_ISA(extern const CompressedKernels compressed_kernels;)
 
 // The kernels with VNNI instructions; null if the processor lacks them or DOVETAIL_ISA is set.
 const ByteRowsKernels* vnni_byte_rows();
-
-// The kernels with AVX512-BF16 instructions; null if the processor lacks them or DOVETAIL_ISA is set.
-const Bf16RowsKernels* bf16_rows();
 
 // True if the numbers are integers that follow each other as the codes do, so that rows may be rounded to bytes.
 bool has_consecutive_numbers(const CompressedWeights& weights);

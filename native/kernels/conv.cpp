@@ -33,13 +33,19 @@ std::vector<float> to_floats(const std::vector<double>& values) { return {values
 }  // namespace
 
 Conv::Conv(const Spec& spec, WeightCache& cache)
-    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), epilogue_(spec), geometry_(spec, epilogue_), kernels_(gemm_kernels()),
-      prologue_(prologue_kernels()) {
+    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), epilogue_(spec), geometry_(spec, epilogue_), kernels_(&gemm_kernels()),
+      prologue_(&prologue_kernels()) {
     const Operand& w = spec.inputs.at(1);
     if (!w.is_constant()) throw std::invalid_argument("conv: the weights must be constant");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
         throw std::invalid_argument("conv: the channels of weights and operands disagree");
     merge_depthwise_groups();
+    is_bf16_ = spec.text("precision", "f32") == "bf16" && !is_depthwise_;
+    words_ = is_bf16_ ? ceil_div(geometry_.channels, 2) : geometry_.channels;
+    if (is_bf16_) {
+        kernels_ = &bf16_kernels().gemm;
+        prologue_ = &bf16_kernels().prologue;
+    }
     has_prologue_ = spec.has("prologue_scale");
     scale_ = to_floats(spec.reals("prologue_scale"));
     shift_ = to_floats(spec.reals("prologue_shift"));
@@ -69,7 +75,7 @@ void Conv::merge_depthwise_groups() {
 void Conv::choose_input_mode() {
     const bool is_channels_last = x_.sizes[1] == 1 || geometry_.x.channel == 1;
     const bool merges_taps = geometry_.dilation[2] == 1 && geometry_.kernel[2] > 1 && !is_depthwise_;
-    if (is_channels_last && !has_prologue_)
+    if (is_channels_last && !has_prologue_ && !is_bf16_)
         input_mode_ = merges_taps && geometry_.channels < 8 ? InputMode::rows : InputMode::in_place;
     else if (geometry_.is_pointwise())
         input_mode_ = InputMode::pixels;
@@ -89,11 +95,10 @@ bool Conv::has_contiguous_rows() const {
 // Tiles within short rows stay half empty. If it costs less, all rows of a plane are tiled as one line.
 void Conv::choose_tiling() {
     const ConvGeometry& g = geometry_;
-    const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0,
-                       depth = g.taps() * g.channels;
-    tiling_ = tiling_of(g.out[2], g.outputs, step, depth, kernels_);
+    const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0, depth = g.taps() * words_;
+    tiling_ = tiling_of(g.out[2], g.outputs, step, depth, *kernels_);
     if (input_mode_ != InputMode::in_place || is_depthwise_ || depth < kMinDepth || !has_contiguous_rows()) return;
-    const Tiling across_rows = tiling_of(g.out[1] * g.out[2], g.outputs, step, depth, kernels_);
+    const Tiling across_rows = tiling_of(g.out[1] * g.out[2], g.outputs, step, depth, *kernels_);
     spans_rows_ = across_rows.cost < kSpanningCost * tiling_.cost * static_cast<double>(g.out[1]);
     if (spans_rows_) tiling_ = across_rows;
 }
@@ -101,30 +106,30 @@ void Conv::choose_tiling() {
 void Conv::choose_sizes() {
     const ConvGeometry& g = geometry_;
     choose_tiling();
-    panels_ = panels_of(g.outputs, tiling_.vectors, kernels_.lanes);
+    panels_ = panels_of(g.outputs, tiling_.vectors, kernels_->lanes);
     if (is_depthwise_) {
         tiling_.tiles = ceil_div(g.out[2], kMaxPixels);
-        panels_ = {{0, g.outputs, static_cast<int>(ceil_div(g.outputs, kernels_.lanes))}};
+        panels_ = {{0, g.outputs, static_cast<int>(ceil_div(g.outputs, kernels_->lanes))}};
         in_triples_ = g.kernel[2] == 3 && g.stride[2] == g.dilation[2];
     }
-    tile_floats_ = std::max<std::int64_t>(kTileFloats, is_depthwise_ ? kMaxPixels * panels_[0].vectors * kernels_.lanes : 0);
+    tile_floats_ = std::max<std::int64_t>(kTileFloats, is_depthwise_ ? kMaxPixels * panels_[0].vectors * kernels_->lanes : 0);
     const bool runs = input_mode_ == InputMode::rows && g.dilation[2] == 1 && !is_depthwise_;
     segments_ = runs ? g.kernel[0] * g.kernel[1] : g.taps();
-    length_ = is_depthwise_ ? 1 : g.taps() * g.channels / segments_;
-    chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * tiling_.vectors * kernels_.lanes * 4), 1);
+    length_ = is_depthwise_ ? 1 : g.taps() * words_ / segments_;
+    chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * tiling_.vectors * kernels_->lanes * 4), 1);
     // With strides of 1, only the last tap of the last row reads input that no earlier tap has read.
     const bool is_large = x_.count() * 4 > kL2Bytes && g.stride == Spatial{1, 1, 1};
     prefetches_input_ = input_mode_ == InputMode::in_place && !is_depthwise_ && (g.taps() == 1 || is_large);
     zeros_.assign(static_cast<std::size_t>(is_depthwise_ ? g.channels : length_), 0.0f);
 
     // One extra cache line per pixel avoids set conflicts between pixels that are a power of two apart.
-    pitch_ = input_mode_ == InputMode::pixels ? round_to_line(g.channels) + 16 : g.channels;
+    pitch_ = input_mode_ == InputMode::pixels ? round_to_line(words_) + 16 : words_;
     patch_pixels_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
     const auto rows_of = [&](std::int64_t lines) { return (lines - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1; };
     const std::int64_t max_lines = std::max<std::int64_t>(g.lines() / 8, 1);
     block_lines_ = 1;
     while (block_lines_ < std::min(g.out[1], max_lines) &&
-           g.kernel[0] * rows_of(block_lines_ + 1) * patch_pixels_ * g.channels <= kPatchFloats)
+           g.kernel[0] * rows_of(block_lines_ + 1) * patch_pixels_ * words_ <= kPatchFloats)
         ++block_lines_;
     patch_rows_ = rows_of(block_lines_);
     small_count_ = line_pixels() / tiling_.tiles;
@@ -148,8 +153,10 @@ std::vector<std::int64_t> Conv::source_offsets(const std::vector<std::int64_t>& 
             if (is_depthwise_) {
                 for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + w * step(2));
             } else {
-                for (std::int64_t w = 0; w < g.kernel[2]; ++w)
+                for (std::int64_t w = 0; w < g.kernel[2]; ++w) {
                     for (std::int64_t c = 0; c < g.channels; ++c) order.push_back(at + c * strides[1] + w * step(2));
+                    if (is_bf16_ && g.channels % 2 != 0) order.push_back(Matrix::kZero);
+                }
             }
         }
     return order;
@@ -169,7 +176,8 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
         throw std::invalid_argument("conv: the factor must have one value for each output channel");
     for (std::int64_t group = 0; group < geometry_.groups; ++group) {
         const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
-        weights_.push_back(pack_cached(cache, "conv", {from + group * apart, order, column, of_group}, panels_, kernels_.lanes));
+        weights_.push_back(
+            pack_cached(cache, "conv", {from + group * apart, order, column, of_group, is_bf16_}, panels_, kernels_->lanes));
     }
 }
 
@@ -178,7 +186,7 @@ std::vector<std::int64_t> Conv::input_offsets(std::int64_t count) const {
     const ConvGeometry& g = geometry_;
     Spatial at = g.x.spatial;
     if (input_mode_ == InputMode::pixels) at[2] = pitch_;
-    if (copies_rows()) at = {patch_rows_ * patch_pixels_ * g.channels, patch_pixels_ * g.channels, g.channels};
+    if (copies_rows()) at = {patch_rows_ * patch_pixels_ * words_, patch_pixels_ * words_, words_};
     const std::int64_t inner = segments_ / (g.kernel[0] * g.kernel[1]);
     const std::int64_t step = (input_mode_ == InputMode::pixels ? 1 : g.stride[2]) * at[2];
     std::vector<std::int64_t> table;
@@ -197,7 +205,7 @@ std::int64_t Conv::units() const {
 }
 
 std::size_t Conv::scratch_bytes() const {
-    const std::int64_t patch = copies_rows() ? geometry_.kernel[0] * patch_rows_ * patch_pixels_ * geometry_.channels
+    const std::int64_t patch = copies_rows()                      ? geometry_.kernel[0] * patch_rows_ * patch_pixels_ * words_
                                : input_mode_ == InputMode::pixels ? kMaxRows * pitch_
                                                                   : 0;
     return static_cast<std::size_t>(round_to_line(segments_ * kMaxRows * 2) + round_to_line(patch) + 2 * tile_floats_) *
@@ -212,7 +220,7 @@ Conv::Workspace Conv::workspace_of(const Run& run, int worker) const {
 
 std::string Conv::name() const {
     static const char* const modes[] = {"in place", "pixels", "rows"};
-    return std::string("conv ") + modes[static_cast<int>(input_mode_)] + " " + name_of(isa());
+    return std::string("conv ") + modes[static_cast<int>(input_mode_)] + (is_bf16_ ? " bf16 " : " ") + name_of(isa());
 }
 
 void Conv::run(const Run& run) const {
@@ -257,7 +265,7 @@ WeightPrefetch Conv::prefetch_of(const Task& task, std::int64_t chunk, std::int6
     const auto begin = [&](std::int64_t index) {
         const std::int64_t panel = index * panels / chunks;
         return panel < panels ? panels_[static_cast<std::size_t>(panel)].first
-                              : ceil_div(geometry_.outputs, kernels_.lanes) * kernels_.lanes;
+                              : ceil_div(geometry_.outputs, kernels_->lanes) * kernels_->lanes;
     };
     const std::int64_t tiles = (task.last_unit - task.first_unit) * (copies_rows() ? block_lines_ * tiling_.tiles : 1);
     return {weights_[static_cast<std::size_t>(task.group)].get() + begin(chunk) * depth,
@@ -311,11 +319,11 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
     tile.segments = position.segments;
     tile.next_input = position.next_input;
     const std::int64_t index = workspace.tiles++;
-    const auto& depthwise = in_triples_ ? kernels_.depthwise_triples : kernels_.depthwise;
+    const auto& depthwise = in_triples_ ? kernels_->depthwise_triples : kernels_->depthwise;
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
         const Panel& panel = panels_[p];
         const std::int64_t channel = task.group * g.outputs + panel.first,
-                           width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+                           width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
         float* to = at(y, g.y, line, position.first, channel);
         tile.weights = weights_[static_cast<std::size_t>(task.group)].get() + panel.first * segments_ * length_ +
                        position.first_segment * length_ * width;
@@ -334,7 +342,7 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
                 for (std::int64_t j = 0; j < panel.columns; ++j)
                     workspace.residual[r * width + j] = from[r * g.residual.spatial[2] + j * g.residual.channel];
         }
-        (is_depthwise_ ? depthwise[position.count - 1] : kernels_.tile[panel.vectors - 1][position.count - 1])(tile);
+        (is_depthwise_ ? depthwise[position.count - 1] : kernels_->tile[panel.vectors - 1][position.count - 1])(tile);
         for (std::int64_t j = 0; apart && j < panel.columns; ++j)
             for (std::int64_t r = 0; r < position.count; ++r)
                 to[r * g.y.spatial[2] + j * g.y.channel] = workspace.y[r * width + j];

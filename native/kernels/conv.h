@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "int_math.h"
+#include "kernels/bf16_products.h"
 #include "kernels/conv_geometry.h"
 #include "kernels/conv_prologue.h"
 #include "kernels/weight_packing.h"
@@ -96,11 +97,13 @@ private:
     Operand x_, y_;
     Epilogue epilogue_;
     ConvGeometry geometry_;
-    const GemmKernels& kernels_;
-    const PrologueKernels& prologue_;
+    const GemmKernels* kernels_;
+    const PrologueKernels* prologue_;
     InputMode input_mode_ = InputMode::in_place;
     bool has_prologue_ = false, prologue_relu_ = false;
     bool is_depthwise_ = false;      // depthwise: each channel has one output
+    bool is_bf16_ = false;           // operands are rounded to bf16, of which a float of the patch and the weights holds two
+    std::int64_t words_ = 0;         // floats of a pixel of the patch
     bool in_triples_ = false;        // depthwise with three taps of a row multiplied together
     bool prefetches_input_ = false;  // tiles prefetch the input that the next tile reads first
     bool spans_rows_ = false;        // all rows of a plane are one line, so that a tile may continue in the next row

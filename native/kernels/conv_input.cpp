@@ -122,11 +122,11 @@ void Conv::multiply_pixels(const Run& run, const Task& task, Workspace& workspac
                      first * g.stride[2] * g.x.spatial[2];
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), prologue_relu_};
     if (g.x.channel == 1)
-        prologue_.pixels(workspace.patch, pitch_, x, g.stride[2] * g.x.spatial[2], count, g.channels, prologue,
-                         task.group * g.channels);
+        prologue_->pixels(workspace.patch, pitch_, x, g.stride[2] * g.x.spatial[2], count, g.channels, prologue,
+                          task.group * g.channels);
     for (std::int64_t r = 0; g.x.channel != 1 && r < count; ++r)
-        prologue_.run(workspace.patch + r * pitch_, x + r * g.stride[2] * g.x.spatial[2], g.channels, g.x.channel, prologue,
-                      task.group * g.channels);
+        prologue_->run(workspace.patch + r * pitch_, x + r * g.stride[2] * g.x.spatial[2], g.channels, g.x.channel, prologue,
+                       task.group * g.channels);
     multiply(run, task, workspace, {at, first, count, workspace.patch, offsets_for(count), 0, segments_, 0});
 }
 
@@ -136,7 +136,7 @@ void Conv::multiply_block(const Run& run, const Task& task, Workspace& workspace
     const std::int64_t image = plane / g.out[0], depth = plane % g.out[0], last = std::min(first + block_lines_, g.out[1]);
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + image * g.x.image;
     fill_patch(x, task, workspace.patch, depth, first);
-    const std::int64_t row = patch_pixels_ * g.channels;
+    const std::int64_t row = patch_pixels_ * words_;
     for (std::int64_t line = first; line < last; ++line)
         for (std::int64_t tile = 0; tile < tiling_.tiles; ++tile) {
             const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
@@ -144,7 +144,7 @@ void Conv::multiply_block(const Run& run, const Task& task, Workspace& workspace
                      {{image, depth, line},
                       begin,
                       count,
-                      workspace.patch + (line - first) * g.stride[1] * row + begin * g.stride[2] * g.channels,
+                      workspace.patch + (line - first) * g.stride[1] * row + begin * g.stride[2] * words_,
                       offsets_for(count),
                       0,
                       segments_,
@@ -155,7 +155,7 @@ void Conv::multiply_block(const Run& run, const Task& task, Workspace& workspace
 void Conv::fill_patch(const float* x, const Task& task, float* patch, std::int64_t depth, std::int64_t first) const {
     const ConvGeometry& g = geometry_;
     for (std::int64_t d = 0; d < g.kernel[0]; ++d)
-        for (std::int64_t r = 0; r < patch_rows_; ++r, patch += patch_pixels_ * g.channels)
+        for (std::int64_t r = 0; r < patch_rows_; ++r, patch += patch_pixels_ * words_)
             fill_row(x, task, patch, depth * g.stride[0] - g.pad_begin[0] + d * g.dilation[0],
                      first * g.stride[1] - g.pad_begin[1] + r);
 }
@@ -163,7 +163,7 @@ void Conv::fill_patch(const float* x, const Task& task, float* patch, std::int64
 void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const {
     const ConvGeometry& g = geometry_;
     const bool is_outside = depth < 0 || depth >= g.in[0] || row < 0 || row >= g.in[1];
-    if (is_outside) return prologue_.clear(to, patch_pixels_ * g.channels);
+    if (is_outside) return prologue_->clear(to, patch_pixels_ * words_);
     // Pixels left .. last-1 of the row are inside the input; padding may be negative.
     const std::int64_t left = std::clamp<std::int64_t>(g.pad_begin[2], 0, patch_pixels_);
     const std::int64_t last = std::clamp<std::int64_t>(g.pad_begin[2] + g.in[2], left, patch_pixels_);
@@ -171,15 +171,16 @@ void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t de
     const std::int64_t channel = task.group * g.channels;
     const float* from =
         x + channel * g.x.channel + depth * g.x.spatial[0] + row * g.x.spatial[1] + (left - g.pad_begin[2]) * g.x.spatial[2];
-    prologue_.clear(to, left * g.channels);
-    if (!has_prologue_ && g.x.channel == 1 && g.x.spatial[2] == g.channels)
-        prologue_.run(to + left * g.channels, from, (last - left) * g.channels, 1, prologue, channel);
+    prologue_->clear(to, left * words_);
+    const bool is_dense = g.x.channel == 1 && g.x.spatial[2] == g.channels && (!is_bf16_ || g.channels % 2 == 0);
+    if (!has_prologue_ && is_dense)
+        prologue_->run(to + left * words_, from, (last - left) * g.channels, 1, prologue, channel);
     else if (!has_prologue_ && g.x.spatial[2] == 1)
-        prologue_.interleave(to + left * g.channels, from, last - left, g.channels, g.x.channel);
+        prologue_->interleave(to + left * words_, from, last - left, g.channels, g.x.channel);
     else
         for (std::int64_t p = left; p < last; ++p)
-            prologue_.run(to + p * g.channels, from + (p - left) * g.x.spatial[2], g.channels, g.x.channel, prologue, channel);
-    prologue_.clear(to + last * g.channels, (patch_pixels_ - last) * g.channels);
+            prologue_->run(to + p * words_, from + (p - left) * g.x.spatial[2], g.channels, g.x.channel, prologue, channel);
+    prologue_->clear(to + last * words_, (patch_pixels_ - last) * words_);
 }
 
 }  // namespace dovetail

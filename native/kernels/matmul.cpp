@@ -16,6 +16,7 @@ constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multip
 constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
 constexpr std::int64_t kBlockDepth = 1024;
 constexpr std::int64_t kMinRowsForPacking = 24;
+constexpr std::int64_t kMinBf16Depth = 16;  // below, rounding the operands costs more than half of the products
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
                               std::int64_t columns) {
@@ -66,13 +67,9 @@ MatMul::MatMul(const Spec& spec, WeightCache& cache)
     if (y_.count() == 0) return;
     if (is_compressed) {
         right_ = RightOperand::compressed;
-        compressed_ = compress_weights(spec, cache, depth_, columns_, kernels_.lanes);
+        compressed_ = compress_weights(spec, cache, depth_, columns_, kernels_->lanes);
         const std::string rows = spec.text("rows", "f32");
-        if (rows == "bf16") {
-            if (compressed_.format != WeightFormat::bf16 || compressed_.blocks != 1 || compressed_.has_points)
-                throw std::invalid_argument("matmul: rows in bf16 need weights in bf16 of one block");
-            bf16_rows_ = dovetail::bf16_rows() ? dovetail::bf16_rows() : &compressed_kernels_.bf16_rows;
-        } else if (rows == "int8") {
+        if (rows == "int8") {
             if (!has_consecutive_numbers(compressed_))
                 throw std::invalid_argument("matmul: rows are rounded for weights of consecutive numbers only");
             byte_rows_ = vnni_byte_rows() ? vnni_byte_rows() : &compressed_kernels_.byte_rows;
@@ -113,18 +110,6 @@ std::int64_t MatMul::offset(const BatchStrides& strides, std::int64_t batch) con
 }
 
 void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
-    tiling_ = tiling_of(rows_, columns_, a.column == 1 ? a.row : 0, std::min(depth_, kBlockDepth), kernels_);
-    if (rounds_rows()) {
-        // A row is read from a register or memory for one vector of columns at a time.
-        const int vectors = kernels_.rows[1] != 0 ? 2 : 1;
-        tiling_ = {vectors, ceil_div(rows_, kernels_.rows[vectors - 1]), 0};
-    }
-    panels_ = panels_of(columns_, tiling_.vectors, kernels_.lanes);
-    small_count_ = rows_ / tiling_.tiles;
-    large_tiles_ = rows_ % tiling_.tiles;
-    shared_fields_.segments = 1;
-    shared_fields_.scale = scale_;
-    epilogue_.apply_to(shared_fields_);
     // A product of few rows reads each column about once: packing does not pay.
     const bool is_plain = !has_bias_ && !epilogue_.has_residual && a.column == 1 && epilogue_.activation == Activation::bounds;
     const bool is_compressed = right_ == RightOperand::compressed;
@@ -134,19 +119,38 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         right_ = RightOperand::dots;
     else if (!is_compressed)
         right_ = rows_ < kMinRowsForPacking && b.column == 1 ? RightOperand::in_place : RightOperand::packed;
+    const bool is_packed = right_ == RightOperand::constant || right_ == RightOperand::packed;
+    if (is_packed && depth_ >= kMinBf16Depth && spec.text("precision") == "bf16") {
+        bf16_ = &bf16_kernels();
+        kernels_ = &bf16_->gemm;
+    }
+    words_ = bf16_ != nullptr ? ceil_div(depth_, 2) : depth_;
+    const std::int64_t row_step = bf16_ != nullptr ? row_floats() : a.column == 1 ? a.row : 0;
+    tiling_ = tiling_of(rows_, columns_, row_step, std::min(words_, kBlockDepth), *kernels_);
+    if (byte_rows_ != nullptr) {
+        // A row is read from a register or memory for one vector of columns at a time.
+        const int vectors = kernels_->rows[1] != 0 ? 2 : 1;
+        tiling_ = {vectors, ceil_div(rows_, kernels_->rows[vectors - 1]), 0};
+    }
+    panels_ = panels_of(columns_, tiling_.vectors, kernels_->lanes);
+    small_count_ = rows_ / tiling_.tiles;
+    large_tiles_ = rows_ % tiling_.tiles;
+    shared_fields_.segments = 1;
+    shared_fields_.scale = scale_;
+    epilogue_.apply_to(shared_fields_);
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
-    if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 &&
-        !rounds_rows() && y.column == 1 && !adds_residual_last && !scales_bias)
-        blocks_ = ceil_div(depth_, kBlockDepth);
+    if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && words_ > kBlockDepth * 3 / 2 &&
+        byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias)
+        blocks_ = ceil_div(words_, kBlockDepth);
     if (is_compressed)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
     if (right_ == RightOperand::constant)
         chunk_panels_ =
-            std::max<std::int64_t>(kChunkBytes / (ceil_div(depth_ + 1, blocks_) * tiling_.vectors * kernels_.lanes * 4), 1);
+            std::max<std::int64_t>(kChunkBytes / (ceil_div(words_ + 1, blocks_) * tiling_.vectors * kernels_->lanes * 4), 1);
     row_offsets_.reserve(kMaxRows);
     for (std::int64_t r = 0; r < kMaxRows; ++r)
-        row_offsets_.push_back(r * (a.column == 1 || depth_ == 1 ? a.row : round_to_line(depth_)));
+        row_offsets_.push_back(r * (bf16_ == nullptr && (a.column == 1 || depth_ == 1) ? a.row : row_floats()));
     if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
         std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
@@ -163,16 +167,15 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     if (right_ != RightOperand::constant) return;
     for (std::int64_t i = 0; i < batches(); ++i)
         packed_.push_back(pack_cached(cache, "matmul", reinterpret_cast<const float*>(b_.constant) + offset(b, i), depth_, b.row,
-                                      b.column, panels_, kernels_.lanes));
+                                      b.column, panels_, kernels_->lanes, bf16_ != nullptr));
 }
 
 std::size_t MatMul::scratch_bytes() const {
-    const std::int64_t a_floats = a.column == 1 ? 0 : kMaxRows * round_to_line(depth_);
+    const std::int64_t a_floats = kMaxRows * row_floats();
     std::int64_t b_floats = right_ == RightOperand::constant ? 0 : (depth_ + 1) * kMaxVectors * 16;
     if (right_ == RightOperand::compressed) {
         b_floats = (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
         // Few rows, padded, and the sums of their blocks.
-        if (bf16_rows_) b_floats = kMaxRows * (round_up(depth_, 32) + 32) / 2;
         if (byte_rows_)
             b_floats += kMaxRows * (row_pitch() / 4 + 16 + 2 * round_to_line(compressed_.blocks));
         else if (has_few_rows())
@@ -215,14 +218,13 @@ void MatMul::run(const Run& run) const {
 MatMul::Workspace MatMul::workspace_of(const Run& run, int worker) const {
     auto* y = reinterpret_cast<float*>(run.scratch_of(worker));
     auto* a_floats = y + 2 * kTileFloats;
-    return {a_floats, a_floats + (a.column == 1 ? 0 : kMaxRows * round_to_line(depth_)), y, y + kTileFloats};
+    return {a_floats, a_floats + kMaxRows * row_floats(), y, y + kTileFloats};
 }
 
 void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     const Workspace workspace = workspace_of(run, worker);
     if (right_ == RightOperand::dots) return dot(run, task, workspace);
     if (right_ == RightOperand::compressed) {
-        if (bf16_rows_) return multiply_bf16_rows(run, task, workspace);
         if (byte_rows_) return multiply_byte_rows(run, task, workspace);
         if (has_few_rows()) return multiply_few_rows(run, task, workspace);
         for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel)
@@ -246,10 +248,19 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     }
 }
 
-// Returns rows with contiguous elements: the operand's rows themselves, or copies of them.
+// Floats of a copied row. In bf16 one line more avoids set conflicts between rows that are a power of two apart.
+std::int64_t MatMul::row_floats() const {
+    if (bf16_ != nullptr) return round_to_line(words_) + 16;
+    return a.column == 1 ? 0 : round_to_line(depth_);
+}
+
+// Returns rows with contiguous elements: the operand's rows themselves, or copies of them, which may be rounded to bf16.
 const float* MatMul::rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
                              std::int64_t count) const {
     const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a + row * a.row;
+    for (std::int64_t r = 0; bf16_ != nullptr && r < count; ++r)
+        bf16_->prologue.run(workspace.a + r * row_floats(), from + r * a.row, depth_, a.column, {}, 0);
+    if (bf16_ != nullptr) return workspace.a;
     if (a.column == 1) return from;
     // Copies position by position over all rows, so that elements contiguous along the rows are read once.
     const std::int64_t pitch = round_to_line(depth_);
@@ -260,18 +271,19 @@ const float* MatMul::rows_of(const Run& run, const Task& task, const Workspace& 
 
 MatMul::Block MatMul::columns_of(const Run& run, const Task& task, const Workspace& workspace, std::size_t index) const {
     const Panel& panel = panels_[index];
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
     const float* from = reinterpret_cast<const float*>(run.at(b_)) + offset(b, task.batch) + panel.first * b.column;
     if (right_ == RightOperand::in_place && panel.columns == width) return {from, b.row, 0, depth_, {}};
-    packing_.pack(workspace.b, from, depth_, panel.columns, width, b.row, b.column);
-    return {workspace.b, width, 0, depth_, {}};
+    const auto pack = bf16_ != nullptr ? bf16_->pack : packing_.pack;
+    pack(workspace.b, from, depth_, panel.columns, width, b.row, b.column);
+    return {workspace.b, width, 0, words_, {}};
 }
 
 MatMul::Block MatMul::constant_columns(const Task& task, std::size_t index, std::int64_t block) const {
     const Panel& panel = panels_[index];
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-    const std::int64_t first = depth_ * block / blocks_, last = depth_ * (block + 1) / blocks_;
-    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, width, first,
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
+    const std::int64_t first = words_ * block / blocks_, last = words_ * (block + 1) / blocks_;
+    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * words_ + first * width, width, first,
             last - first, prefetch_of(task, index, block)};
 }
 
@@ -283,9 +295,9 @@ WeightPrefetch MatMul::prefetch_of(const Task& task, std::size_t index, std::int
                following = is_last_block ? 0 : block + 1;
     if (next >= static_cast<std::int64_t>(panels_.size())) return {};
     const Panel& panel = panels_[static_cast<std::size_t>(next)];
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
-    const std::int64_t first = depth_ * following / blocks_, last = depth_ * (following + 1) / blocks_;
-    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, (last - first) * width,
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
+    const std::int64_t first = words_ * following / blocks_, last = words_ * (following + 1) / blocks_;
+    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * words_ + first * width, (last - first) * width,
             task.last_tile - task.first_tile};
 }
 
@@ -296,13 +308,13 @@ void MatMul::set_initial(GemmTile& tile, const Block& columns) const {
     tile.initial = first ? tile.residual : tile.y;
     tile.initial_stride = first ? tile.residual_stride : tile.y_stride;
     tile.residual = nullptr;
-    tile.has_epilogue = columns.first + columns.depth == depth_;
+    tile.has_epilogue = columns.first + columns.depth == words_;
 }
 
 // A bias that is not a constant row is added to the residual.
 void MatMul::set_residual(const Run& run, const Task& task, GemmTile& tile, float* to, const Panel& panel, std::int64_t row,
                           std::int64_t count) const {
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
     const auto address = [&](const Operand& operand, const BatchStrides& strides) {
         return reinterpret_cast<const float*>(run.at(operand)) + offset(strides, task.batch) + row * strides.row +
                panel.first * strides.column;
@@ -328,7 +340,7 @@ void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspa
                       const float* rows, const Block& columns, const float* initial) const {
     const Panel& panel = panels_[index];
     const std::int64_t row = row_of(tile_index), count = row_of(tile_index + 1) - row;
-    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
     float* to = reinterpret_cast<float*>(run.at(y_)) + task.y + row * y.row + panel.first * y.column;
     GemmTile tile = shared_fields_;
     tile.base = rows + columns.first;
@@ -345,7 +357,7 @@ void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspa
     tile.bias = bias_row_ == nullptr ? nullptr : bias_row_.get() + panel.first;
     set_residual(run, task, tile, workspace.addend, panel, row, count);
     if (blocks_ > 1) set_initial(tile, columns);
-    kernels_.tile[panel.vectors - 1][count - 1](tile);
+    kernels_->tile[panel.vectors - 1][count - 1](tile);
     for (std::int64_t r = 0; y.column != 1 && r < count; ++r)
         for (std::int64_t j = 0; j < panel.columns; ++j) to[r * y.row + j * y.column] = workspace.y[r * width + j];
 }

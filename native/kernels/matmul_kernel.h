@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "int_math.h"
+#include "kernels/bf16_products.h"
 #include "kernels/compressed_weights.h"
 #include "kernels/epilogue.h"
 #include "kernels/runtime_packing.h"
@@ -59,6 +60,7 @@ private:
     std::int64_t row_of(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
     void run_task(const Run& run, const Task& task, int worker) const;
     Workspace workspace_of(const Run& run, int worker) const;
+    std::int64_t row_floats() const;
     const float* rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
                          std::int64_t count) const;
     Block columns_of(const Run& run, const Task& task, const Workspace& workspace, std::size_t index) const;
@@ -79,18 +81,17 @@ private:
     void decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const;
     void multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const;
     void multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const;
-    void multiply_bf16_rows(const Run& run, const Task& task, const Workspace& workspace) const;
-    bool rounds_rows() const { return byte_rows_ != nullptr || bf16_rows_ != nullptr; }
     float* after_decoded(const Workspace& workspace) const {
         return workspace.b + (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
     }
 
     Operand a_, b_, bias_operand_, y_;
     Epilogue epilogue_;
-    const GemmKernels& kernels_ = gemm_kernels();
+    const GemmKernels* kernels_ = &gemm_kernels();
     const PackingKernels& packing_ = packing_kernels();
     Sizes batch_;
     std::int64_t rows_ = 0, depth_ = 0, columns_ = 0;
+    std::int64_t words_ = 0;  // the depth in packed floats, which in bf16 hold two elements
     BatchStrides a, b, y, bias, residual;
     bool has_bias_ = false;
     float scale_ = 1;
@@ -107,9 +108,8 @@ private:
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
     const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);
     CompressedWeights compressed_{};
-    // At most one is not null: the rows are rounded to it.
-    const ByteRowsKernels* byte_rows_ = nullptr;
-    const Bf16RowsKernels* bf16_rows_ = nullptr;
+    const ByteRowsKernels* byte_rows_ = nullptr;  // not null: the rows are rounded to bytes
+    const Bf16Kernels* bf16_ = nullptr;           // not null: operands are rounded to bf16
 };
 
 }  // namespace dovetail

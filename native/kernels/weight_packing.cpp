@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "int_math.h"
+#include "kernels/bf16_products.h"
 
 namespace dovetail {
 
@@ -33,18 +34,40 @@ std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes) {
     return panels;
 }
 
+namespace {
+
+// Element (k, first + j) for j < count.
+void copy_row(float* to, const Matrix& matrix, std::int64_t k, std::int64_t first, std::int64_t count) {
+    const std::int64_t offset = matrix.order[static_cast<std::size_t>(k)];
+    if (offset == Matrix::kZero) {
+        std::fill(to, to + count, 0.0f);
+        return;
+    }
+    const float* from = matrix.from + offset + first * matrix.stride;
+    for (std::int64_t j = 0; j < count; ++j) to[j] = from[j * matrix.stride];
+    if (matrix.factor != nullptr)
+        for (std::int64_t j = 0; j < count; ++j) to[j] *= matrix.factor[first + j];
+}
+
+}  // namespace
+
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes) {
-    const auto depth = static_cast<std::int64_t>(matrix.order.size());
+    const auto depth = static_cast<std::int64_t>(matrix.order.size()) / (matrix.is_bf16 ? 2 : 1);
     std::int64_t width = 0;
     for (const Panel& panel : panels) width += static_cast<std::int64_t>(panel.vectors) * lanes;
     auto packed = aligned_floats(static_cast<std::size_t>(width * depth));
     float* to = packed.get();
+    std::vector<float> two;
     for (const Panel& panel : panels)
         for (std::int64_t k = 0; k < depth; ++k) {
-            const float* from = matrix.from + matrix.order[static_cast<std::size_t>(k)] + panel.first * matrix.stride;
-            for (std::int64_t j = 0; j < panel.columns; ++j) to[j] = from[j * matrix.stride];
-            if (matrix.factor != nullptr)
-                for (std::int64_t j = 0; j < panel.columns; ++j) to[j] *= matrix.factor[panel.first + j];
+            if (matrix.is_bf16) {
+                two.resize(static_cast<std::size_t>(2 * panel.columns));
+                copy_row(two.data(), matrix, 2 * k, panel.first, panel.columns);
+                copy_row(two.data() + panel.columns, matrix, 2 * k + 1, panel.first, panel.columns);
+                bf16_kernels().pack(to, two.data(), 2, panel.columns, panel.columns, panel.columns, 1);
+            } else {
+                copy_row(to, matrix, k, panel.first, panel.columns);
+            }
             const std::int64_t panel_width = static_cast<std::int64_t>(panel.vectors) * lanes;
             std::fill(to + panel.columns, to + panel_width, 0.0f);
             to += panel_width;
@@ -88,12 +111,16 @@ std::string packing_key(const WeightCache& cache, const void* from, const char* 
 }
 
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const float* from, std::int64_t depth,
-                                         std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes) {
+                                         std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes,
+                                         bool is_bf16) {
     std::string key = packing_key(cache, from, packing, {depth, row, stride});
     add_panels(key, panels);
-    return cache.get_or_create_floats(key, width_of(panels, lanes) * static_cast<std::size_t>(depth), [&] {
-        Matrix matrix{from, {}, stride};
+    if (is_bf16) key += " bf16";
+    const std::int64_t floats = is_bf16 ? ceil_div(depth, 2) : depth;
+    return cache.get_or_create_floats(key, width_of(panels, lanes) * static_cast<std::size_t>(floats), [&] {
+        Matrix matrix{from, {}, stride, nullptr, is_bf16};
         for (std::int64_t k = 0; k < depth; ++k) matrix.order.push_back(k * row);
+        if (is_bf16 && depth % 2 != 0) matrix.order.push_back(Matrix::kZero);
         return pack(matrix, panels, lanes);
     });
 }
@@ -109,7 +136,8 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
     std::string key = packing_key(cache, matrix.from, packing, {static_cast<std::int64_t>(hash)});
     add_panels(key, panels);
-    return cache.get_or_create_floats(key, width_of(panels, lanes) * matrix.order.size(),
+    if (matrix.is_bf16) key += " bf16";
+    return cache.get_or_create_floats(key, width_of(panels, lanes) * matrix.order.size() / (matrix.is_bf16 ? 2 : 1),
                                       [&] { return pack(matrix, panels, lanes); });
 }
 

@@ -21,16 +21,19 @@ struct Panel {
 // the only panel.
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes);
 
-// A matrix of constants: element (k, j) is from[order[k] + j * stride] * factor[j]; a null `factor` is 1.
+// A matrix of constants: element (k, j) is from[order[k] + j * stride] * factor[j], or 0 where order[k] is kZero; a null `factor`
+// is 1. With `is_bf16`, elements (2k, j) and (2k + 1, j) are rounded to bf16 and packed as one float; the depth is even.
 struct Matrix {
+    static constexpr std::int64_t kZero = -1;
     const float* from;
     std::vector<std::int64_t> order;
     std::int64_t stride;
     const float* factor = nullptr;
+    bool is_bf16 = false;
 };
 
 // Packs a matrix panel by panel. For each k, a panel holds whole vectors, with zeros after the last column. The panel begins
-// first * depth floats after the start.
+// first * depth floats after the start, where the depth counts packed floats.
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
 
 // Returns the key of a packing of a constant: the key of the constant, the name of the packing and all integers that distinguish
@@ -43,9 +46,10 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing
                                          const std::vector<Panel>& panels, int lanes);
 
 // Returns the packed matrix, from the cache, of the matrix whose element (k, j) is from[k * row + j * stride], for k below
-// `depth`.
+// `depth`; in bf16 an odd depth is followed by a zero.
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const float* from, std::int64_t depth,
-                                         std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes);
+                                         std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes,
+                                         bool is_bf16 = false);
 
 // A prefetch of the next weights into L2, divided among the tiles of a task.
 struct WeightPrefetch {

@@ -49,8 +49,8 @@ void transform(const double* g, std::int64_t step, std::int64_t points, double* 
 }
 
 // Cycles of a convolution by `positions` rows of `taps` products per channel and output. Weights come from memory.
-double cycles_of(const ConvGeometry& g, std::int64_t lanes, double positions, double taps, double transforms) {
-    const auto channels = static_cast<double>(g.channels), outputs = static_cast<double>(ceil_div(g.outputs, lanes));
+double cycles_of(const ConvGeometry& g, double channels, std::int64_t lanes, double positions, double taps, double transforms) {
+    const auto outputs = static_cast<double>(ceil_div(g.outputs, lanes));
     const double computing = positions * taps * channels * outputs / 2 + transforms;
     const double reading = taps * channels * outputs * static_cast<double>(lanes) * 4 / kWeightBytes;
     return computing + reading;
@@ -60,14 +60,16 @@ std::int64_t tiles_of(const ConvGeometry& g, std::int64_t outputs) {
     return g.images * ceil_div(g.out[1], outputs) * ceil_div(g.out[2], outputs);
 }
 
-// The number of outputs of a tile along an axis with the least cost; 0 means direct convolution.
-std::int64_t choose_outputs(const ConvGeometry& g, std::int64_t lanes) {
+// The number of outputs of a tile along an axis with the least cost; 0 means direct convolution, which in bf16 multiplies two
+// channels at a time.
+std::int64_t choose_outputs(const ConvGeometry& g, std::int64_t lanes, bool is_bf16) {
     std::int64_t best = 0;
-    double lowest = kWorthwhile * cycles_of(g, lanes, static_cast<double>(g.images * g.out[1] * g.out[2]), 9, 0);
+    const auto channels = static_cast<double>(g.channels), pixels = static_cast<double>(g.images * g.out[1] * g.out[2]);
+    double lowest = kWorthwhile * cycles_of(g, is_bf16 ? channels / 2 : channels, lanes, pixels, 9, 0);
     for (const std::int64_t outputs : {2, 4}) {
         const auto tiles = static_cast<double>(tiles_of(g, outputs)), points = static_cast<double>((outputs + 2) * (outputs + 2));
         const auto vectors = static_cast<double>(ceil_div(g.channels, lanes) + ceil_div(g.outputs, lanes));
-        const double cycles = cycles_of(g, lanes, tiles, points, tiles * points * kTransformCycles * vectors);
+        const double cycles = cycles_of(g, channels, lanes, tiles, points, tiles * points * kTransformCycles * vectors);
         if (cycles >= lowest) continue;
         lowest = cycles;
         best = outputs;
@@ -94,7 +96,7 @@ std::unique_ptr<Kernel> WinogradConv::create(const Spec& spec, WeightCache& cach
         !is_channels_last(geometry.x, geometry.channels) || !is_channels_last(geometry.y, geometry.outputs) ||
         (epilogue.has_residual && !is_channels_last(geometry.residual, geometry.outputs)))
         return nullptr;
-    const std::int64_t outputs = choose_outputs(geometry, gemm_kernels().lanes);
+    const std::int64_t outputs = choose_outputs(geometry, gemm_kernels().lanes, spec.text("precision") == "bf16");
     if (outputs == 0) return nullptr;
     std::unique_ptr<WinogradConv> kernel(new WinogradConv(spec, epilogue, geometry, outputs));
     if (!kernel->pack_weights(spec, cache)) return nullptr;

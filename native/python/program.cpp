@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "control_flow.h"
+#include "kernels/bf16_products.h"
 #include "kernels/compressed_weights.h"
 #include "kernels/elementwise.h"
 #include "kernels/quantized.h"
@@ -191,7 +192,7 @@ void bind_program(nb::module_& m) {
     m.attr("UNBOUND") = kUnbound;
     m.def("isa", [] { return name_of(isa()); });
     m.def("has_amx", [] { return amx_unit() != nullptr; });
-    m.def("has_bf16", [] { return bf16_rows() != nullptr; });
+    m.def("has_bf16", [] { return avx512_bf16_kernels() != nullptr; });
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
     m.def("elementwise_opcodes", &opcodes);
     nb::class_<ThreadPool>(m, "ThreadPool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &ThreadPool::threads);

@@ -331,52 +331,12 @@ def test_rows_that_are_not_finite_are_not_rounded(value: float) -> None:
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(want))
 
 
-def network_of(depth: int, columns: int) -> Model:
-    rng = np.random.default_rng(depth)
-    w, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((depth, columns), (columns, 9)))
-    with Builder() as b:
-        h = b.Gelu(b.Gemm(b.input("x", "f32", ("n", depth)), w, rng.standard_normal(columns).astype(np.float32)))
-        b.output("y", b.Softmax(b.MatMul(h, v.T.copy(), transpose_b=True), axis=-1))
-    return b.model
-
-
-@pytest.mark.parametrize(("depth", "columns"), [(64, 64), (1, 3), (37, 50), (300, 129)])
-def test_products_in_bf16_round_their_operands_alone(depth: int, columns: int) -> None:
-    """The engine computes what the interpreter computes from operands in bf16. On processors without bf16, dots are emulated."""
-    engine = Engine(network_of(depth, columns), precision="bf16")
-    products = [node.op for node in engine.graph.nodes if isinstance(node.op, CompressedMatMul)]
-    assert [op.rows for op in products] == ["bf16", "bf16"]
-    for count in (*ROWS, 15, 29):
-        x = rows_of(count, depth)
-        found = engine({"x": x})["y"]
-        want = dovetail.interpret(Model(engine.graph), {"x": x})["y"]
-        # A sum at a boundary may be rounded to another neighbour of the second product's operands.
-        np.testing.assert_allclose(found, want, rtol=0.05, atol=2e-3)
-    assert not engine.bind({"x": rows_of(1, depth)})[0].python_steps
-
-
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e-40, 3.4e38])
-def test_extreme_rows_in_bf16(value: float) -> None:
-    w = np.random.default_rng(0).standard_normal((40, 33)).astype(np.float32)
-    with Builder() as b:
-        b.output("y", b.MatMul(b.input("x", "f32", ("n", 40)), w))
-    x = rows_of(3, 40)
-    x[1, 3] = value
-    found = Engine(b.model, precision="bf16")({"x": x})["y"]
-    with np.errstate(all="ignore"):
-        rounded = x.astype(dtypes.bf16.numpy).astype(np.float32)
-        want = rounded @ w.astype(dtypes.bf16.numpy).astype(np.float32)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
-    finite = np.isfinite(want)
-    np.testing.assert_allclose(found[finite], want[finite], rtol=1e-4, atol=1e-4)
-
-
 def test_bf16_is_refused_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = network_of(64, 64)
+    model = model_of(packed(4))
     monkeypatch.setattr(native_core, "has_bf16", lambda: False)
     with pytest.raises(dovetail.EngineError, match="AVX512-BF16"):
         dovetail.compile(model, precision="bf16")
-    x = rows_of(2, 64)
+    x = rows_of(2)
     np.testing.assert_array_equal(dovetail.compile(model, precision="auto")(x)["y"], dovetail.compile(model)(x)["y"])
 
 

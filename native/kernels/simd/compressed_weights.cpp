@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "kernels/simd/bf16_rows.h"
 #include "kernels/simd/byte_rows.h"
 #include "kernels/simd/vector.h"
 
@@ -303,7 +302,6 @@ const CompressedKernels compressed_kernels = {
      decode_strip<WeightFormat::bf16>},
     {{DOVETAIL_BYTE_ROWS(2), DOVETAIL_BYTE_ROWS(4), DOVETAIL_BYTE_ROWS(8)}},
     round_row,
-    {DOVETAIL_BF16_ROWS, round_to_bf16},
 };
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -24,7 +24,7 @@ from dovetail.engine.parametric_sizes import WHOLE, Follower, SizeRange, followe
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
-from dovetail.engine.planner import NonAffineInput, Strides, check_elide, make_plan
+from dovetail.engine.planner import NonAffineInput, PlanOptions, Strides, check_elide, make_plan
 from dovetail.engine.rewrite.data_sizes import partition_at_data_sizes
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
@@ -95,6 +95,7 @@ class Engine:
         self.threads = thread_count(threads)
         self.elide = elide
         self.precision: str | None = outer.precision if outer else precision
+        self._options = PlanOptions(elide, self.precision)
         self.shared = tuple(shared)
         self.copies = CopyCount()
         self.limits: Limits = outer.limits if outer else model.limits
@@ -364,7 +365,7 @@ class Engine:
         plan, reason = None, ""
         try:
             with pause_gc():
-                plan = make_parametric_plan(self.graph, ranges, others, followers, self.elide, self._core, self._shape_nodes)
+                plan = make_parametric_plan(self.graph, ranges, others, followers, self._options, self._core, self._shape_nodes)
         except NoCommonPlan as difference:
             reason = str(difference)
         except DovetailError as error:
@@ -433,11 +434,11 @@ class Engine:
         self._shape_nodes.evaluate(tensor_map, include_parametric=has_branches(graph))
         if decides_branch(graph, tensor_map):
             return self._plan_for_shapes(shapes, sizes, input_strides)
-        plan = make_plan(graph, tensor_map, input_strides, self.elide)
+        plan = make_plan(graph, tensor_map, input_strides, self._options)
         if self._shape_nodes.has_interpreted_step(plan):
             tensor_map = TensorMap(graph, sizes, shapes, self._constants)
             self._shape_nodes.evaluate(tensor_map, include_parametric=True)
-            plan = make_plan(graph, tensor_map, input_strides, self.elide)
+            plan = make_plan(graph, tensor_map, input_strides, self._options)
         return plan, graph, tensor_map
 
     def _plan_for_shapes(
@@ -451,7 +452,7 @@ class Engine:
         ]
         graph = specialize(self.graph, known, self._constants, inlining_rule(self._constants), rewrite_again)
         tensor_map = TensorMap(graph, {}, shapes, self._constants)
-        return make_plan(graph, tensor_map, input_strides, self.elide), graph, tensor_map
+        return make_plan(graph, tensor_map, input_strides, self._options), graph, tensor_map
 
     def _check_memory(self, plan: Plan) -> None:
         outputs = output_bytes_of(plan)

@@ -36,7 +36,7 @@ from dovetail.engine.parametric_sizes import (
 )
 from dovetail.engine.plan import Operand, Plan
 from dovetail.engine.plan_verifier import verify_plan
-from dovetail.engine.planner import make_plan
+from dovetail.engine.planner import PlanOptions, make_plan
 from dovetail.engine.run.step_encoding import EncodedStep, encode_step
 from dovetail.engine.select.kernel_traits import traits_of
 from dovetail.engine.shape_specialization import ShapeTensorNodes
@@ -236,7 +236,7 @@ def make_parametric_plan(
     ranges: Mapping[str, SizeRange],
     others: Mapping[str, int],
     followers: Mapping[str, Follower],
-    elide: str,
+    options: PlanOptions,
     core: ModuleType,
     shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan:
@@ -267,7 +267,7 @@ def make_parametric_plan(
     @cache
     def sample(distance: Index) -> _Sample:
         tensor_map = tensors_at(distance)
-        plan = make_plan(graph, tensor_map, (), elide, like, apart=True)
+        plan = make_plan(graph, tensor_map, (), options, like, apart=True)
         if difference := _first_difference(_lifetimes_of(plan), _lifetimes_of(like)):
             raise NoCommonPlan(f"lifetimes of buffers differ: {difference}")
         if plan.arena_bytes + sum(tensor.nbytes for tensor in (*plan.inputs, *plan.outputs)) <= MAX_VERIFIED_BYTES:
@@ -282,7 +282,7 @@ def make_parametric_plan(
             yield found
 
     ends = tuple(chain.from_iterable(tops))
-    like = make_plan(graph, tensors_at(ends), (), elide)
+    like = make_plan(graph, tensors_at(ends), (), options)
     at_last = sample(ends)
     places = _places_of(graph, ranges)
     has_digits = any(each.radices for each in ranges.values())

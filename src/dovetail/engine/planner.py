@@ -16,6 +16,7 @@ from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.plan import Plan
 from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.select.fusion import fuse
+from dovetail.engine.select.kernel_traits import traits_of
 from dovetail.engine.select.kernels import select_kernel
 from dovetail.engine.step_builder import NonAffineLayout, StepBuilder, fills_by_call
 from dovetail.errors import DovetailError, EngineError
@@ -39,8 +40,21 @@ class NonAffineInput(Exception):
     """NonAffineInput names an input whose strides rule out a view that the plan needs: a dense copy has to replace the input."""
 
 
+class PlanOptions(NamedTuple):
+    """PlanOptions holds the options of :func:`dovetail.compile` that change a plan."""
+
+    elide: str = "auto"
+    precision: str | None = None
+
+
 def make_plan(
-    graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, like: Plan | None = None, *, apart: bool = False
+    graph: Graph,
+    tensor_map: TensorMap,
+    strides: Strides,
+    options: PlanOptions,
+    like: Plan | None = None,
+    *,
+    apart: bool = False,
 ) -> Plan:
     """Return the plan for one set of input shapes. ``strides``: the strides of each input in elements; None for a dense input.
 
@@ -51,6 +65,11 @@ def make_plan(
     for node in nodes:
         _check_types(node, tensor_map)
     calls = fuse([select_kernel(node, tensor_map) for node in nodes], graph, tensor_map)
+    if options.precision == "bf16":
+        for call in calls:
+            if traits_of(call.kernel).rounds_to_bf16:
+                call.attributes["precision"] = "bf16"
+    elide = options.elide
 
     if like is not None:
         order = like.order if like.order is None or len(like.order) == len(calls) else None

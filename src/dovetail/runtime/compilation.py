@@ -85,12 +85,11 @@ def compile(
     results of such calls are views of one array; no call changes the elements that another call returned (docs/howto/sizes.md).
     Such a program does not use ``cache_dir``.
 
-    ``precision``, an option of the native engine: "f32" computes products of floats in f32. "bf16" rounds the operands of matrix
-    products with constant weights to bf16 and sums in f32, on processors with AVX512-BF16; "auto" is "bf16" on these, else "f32".
-    "int8" rounds the rows that are
-    multiplied by constant integer weights of up to 8 bits to 8 bits, in blocks as long as those of the weights, each scaled by
-    its greatest magnitude (dynamic quantization). By default only products that permit this are rounded: MatMulNBits of accuracy
-    level 4.
+    ``precision``, an option of the native engine: "f32" computes products of floats in f32. "bf16" rounds the operands of
+    convolutions and matrix products to bf16 where that is faster, and sums in f32, on processors with AVX512-BF16; values between
+    operators stay in f32. "auto" is "bf16" on these processors, else "f32". "int8" rounds the rows that are multiplied by
+    constant integer weights of up to 8 bits to 8 bits, in blocks as long as those of the weights, each scaled by its greatest
+    magnitude (dynamic quantization). By default only products that permit this are rounded: MatMulNBits of accuracy level 4.
 
     ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 

@@ -22,7 +22,7 @@ from dovetail.ir.types import Shape, View, axis_in
 from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.binary import Multiply, Subtract
 from dovetail.ops.elementwise.cast import Cast
-from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits, unpack_codes
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
 from dovetail.ops.tensor.reshape import Reshape
@@ -43,7 +43,6 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     [columns, bytes], the first code in the lowest bits. Other formats are those of the numbers; u8 codes of ``i8`` are numbers
     plus 128. The sums are f32. ``rows`` "int8": each block of a row of ``x`` is rounded to ``q * s``, where s is its greatest
     magnitude / 127 and q are 8-bit integers (accuracy level 4 of MatMulNBits); rows with infinities or NaN are not rounded.
-    ``rows`` "bf16": ``x`` is rounded to bf16, for weights of format ``bf16`` without points.
     """
 
     format: str
@@ -69,8 +68,6 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
         rows = arrays.cast(xp, x, dtypes.f32)
         if self.rows == "int8":
             rows = xp.asarray(round_rows(np.asarray(rows), self.block))
-        elif self.rows == "bf16":
-            rows = arrays.cast(xp, arrays.cast(xp, rows, dtypes.bf16), dtypes.f32)
         y = xp.matmul(rows, xp.asarray(numbers * np.asarray(scales)[:, blocks].T))
         return round_to(xp, y, arrays.element(x))
 
@@ -144,22 +141,6 @@ def compress_products(precision: str | None, skips_quantized: bool) -> Callable[
         return None if weights is None else _of_weights(b, x, weights, is_transposed, precision == "int8")
 
     return rule
-
-
-def round_product(b: Builder, node: Node) -> Value | None:
-    """Rewrite a product with constant f32 weights to a product in bf16, with sums in f32."""
-    op, (x, w, bias) = node.op, (*node.inputs, None, None, None)[:3]
-    is_plain = isinstance(op, MatMul) or (isinstance(op, Gemm) and op.alpha == op.beta == 1)
-    if not is_plain or x is None or w is None or x.constant is not None or w.constant is None or w.dtype.name != "f32":
-        return None
-    assert isinstance(op, MatMul | Gemm)
-    if op.transpose_a or len(w.constant.shape) != 2 or w.constant.size == 0 or not _is_product_input(x):
-        return None
-    columns, depth = w.constant.shape if op.transpose_b else w.constant.shape[::-1]
-    codes = np.asarray(w.constant).astype(dtypes.bf16.numpy).view(np.uint16)
-    form = CompressedMatMul("bf16", depth, columns, depth, transposed=op.transpose_b, rows="bf16")
-    y: Value = b.add(form, x, b.constant(codes), b.constant(np.ones((columns, 1), np.float32)))[0]
-    return y if bias is None else b.Add(y, bias)
 
 
 def _is_product_input(x: Value) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
-from dovetail.engine.rewrite.compressed_product import compress_products, round_product
+from dovetail.engine.rewrite.compressed_product import compress_products
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
@@ -134,8 +134,6 @@ def rewrite_for_engine(graph: Graph, file: str | None = None, precision: str | N
     rewrite(new, fold_into_weights)
     rewrite(new, order_channels_by_part)
     rewrite(new, transpose_product)
-    if precision == "bf16":
-        rewrite(new, round_product)
     remove_dead(new)
     _make_constants_row_major(new)
     return new

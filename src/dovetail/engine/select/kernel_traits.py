@@ -33,15 +33,19 @@ class KernelTraits(NamedTuple):
 
     Convolutions with more taps may use Winograd's algorithm, which writes channels-last only.
     """
+    rounds_to_bf16: bool = False
+    """The kernel computes products in f32, or, with ``precision`` "bf16", of operands that it rounds to bf16."""
 
 
 KERNEL_TRAITS: dict[str, KernelTraits] = {
     "elementwise": KernelTraits(is_elementwise=True),
-    "conv": KernelTraits(packs_weights=True, adds_residual=True, sets_own_layout=True, direct_channels=4, direct_outputs=4),
-    "conv_transpose": KernelTraits(packs_weights=True),
+    "conv": KernelTraits(
+        packs_weights=True, adds_residual=True, sets_own_layout=True, direct_channels=4, direct_outputs=4, rounds_to_bf16=True
+    ),
+    "conv_transpose": KernelTraits(packs_weights=True, rounds_to_bf16=True),
     "layer_norm": KernelTraits(loads_along_axis=True),
     "log_softmax": KernelTraits(loads_along_axis=True, loads_one_axis=True),
-    "matmul": KernelTraits(packs_weights=True, adds_residual=True, multiplies_matrices=True),
+    "matmul": KernelTraits(packs_weights=True, adds_residual=True, multiplies_matrices=True, rounds_to_bf16=True),
     "move": KernelTraits(sets_own_layout=True),
     "pool": KernelTraits(sets_own_layout=True),
     "quantized_conv": KernelTraits(packs_weights=True, adds_residual=True),

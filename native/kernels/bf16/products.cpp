@@ -1,13 +1,15 @@
-// Products of rows and weights in bf16, with AVX512-BF16.
-#include <cstdlib>
-
-#define DOVETAIL_ISA bf16
-#include "kernels/compressed_weights.h"
+// Kernels of products of bf16 with AVX512-BF16.
+#include "kernels/bf16_products.h"
 
 #if defined(__AVX512BF16__)
 #include <cpuid.h>
 
-#include "kernels/simd/bf16_rows.h"
+#include <cstdlib>
+
+#include "isa.h"
+
+#define DOVETAIL_ISA bf16
+#include "kernels/simd/bf16_products.cpp"
 
 namespace dovetail {
 namespace {
@@ -20,13 +22,9 @@ bool has_bf16() {
 
 }  // namespace
 
-const Bf16RowsKernels* bf16_rows() {
-    static const Bf16RowsKernels kernels = [] {
-        using namespace bf16;
-        return Bf16RowsKernels{DOVETAIL_BF16_ROWS, round_to_bf16};
-    }();
+const Bf16Kernels* avx512_bf16_kernels() {
     static const bool is_present = std::getenv("DOVETAIL_ISA") == nullptr && isa() == Isa::avx512 && has_bf16();
-    return is_present ? &kernels : nullptr;
+    return is_present ? &bf16::bf16_kernel_table : nullptr;
 }
 
 }  // namespace dovetail
@@ -35,7 +33,7 @@ const Bf16RowsKernels* bf16_rows() {
 
 namespace dovetail {
 
-const Bf16RowsKernels* bf16_rows() { return nullptr; }
+const Bf16Kernels* avx512_bf16_kernels() { return nullptr; }
 
 }  // namespace dovetail
 
