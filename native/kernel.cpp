@@ -69,6 +69,20 @@ bool Operand::is_within(std::int64_t first, std::int64_t last) const {
     return true;
 }
 
+void Operand::rebase_constant() {
+    if (constant == nullptr || offset == 0) return;
+    if (offset < low || offset > high) throw std::invalid_argument("an offset outside the memory of a constant");
+    constant += offset;
+    low -= offset;
+    high -= offset;
+    offset = 0;
+}
+
+void Spec::rebase_constants() {
+    for (auto* operands : {&inputs, &outputs})
+        for (Operand& operand : *operands) operand.rebase_constant();
+}
+
 namespace {
 
 template <typename T>

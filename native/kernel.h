@@ -36,7 +36,8 @@ struct Operand {
     std::int64_t itemsize = 0;
     Sizes sizes;
     Sizes strides;
-    // The elements of a constant, at offset 0; null for any other operand. The caller keeps them alive as long as the kernel.
+    // The elements of a constant; null for any other operand. The caller keeps them alive as long as the kernel. The offset of a
+    // constant is 0 in each operand of a kernel; it counts from here in the specifications of a ParametricProgram.
     const std::byte* constant = nullptr;
     // The memory of a constant: its first byte and the byte past its last one, counted from `constant`.
     std::int64_t low = 0;
@@ -47,6 +48,9 @@ struct Operand {
     bool is_within(std::int64_t first, std::int64_t last) const;
     std::size_t rank() const { return sizes.size(); }
     bool is_constant() const { return constant != nullptr; }
+    // Moves `constant` by the offset, which becomes 0. Does nothing for an operand that is no constant. Throws
+    // std::invalid_argument for an offset outside the memory of the constant.
+    void rebase_constant();
 };
 
 using Attribute = std::variant<std::int64_t, double, std::vector<std::int64_t>, std::vector<double>, std::string>;
@@ -61,6 +65,8 @@ struct Spec {
     std::vector<Operand> outputs;
     Attributes attributes;
 
+    // Calls Operand::rebase_constant for all operands.
+    void rebase_constants();
     bool has(std::string_view name) const { return attributes.find(name) != attributes.end(); }
     std::int64_t integer(std::string_view name, std::int64_t fallback = 0) const;
     double real(std::string_view name, double fallback = 0) const;

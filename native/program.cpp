@@ -248,7 +248,7 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
                                      std::vector<Varying> varying, std::vector<ParametricConstant> constants,
                                      std::vector<ParametricPart> parts)
     : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), parts_(std::move(parts)),
-      has_constant_(steps_.size()), is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
+      has_constant_(steps_.size()), moves_constant_(steps_.size()), is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
     for (const auto& order : orders_) {
         std::int64_t total = 0;
         for (const std::int64_t power : order) total = power < 0 || power > kMaxOrder ? kMaxOrder + 1 : total + power;
@@ -277,9 +277,15 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
         };
         for (auto* operands : {&steps_[i].inputs, &steps_[i].outputs})
             for (Operand& operand : *operands) {
+                const std::size_t before = numbers_.size();
                 visit(operand.offset);
+                if (numbers_.size() == before)
+                    operand.rebase_constant();
+                else if (operand.is_constant())
+                    moves_constant_[i] = true;
                 std::for_each(operand.sizes.begin(), operand.sizes.end(), visit);
                 std::for_each(operand.strides.begin(), operand.strides.end(), visit);
+                if (operand.is_constant() && numbers_.size() != before) has_constant_[i] = true;
             }
         for (auto& item : steps_[i].attributes) {
             if (auto* const value = std::get_if<std::int64_t>(&item.second)) visit(*value);
@@ -381,6 +387,12 @@ void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& 
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         if (fixed_[i] != nullptr) {
             program.add(steps_[i], fixed_[i]);
+            continue;
+        }
+        if (moves_constant_[i]) {
+            Spec step = steps_[i];
+            step.rebase_constants();
+            program.add(step, false);
             continue;
         }
         program.add(steps_[i], !has_constant_[i]);

@@ -212,7 +212,8 @@ private:
     std::vector<Number> numbers_;
     std::vector<ParametricConstant> constants_;
     std::vector<ParametricPart> parts_;
-    std::vector<bool> has_constant_, is_fixed_;   // per step: a constant of it, or nothing of it, depends on the sizes
+    // Per step: elements or the place of a constant depend on the sizes; the offset of a constant does; nothing does.
+    std::vector<bool> has_constant_, moves_constant_, is_fixed_;
     std::vector<std::shared_ptr<Kernel>> fixed_;  // kernels of steps that do not depend on sizes, shared by all programs
     ForkLock mutex_;                              // guards steps_, which each fill() changes
 };

@@ -28,11 +28,12 @@ using namespace nb::literals;
 namespace dovetail {
 namespace {
 
-// buffer, offset, element, itemsize, sizes, strides, address of the constant (0: none), first and last byte of its memory
+// buffer, offset, element, itemsize, sizes, strides, address of the constant (0: none), first and last byte of its memory; the
+// offset of a constant is that of its first element from the address
 using Row = std::tuple<int, std::int64_t, std::string, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>,
                        std::uintptr_t, std::int64_t, std::int64_t>;
 
-Operand operand_of(const Row& row) {
+Operand parametric_operand_of(const Row& row) {
     Operand operand;
     operand.buffer = std::get<0>(row);
     operand.offset = std::get<1>(row);
@@ -46,13 +47,26 @@ Operand operand_of(const Row& row) {
     return operand;
 }
 
-Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
-             const Attributes& attributes) {
+Operand operand_of(const Row& row) {
+    Operand operand = parametric_operand_of(row);
+    operand.rebase_constant();
+    return operand;
+}
+
+Spec parametric_spec_of(const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
+                        const Attributes& attributes) {
     Spec spec;
     spec.kernel = kernel;
-    for (const Row& row : inputs) spec.inputs.push_back(operand_of(row));
-    for (const Row& row : outputs) spec.outputs.push_back(operand_of(row));
+    for (const Row& row : inputs) spec.inputs.push_back(parametric_operand_of(row));
+    for (const Row& row : outputs) spec.outputs.push_back(parametric_operand_of(row));
     spec.attributes = attributes;
+    return spec;
+}
+
+Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
+             const Attributes& attributes) {
+    Spec spec = parametric_spec_of(kernel, inputs, outputs, attributes);
+    spec.rebase_constants();
     return spec;
 }
 
@@ -64,9 +78,10 @@ Polynomial polynomial_of(const std::vector<std::int64_t>& numbers) {
 // The arguments of Program.add.
 using SpecRow = std::tuple<std::string, std::vector<Row>, std::vector<Row>, Attributes>;
 
-std::vector<Spec> specs_of(const std::vector<SpecRow>& rows) {
+std::vector<Spec> parametric_specs_of(const std::vector<SpecRow>& rows) {
     std::vector<Spec> specs;
-    for (const auto& [kernel, inputs, outputs, attributes] : rows) specs.push_back(spec_of(kernel, inputs, outputs, attributes));
+    for (const auto& [kernel, inputs, outputs, attributes] : rows)
+        specs.push_back(parametric_spec_of(kernel, inputs, outputs, attributes));
     return specs;
 }
 
@@ -278,8 +293,8 @@ void bind_program(nb::module_& m) {
                 }
                 std::vector<ParametricPart> parts;
                 for (const auto& [bytes, first, last] : part_rows) parts.push_back({polynomial_of(bytes), first, last});
-                new (self) ParametricProgram(specs_of(steps), std::move(orders), std::move(varying), std::move(constants),
-                                             std::move(parts));
+                new (self) ParametricProgram(parametric_specs_of(steps), std::move(orders), std::move(varying),
+                                             std::move(constants), std::move(parts));
             },
             "steps"_a, "orders"_a, "varying"_a, "constants"_a, "parts"_a)
         .def(

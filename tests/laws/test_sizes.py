@@ -151,7 +151,7 @@ def test_prepared_symbols_that_grow_together() -> None:
     assert program.statistics.plans == plans
 
 
-@pytest.mark.parametrize("kind", ["Add", "Where", "MatMul"])
+@pytest.mark.parametrize("kind", ["Add", "Where", "MatMul", "weights"])
 def test_a_row_of_a_table_that_a_size_selects(kind: str) -> None:
     """A slice of a constant table is a view of it, whose address depends on the size."""
     table = np.random.default_rng(0).standard_normal((64, 8)).astype("f4")
@@ -161,6 +161,8 @@ def test_a_row_of_a_table_that_a_size_selects(kind: str) -> None:
         row = b.Slice(b.constant(table > 0 if kind == "Where" else table), first, b.Add(first, b.constant([1])), [0], [1])
         if kind == "Where":
             y = b.Where(row, x, np.float32(-1))
+        elif kind == "weights":
+            y = b.MatMul(x, b.Transpose(row, [1, 0]))
         else:
             y = b.Add(x, row) if kind == "Add" else b.MatMul(row, b.Transpose(x, [1, 0]))
         b.output("y", y)
@@ -168,9 +170,46 @@ def test_a_row_of_a_table_that_a_size_selects(kind: str) -> None:
     for size in range(40):
         column = np.random.default_rng(size).standard_normal((1, 8)).astype("f4")
         rows = table[size : size + 1]
-        wanted = {"Add": column + rows, "Where": np.where(rows > 0, column, -1), "MatMul": rows @ column.T}[kind]
+        wanted = {
+            "Add": column + rows,
+            "Where": np.where(rows > 0, column, -1),
+            "MatMul": rows @ column.T,
+            "weights": column @ rows.T,
+        }
         found = program(past=np.zeros((size, 4), np.float32), x=column)["y"]
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found, wanted[kind], rtol=1e-4, atol=1e-5)
+    assert program.statistics.ranges == 1 and program.statistics.plans <= 12
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("has_mask", [False, True], ids=["plain", "mask"])
+def test_a_causal_table(tokens: int, has_mask: bool) -> None:
+    """The rows and columns of a constant table are chosen by the sizes; the table ends at 64 tokens."""
+    chance = np.random.default_rng(0)
+    with dovetail.Builder("table") as b:
+        past, x = b.input("past", "f32", (1, "past", 4)), b.input("x", "f32", (1, "t", 4))
+        before, length = (b.Gather(b.Shape(value), [1], axis=0) for value in (past, x))
+        total = b.Add(before, length)
+        keys = b.Concat(past, x, axis=1)
+        rows = b.Slice(b.constant(np.tril(np.ones((64, 64), bool))), before, total, [0], [1])
+        scores = b.Where(b.Slice(rows, [0], total, [1], [1]), b.MatMul(x, keys, transpose_b=True), np.float32(-1e9))
+        if has_mask:
+            scores = b.Add(scores, b.input("mask", "f32", (1, "total")))
+        b.output("y", b.MatMul(b.Softmax(scores, axis=-1), keys))
+    program = dovetail.compile(b.model, threads=1)
+    for size in range(65 - tokens):
+        inputs = {
+            "past": chance.standard_normal((1, size, 4), np.float32),
+            "x": chance.standard_normal((1, tokens, 4), np.float32),
+        }
+        if has_mask:
+            inputs["mask"] = chance.standard_normal((1, size + tokens), np.float32)
+        wanted = dovetail.compile(b.model, "interpreter")(inputs)["y"]
+        np.testing.assert_allclose(program(inputs)["y"], wanted, rtol=1e-4, atol=1e-5)
+    assert program.statistics.ranges == 1 and program.statistics.plans <= 16
+    inputs = {"past": np.zeros((1, 70, 4), np.float32), "x": np.zeros((1, 2, 4), np.float32)}
+    with pytest.raises(DovetailError):
+        program({**inputs, "mask": np.zeros((1, 72), np.float32)} if has_mask else inputs)
 
 
 def test_a_constant_that_one_size_decides() -> None:

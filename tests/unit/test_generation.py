@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import generate
+import language_models
 import numpy as np
 import pytest
 import transformers
@@ -42,6 +43,24 @@ def test_the_likeliest_tokens(form: str, tmp_path: Path) -> None:
     assert decoder.length == len(PROMPT) + 23
     # One plan for each of the first sizes, those tried for ranges, and one for all lengths.
     assert decoder.program.statistics.plans <= 12 and decoder.program.statistics.ranges == 1
+    assert decoder.program.statistics.copied_cache_bytes == 0
+
+
+def test_a_causal_table_makes_no_plan_for_each_step(tmp_path: Path) -> None:
+    """GPT-2 slices its mask from a constant table."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = tmp_path / "gpt2.onnx"
+    path.write_bytes(language_models.gpt2(2, 32, 4, 200, past=3)[0].SerializeToString())
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [item.name for item in session.get_outputs()]
+    caches = {item.name: np.zeros((1, 4, 0, 8), np.float32) for item in session.get_inputs()[1:]}
+    decoder = generate.Decoder(dovetail.load(path), threads=1)
+    for step, ids in enumerate([PROMPT, *([token] for token in range(40))]):
+        plans = decoder.program.statistics.plans
+        found = dict(zip(names, session.run(names, {"input_ids": np.array([ids]), **caches}), strict=True))
+        np.testing.assert_allclose(decoder(ids), found["logits"][0, -1], rtol=1e-4, atol=1e-5)
+        caches = {name: found[name.replace("past_key_values", "present")] for name in caches}
+        assert step < 8 or decoder.program.statistics.plans == plans
     assert decoder.program.statistics.copied_cache_bytes == 0
 
 

@@ -20,7 +20,7 @@ from dovetail.engine.parametric_plan import (
     make_parametric_plan,
     ranges_of,
 )
-from dovetail.engine.parametric_sizes import WHOLE, Follower, SizeRange, followers_of
+from dovetail.engine.parametric_sizes import Follower, SizeRange, followers_of
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -296,7 +296,7 @@ class Engine:
             if not 1 <= len(names) <= MAX_SYMBOLS:
                 continue
             is_known = True
-            for ranges in self._levels(names, sizes):
+            for ranges in self._levels(names, sizes, led):
                 others = tuple(sorted((name, size) for name, size in sizes.items() if name not in ranges and name not in led))
                 key = (tuple(ranges.items()), others, tuple(sorted(led.items())))
                 # A single-size plan counts for the ranges of every level, so that narrower ranges need no further plans once the
@@ -311,10 +311,12 @@ class Engine:
             if not is_known and not led:
                 break
 
-    def _levels(self, names: tuple[str, ...], sizes: dict[str, int]) -> Iterator[dict[str, SizeRange]]:
+    def _levels(
+        self, names: tuple[str, ...], sizes: dict[str, int], followers: Mapping[str, Follower]
+    ) -> Iterator[dict[str, SizeRange]]:
         """Yield dicts that map each symbol to a range around its size, one dict per level of width, the widest ranges first."""
-        pieces = self._shape_nodes.pieces
-        of_sizes = {name: ranges_of(sizes[name], pieces.get(name, WHOLE)) for name in names}
+        others = {name: size for name, size in sizes.items() if name not in names and name not in followers}
+        of_sizes = {name: ranges_of(sizes[name], self._shape_nodes.pieces_in(name, others, followers)) for name in names}
         depth = max(map(len, of_sizes.values()))
         for level in range(depth):
             # A symbol with fewer ranges keeps a range for several levels: only width or digits change from level to level.

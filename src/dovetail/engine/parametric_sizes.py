@@ -194,6 +194,58 @@ def pieces_of(graph: Graph) -> dict[str, Pieces]:
     return {name: pieces for name, pieces in found.items() if pieces is not None}
 
 
+def pieces_at(
+    graph: Graph, name: str, others: Mapping[str, int], followers: Mapping[str, Follower] | None = None
+) -> Pieces | None:
+    """Return the pieces of a symbol where the other symbols have the sizes ``others`` or are its ``followers``; None without any.
+
+    The end of a table at ``min(past + tokens, 1024)`` is a piece of ``past`` only for a known number of tokens.
+    """
+    leader = symbolic.symbol(name, LOWEST)
+    known = {**others, **{one: leader + each.offset for one, each in (followers or {}).items() if each.leader == name}}
+    sizes = {size for size in size_expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
+    axes = {size for value in graph.values() for size in sizes_in(value.type) if size is not None and not isinstance(size, int)}
+    if None in sizes:
+        return None
+    try:
+        fixed = [[symbolic.substitute(size, known) for size in each if size is not None] for each in (sizes, axes)]
+    except (symbolic.Inexact, ArithmeticError, ValueError, TypeError):
+        return None
+    of_sizes, of_axes = ([size for size in each if not isinstance(size, int)] for each in fixed)
+    if any({str(symbol) for symbol in symbolic.symbols(size)} != {name} for size in of_sizes):
+        return None
+    return _pieces_in(name, of_sizes, of_axes)
+
+
+def steps_of(graph: Graph) -> frozenset[str]:
+    """Return the input symbols that have pieces in a step of one token: the other symbols are 1, or one of them follows.
+
+    A symbol that broadcasts with another size has that size: the length of a mask is that of the cache and the new tokens.
+    """
+    known = sorted(input_symbols_of(graph))
+    sizes = {size for size in size_expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
+    if None in sizes:
+        return frozenset()
+    followers: dict[str, dict[str, Follower]] = {}
+    for atom in set(_atoms_within(atom for size in sizes if size is not None for atom in symbolic.atoms(size))):
+        if atom.kind != "broadcast":
+            continue
+        for follower in map(symbolic.name_of, atom.args):
+            for name in known if follower in known else ():
+                ones = {other: 1 for other in known if other not in (name, follower)}
+                sums = [symbolic.substitute(arg, ones) - symbolic.symbol(name) for arg in atom.args]
+                offsets = [each for each in sums if isinstance(each, int) and each >= 0]
+                if follower is not None and name != follower and offsets:
+                    followers.setdefault(name, {})[follower] = Follower(name, offsets[0])
+    found: set[str] = set()
+    for name in known:
+        led = followers.get(name, {})
+        for each in ({}, led) if led else ({},):
+            if pieces_at(graph, name, {other: 1 for other in known if other != name and other not in each}, each) is not None:
+                found |= {name, *each}
+    return frozenset(found)
+
+
 def _maxima_of(sizes: Iterable[Size], known: Collection[str]) -> dict[str, tuple[str, Size]]:
     """Return symbols of which a size is the maximum with another symbol, which may lead them (:class:`Follower`).
 

@@ -8,7 +8,7 @@ in place of symbols. It evaluates these nodes in the same traversal, so that lat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
-from dovetail.engine.parametric_sizes import Pieces, input_symbols_of, pieces_of
+from dovetail.engine.parametric_sizes import WHOLE, Follower, Pieces, input_symbols_of, pieces_at, pieces_of, steps_of
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir import symbolic
@@ -35,6 +35,8 @@ MAX_BYTES = 1 << 24
 """The maximum bytes of results, intermediate ones included, computed for one plan; each call computes further results."""
 MAX_DYNAMIC_INPUT_BYTES = 1 << 16
 """The maximum bytes of inputs of a node whose output shape depends on elements of the inputs (NonZero, Unique)."""
+MAX_PIECES = 256
+"""The maximum number of combinations of sizes of other symbols whose pieces are kept."""
 Array = np.ndarray[Any, Any]
 Symbols = frozenset[str]
 Rule = Callable[[Builder, Node], "list[Value] | None"]
@@ -67,16 +69,31 @@ class ShapeTensorNodes:
         self.shared = shared
         self._graph = graph
         self._nodes = _shape_tensor_nodes_of(graph)
+        self._pieces_in: dict[tuple[object, ...], Pieces] = {}
 
     @cached_property
     def pieces(self) -> dict[str, Pieces]:
         """The symbols for which a parametric plan is possible, each with its Pieces; see :func:`pieces_of`."""
         return pieces_of(self._graph)
 
+    def pieces_in(self, name: str, others: Mapping[str, int], followers: Mapping[str, Follower]) -> Pieces:
+        """Return the pieces of a symbol for the sizes of the others; WHOLE where its sizes have none."""
+        if name in self.pieces:
+            return self.pieces[name]
+        key = name, tuple(sorted(others.items())), tuple(sorted(followers.items()))
+        if key not in self._pieces_in:
+            if len(self._pieces_in) > MAX_PIECES:
+                self._pieces_in.clear()
+            self._pieces_in[key] = pieces_at(self._graph, name, others, followers) or WHOLE
+        return self._pieces_in[key]
+
     @cached_property
     def _parametric(self) -> frozenset[Node]:
         """The nodes that are left to kernels in every call."""
-        return frozenset(node for node, symbols in self._nodes if symbols and not symbols.isdisjoint(self.pieces))
+        if not any(symbols for _, symbols in self._nodes):
+            return frozenset()
+        names = self.pieces.keys() | steps_of(self._graph)
+        return frozenset(node for node, symbols in self._nodes if not symbols.isdisjoint(names))
 
     def are_left_to_kernels(self, names: AbstractSet[str]) -> bool:
         """Return whether all nodes that depend on these symbols are left to kernels, so that no constant follows from them."""

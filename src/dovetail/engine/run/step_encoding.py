@@ -12,7 +12,8 @@ from dovetail.engine.select.elementwise_codegen import Input, NoInstruction, ass
 OperandRow = tuple[int, int, str, int, list[int], list[int], int, int, int]
 """A row: buffer, offset, element type, item size, sizes, strides, address, low, high.
 
-Address, and the extent of memory [low, high) relative to the address, are nonzero only for a constant."""
+Address, and the extent of memory [low, high) relative to the address, are nonzero only for a constant. The offset of a constant
+counts from its address."""
 EncodedStep = tuple[str, list[OperandRow], list[OperandRow], dict[str, Any]]
 """A step: the kernel's name, a row for each read and each written operand, and the attributes."""
 
@@ -36,13 +37,12 @@ def encode_operand(operand: Operand) -> OperandRow:
     tensor = operand.tensor
     if tensor.dtype is None or tensor.dtype.name == "string" or (operand.buffer < 0 and operand.data is None):
         raise ValueError("a tensor whose shape is known only at run time")
-    offset, address, low, high = operand.offset, 0, 0, 0
+    address, low, high = 0, 0, 0
     if operand.data is not None:
-        first, last = extent_of(operand.data)
-        address, low, high = operand.data.__array_interface__["data"][0] + offset, first - offset, last - offset
-        offset = 0
+        address = operand.data.__array_interface__["data"][0]
+        low, high = extent_of(operand.data)
     sizes, strides = list(operand.sizes), list(operand.strides)
-    return max(operand.buffer, 0), offset, tensor.dtype.name, tensor.itemsize, sizes, strides, address, low, high
+    return max(operand.buffer, 0), operand.offset, tensor.dtype.name, tensor.itemsize, sizes, strides, address, low, high
 
 
 def extent_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
