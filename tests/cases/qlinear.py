@@ -11,6 +11,8 @@ import numpy as np
 from cases import Case
 from cases.matmul import floats
 from cases.quantize_linear import codes, scales
+from dovetail.ir import dtypes
+from dovetail.ops.quantization.gather_block_quantized import GatherBlockQuantized
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.qlinear import (
     QLinearAdd,
@@ -116,7 +118,41 @@ def packed() -> Iterator[Case]:
     yield Case(whole, (floats(2, 64), codes("u8", 3, 4, 8), scales(12)), "MatMulNBits of whole blocks", tolerance=2e-5)
 
 
+def tables() -> Iterator[Case]:
+    indices = np.array([[0, 3], [-1, -6], [7, -8]])
+    for bits in (2, 4, 8):
+        count, width = 8 // bits, 20
+        blocks = -(-width * count // 16)
+        op = GatherBlockQuantized(block_size=16, bits=bits)
+        inputs = codes("u8", 6, width), indices, scales(6, blocks)
+        points = codes("u8", 6, -(-blocks // count), seed=8)
+        yield Case(op, inputs, f"GatherBlockQuantized of {bits} bits in bytes")
+        yield Case(op, (*inputs, points), f"GatherBlockQuantized of {bits} bits in bytes with zero points")
+        yield Case(op, (*inputs, points), f"GatherBlockQuantized of {bits} constant bits in bytes", constants=(0, 2, 3))
+    # OpenVINO 2026.4 reads outside of compressed tables of 3 axes.
+    cube = codes("u8", 6, 3, 20), (indices % 6).astype(np.int32), scales(6, 3, 3), codes("u8", 6, 3, 2, seed=8)
+    yield Case(GatherBlockQuantized(0, -1, 16, 4), cube, "GatherBlockQuantized of a cube of bytes", constants=(0, 2, 3))
+    for kind in ("u4", "i4"):
+        for gather_axis, quantize_axis in ((0, 1), (1, 0), (0, 0), (-1, -1)):
+            op = GatherBlockQuantized(gather_axis, quantize_axis, 16)
+            shape = [18, 34]
+            table = codes(kind, *shape)
+            shape[quantize_axis] = -(-shape[quantize_axis] // 16)
+            inputs = table, indices, scales(*shape)
+            name = f"GatherBlockQuantized of {kind} along {gather_axis}, in blocks along {quantize_axis}"
+            yield Case(op, inputs, name, constants=(0, 2))
+            yield Case(op, (*inputs, codes(kind, *shape, seed=8)), f"{name}, with zero points", constants=(0, 2, 3))
+    half = codes("u4", 6, 40), indices, scales(6, 3).astype(np.float16)
+    yield Case(GatherBlockQuantized(block_size=16), half, "GatherBlockQuantized with scales of f16", constants=(0, 2))
+    for kind in ("f8e4m3", "f8e5m2", "f4e2m1"):
+        table = floats(6, 40).astype(dtypes.dtype(kind).numpy)
+        for block, size in ((16, (6, 3)), (0, (6, 1)), (0, (1, 1))):
+            op = GatherBlockQuantized(block_size=block)
+            name = f"GatherBlockQuantized of {kind} with scales {list(size)}"
+            yield Case(op, (table, indices, scales(*size)), name, constants=(0, 2))
+
+
 CASES: list[Case] = [
     replace(case, inputs=tuple(None if x is None else np.asarray(x) for x in case.inputs))
-    for case in (*pairs(), *functions(), *packed())
+    for case in (*pairs(), *functions(), *packed(), *tables())
 ]

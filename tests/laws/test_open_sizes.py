@@ -36,6 +36,7 @@ NEEDS_SIZES = {
     "DetectionOutput": ("type.unknown", "boxes are compared one by one"),
     "MatrixNms": ("type.unknown", "boxes are compared one by one"),
     "MulticlassNms": ("type.unknown", "boxes are compared one by one"),
+    "GatherBlockQuantized": ("op.unsayable", "the table is a constant"),
     "GatherTree": ("type.unknown", "one step back for each time"),
     "GroupQueryAttention": ("type.unknown", "the number of heads is a size of the data"),
     "PRelu": ("op.unsayable", "the axis of the slopes is known by its size"),

@@ -64,6 +64,11 @@ def _factors(x: Callable[..., Any], kind: str, z: tuple[int, ...] = ()) -> list[
     return [x(kind, 2, 3), x("f32"), x(kind), x(kind, 3, 2), x("f32"), x(kind), x("f32", *z), x(kind)]
 
 
+def _table(b: Builder, x: Any, kind: str, *rest: Any, **attributes: Any) -> Any:
+    attributes = {"block_size": 16, **attributes}
+    return b.GatherBlockQuantized(x(kind, 5, 24 if kind == "u8" else 48), x("i64", 2), x("f32", 5, 3), *rest, **attributes)
+
+
 def _bits(b: Builder, x: Callable[..., Any], *rest: Any, **changes: Any) -> Any:
     attributes = {"k": 70, "n": 5, "bits": 4, "block_size": 32, **changes}
     return b.MatMulNBits(x("f32", 4, 70), x("u8", 5, 3, 16), x("f32", 5, 3), *rest, **attributes)
@@ -668,6 +673,21 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: _bits(b, x, x("u8", 5, 3))),
         ("shape.disagree", lambda b, x: _bits(b, x, None, None, x("f32", 4))),
         ("quantize.type", lambda b, x: _bits(b, x, x("i8", 5, 2))),
+    ],
+    "GatherBlockQuantized": [
+        ("attribute.range", lambda b, x: _table(b, x, "u8", bits=3)),
+        ("attribute.range", lambda b, x: _table(b, x, "u8", block_size=8)),
+        ("attribute.range", lambda b, x: _table(b, x, "u4", block_size=0)),
+        ("attribute.conflict", lambda b, x: _table(b, x, "u8", gather_axis=1)),
+        ("attribute.conflict", lambda b, x: _table(b, x, "u8", quantize_axis=0)),
+        ("attribute.conflict", lambda b, x: _table(b, x, "f8e5m2", x("f8e5m2", 5, 3))),
+        ("quantize.type", lambda b, x: _table(b, x, "i8")),
+        ("shape.rank", lambda b, x: b.GatherBlockQuantized(x("u4"), x("i64", 2), x("f32"), block_size=16)),
+        ("shape.rank", lambda b, x: b.GatherBlockQuantized(x("u4", 5, 16), x("i64", 2), x("f32", 5), block_size=16)),
+        ("shape.rank", lambda b, x: _table(b, x, "u4", x("u4", 5))),
+        ("shape.disagree", lambda b, x: _table(b, x, "u4", x("u4", 5, 2))),
+        ("shape.disagree", lambda b, x: _table(b, x, "u8", x("u8", 5, 3))),
+        ("shape.disagree", lambda b, x: b.GatherBlockQuantized(x("u4", 5, 16), x("i64", 2), x("f32", 1, 1), block_size=16)),
     ],
     "FakeQuantize": [
         ("attribute.range", lambda b, x: b.FakeQuantize(x("f32", 2), *[x("f32")] * 4, levels=1)),

@@ -78,6 +78,7 @@ MODULES = {
     "GRU": "dovetail.ops.recurrent.layers",
     "GRUCell": "dovetail.ops.recurrent.cells",
     "Gather": "dovetail.ops.tensor.gather",
+    "GatherBlockQuantized": "dovetail.ops.quantization.gather_block_quantized",
     "GatherElements": "dovetail.ops.tensor.gather",
     "GatherND": "dovetail.ops.tensor.gather",
     "GatherTree": "dovetail.ops.tensor.gather_tree",

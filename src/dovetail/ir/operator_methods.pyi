@@ -2053,6 +2053,34 @@ class OperatorMethods:
         Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
         """
 
+    # quantization.gather_block_quantized
+
+    def GatherBlockQuantized(
+        self, data: Operand, indices: Operand, scales: Operand, zero_points: Operand | None = None, /, *,
+        gather_axis: int | Value = 0, quantize_axis: int | Value = 1, block_size: int | Value = 128, bits: int | Value = 4,
+    ) -> Value:
+        """Gather slices of a quantized table: Gather of ``(data - zero_points) * scales`` at ``indices`` along ``gather_axis``.
+
+        ``data`` is u4, i4, f8, f4, or u8. A byte of u8 packs 8 / ``bits`` codes of the last axis, the first in its lowest bits; the
+        table is then that much longer. ``scales`` and ``zero_points`` have the sizes of the table, but along ``quantize_axis`` one
+        element for each block of ``block_size``. Zero points of u8 are packed like the codes. The default zero point is 0, for u8 2 **
+        (bits - 1). Tables of f8 and f4 have none, their ``block_size`` may be 0 (the whole axis), and a size of their scales 1.
+
+        The output shape is table.shape[:gather_axis] + indices.shape + table.shape[gather_axis + 1:]. A negative index counts from
+        the end, an index outside the axis gives zeros. Products are computed in f32 and rounded once to the type of ``scales``.
+        Errors: [quantize.type] for other types of ``data``; [attribute.range] for other blocks or bits; [attribute.conflict] for zero
+        points of floats, and for u8 that is not gathered along axis 0 or whose axes are equal; [shape.rank], [shape.disagree].
+        Source: com.microsoft GatherBlockQuantized of onnxruntime 1.32.
+
+        >>> import dovetail, numpy as np
+        >>> with dovetail.Builder() as b:
+        ...     y = b.GatherBlockQuantized(np.full((2, 8), 0x98, np.uint8), b.input("i", "i64", (1,)), np.ones((2, 1), np.float32),
+        ...         block_size=16)
+        ...     y = b.output("y", y)
+        >>> dovetail.run(b.model, {"i": np.array([1])})["y"][0, :4]
+        array([0., 1., 0., 1.], dtype=float32)
+        """
+
     # quantization.integer_matmul_conv
 
     def ConvInteger(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
+from dovetail.engine.rewrite.compressed_gather import gather_codes
 from dovetail.engine.rewrite.compressed_product import compress_products
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
@@ -121,6 +122,8 @@ def rewrite_for_engine(graph: Graph, file: str | None = None, precision: str | N
     with pure_inference():
         infer_graph(new, file=file)
     new = inline_known_branches(new)
+    if rewrite(new, gather_codes):
+        remove_dead(new)
     _compress(new, precision, skips_quantized=True)
     compute_half_in_f32(new)
     rewrite(new, fuse_qdq)

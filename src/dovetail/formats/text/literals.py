@@ -481,12 +481,8 @@ class LiteralReader:
         if dtype is dtypes.boolean and data.size and int(data.max()) > 1:
             raise line.fault("a boolean must be stored as 0 or 1", column)
         if dtype.bits < 8:
-            # Bits above the width of the type are cleared.
-            mask = np.uint8((1 << dtype.bits) - 1)
-            codes = data & mask
-            if dtype.kind == "int":
-                spare = np.int8(8 - dtype.bits)
-                codes = (codes.view(np.int8) << spare >> spare).view(np.uint8)
+            # Bits above the width of the type are cleared, as in elements of ml_dtypes.
+            codes = data & np.uint8((1 << dtype.bits) - 1)
             return codes.view(dtype.numpy) if dtype.numpy != np.uint8 else codes
         return np.frombuffer(data, dtype.numpy, count) if count else np.empty(0, dtype.numpy)
 

@@ -165,7 +165,7 @@ class MatMulNBits(
         """Unpack the weights to integers of ``bits`` bits, dequantize them, and apply MatMul."""
         wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         padded = self.blocks * self.block_size
-        codes = as_type(b, self._codes_value(b, weights, (self.n, self.blocks, self.block_size)), wide)
+        codes = as_type(b, unpack_value(b, weights, self.bits, [self.n, self.blocks, self.block_size]), wide)
         factor = as_type(b, b.Reshape(scales, [self.n, self.blocks, 1], special_zero=False), wide)
         points = self._points_value(b, zero_points, wide)
         if g_idx is not None:
@@ -182,20 +182,12 @@ class MatMulNBits(
         y = b.MatMul(as_type(b, x, wide), w, transpose_b=True)
         return as_type(b, y if bias is None else b.Add(y, as_type(b, bias, wide)), x.dtype)
 
-    def _codes_value(self, b: Builder, packed: Value, shape: tuple[int, ...]) -> Any:
-        if packed.constant is not None:
-            kind = dtypes.dtype(f"u{self.bits}")
-            return b.constant(unpack_codes(np, packed.constant, self.bits).reshape(shape).astype(kind.numpy), kind)
-        wide = b.Cast(packed, to=dtypes.i32)
-        parts = [b.Unsqueeze(b.Mod(b.Divide(wide, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
-        return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
-
     def _points_value(self, b: Builder, zero_points: Value | None, wide: DType) -> Any:
         if zero_points is None:
             return b.constant(2.0 ** (self.bits - 1), wide)
         if zero_points.dtype == "u8":
             count = -(-self.blocks * self.bits // 8) * 8 // self.bits
-            points = self._codes_value(b, zero_points, (self.n, count))
+            points = unpack_value(b, zero_points, self.bits, [self.n, count])
             zero_points = points if count == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
         return as_type(b, b.Reshape(zero_points, [self.n, self.blocks, 1], special_zero=False), wide)
 
@@ -207,3 +199,17 @@ def unpack_codes(xp: Namespace, packed: Array, bits: int) -> Any:
         xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(index, dtype=packed.dtype)), mask) for index in range(0, 8, bits)
     ]
     return xp.reshape(xp.stack(parts, axis=-1), (-1,))
+
+
+def unpack_value(b: Builder, packed: Value, bits: int, shape: list[int]) -> Value:
+    """Unpack codes of ``bits`` bits from bytes to ``shape``; a size of 0 is that of ``packed``.
+
+    Constants become integers of ``bits`` bits, other values i32.
+    """
+    if packed.constant is not None:
+        kind = dtypes.dtype(f"u{bits}")
+        return b.constant(unpack_codes(np, packed.constant, bits).reshape(shape).astype(kind.numpy), kind)
+    wide = b.Cast(packed, to=dtypes.i32)
+    parts = [b.Unsqueeze(b.Mod(b.Divide(wide, 2**index), 2**bits, fmod=True), [-1]) for index in range(0, 8, bits)]
+    codes: Value = b.Reshape(b.Concat(*parts, axis=-1), shape, special_zero=True)
+    return codes

@@ -258,6 +258,9 @@ class DequantizeLinear(
                 difference = b.Subtract(difference, as_type(b, shift, kind))
             return as_type(b, b.Multiply(as_type(b, difference, wide), factor), result)
 
+        if offset is not None and self.block_size and x.dtype.bits < 8:
+            # A partial block repeats the zero points, and OpenVINO 2026.4 repeats those of 4 bits wrong.
+            offset = as_type(b, offset, wide)
         return self.apply_with_parameters(b, x, as_type(b, x_scale, wide), offset, compute)
 
 
