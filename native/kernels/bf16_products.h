@@ -8,6 +8,9 @@
 
 namespace dovetail {
 
+// The depth of a product below which rounding its operands costs more than half of the product.
+constexpr std::int64_t kMinBf16Depth = 16;
+
 // Two adjacent elements of the depth take the place of one float: the first in the low half of its bits. An odd depth is followed
 // by a zero.
 struct Bf16Kernels {

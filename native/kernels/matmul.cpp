@@ -16,7 +16,6 @@ constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multip
 constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
 constexpr std::int64_t kBlockDepth = 1024;
 constexpr std::int64_t kMinRowsForPacking = 24;
-constexpr std::int64_t kMinBf16Depth = 16;  // below, rounding the operands costs more than half of the products
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
                               std::int64_t columns) {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "int_math.h"
+#include "kernels/bf16_products.h"
 #include "kernels/kernels.h"
 #include "kernels/packed_bytes.h"
 #include "kernels/quantized.h"
@@ -26,7 +27,7 @@ std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
 
 class Recurrent : public Kernel {
 public:
-    Recurrent(const Spec& spec, WeightCache& cache) : kernels_(gemm_kernels()) {
+    Recurrent(const Spec& spec, WeightCache& cache) : kernels_(&gemm_kernels()) {
         read_operands(spec);
         const std::string cell = spec.text("cell");
         const CellFunctions cells = DOVETAIL_SELECT_ISA(cell_functions)();
@@ -57,10 +58,16 @@ public:
         if (r.sizes[0] != directions_ || r.sizes[1] != gates_ * hidden_ || r.sizes[2] != hidden_ ||
             steps_.sizes[2] != directions_ * gates_ * hidden_)
             throw std::invalid_argument("recurrent: the shapes of the operands disagree");
-        if (is_quantized_)
+        if (is_quantized_) {
             pack_bytes_of(spec, cache);
-        else
-            pack_floats(r, cache);
+            return;
+        }
+        if (spec.text("precision") == "bf16" && hidden_ >= kMinBf16Depth) {
+            bf16_ = &bf16_kernels();
+            kernels_ = &bf16_->gemm;
+            name_ += " bf16";
+        }
+        pack_floats(r, cache);
     }
 
     std::string name() const override { return name_; }
@@ -68,7 +75,7 @@ public:
     std::size_t scratch_bytes() const override {
         return static_cast<std::size_t>(2 * round_to_line(rows_ * hidden_) + round_to_line(chunk_ * gates_ * hidden_)) *
                    sizeof(float) +
-               (is_quantized_ ? static_cast<std::size_t>(kGridBytes + kAccumulatorBytes + codes_bytes()) : 0);
+               static_cast<std::size_t>(is_quantized_ || bf16_ != nullptr ? kGridBytes + kAccumulatorBytes + codes_bytes() : 0);
     }
 
     void run(const Run& run) const override {
@@ -104,7 +111,7 @@ private:
         float *h, *c;
         float* gates;            // accumulators of a chunk of rows
         QuantizationGrid* grid;  // scale and zero point of h at the start of the time step
-        std::byte* codes;        // quantized h of a chunk of rows
+        std::byte* codes;        // h of a chunk of rows, quantized or in bf16
     };
 
     void read_operands(const Spec& spec) {
@@ -229,8 +236,10 @@ private:
             }
     }
 
-    // Quantizes the rows of a chunk of h; all rows of the batch share one scale and zero point.
+    // Quantizes the rows of a chunk of h, where all rows of the batch share one scale and zero point, or rounds them to bf16.
     void begin_product(const Sequence& own, std::int64_t row) const {
+        for (std::int64_t i = 0; bf16_ != nullptr && i < own.count; ++i)
+            bf16_->round(reinterpret_cast<float*>(own.codes) + i * row_floats(), own.h + i * hidden_, hidden_);
         if (!is_quantized_) return;
         if (row == 0) *own.grid = grid_of_state(own.h, own.count);
         for (std::int64_t i = 0; i < rows_of_chunk(own, row); ++i) {
@@ -297,10 +306,10 @@ private:
     // gates = h @ r, plus the contribution of the input if the cell takes the sum of both.
     void multiply_floats(const Sequence& own, const float* input, std::int64_t part, std::int64_t parts) const {
         GemmTile tile{};
-        tile.base = own.h;
+        tile.base = bf16_ != nullptr ? reinterpret_cast<const float*>(own.codes) : own.h;
         tile.rows = row_offsets_.data();
         tile.segments = 1;
-        tile.length = hidden_;
+        tile.length = words();
         tile.y_stride = gates_ * hidden_;
         tile.has_epilogue = true;
         tile.scale = 1;
@@ -310,25 +319,26 @@ private:
         const auto panels = static_cast<std::int64_t>(panels_.size());
         for (std::int64_t i = part * panels / parts; i < (part + 1) * panels / parts; ++i) {
             const Panel& panel = panels_[static_cast<std::size_t>(i)];
-            tile.weights = weights_[static_cast<std::size_t>(own.direction)].get() + panel.first * hidden_;
-            tile.weights_stride = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+            tile.weights = weights_[static_cast<std::size_t>(own.direction)].get() + panel.first * words();
+            tile.weights_stride = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
             tile.next_weights = tile.weights;
             tile.y = own.gates + panel.first;
             tile.columns = panel.columns;
             tile.residual = is_gru_ ? nullptr : input + panel.first;
-            kernels_.tile[panel.vectors - 1][own.count - 1](tile);
+            kernels_->tile[panel.vectors - 1][own.count - 1](tile);
         }
     }
 
     void pack_floats(const Operand& r, WeightCache& cache) {
         rows_ = chunk_ = std::min(batch_, kMaxBatchRows);
         int widest = kMaxVectors;
-        while (kernels_.rows[widest - 1] < rows_) --widest;
-        panels_ = panels_of(gates_ * hidden_, widest, kernels_.lanes);
+        while (kernels_->rows[widest - 1] < rows_) --widest;
+        panels_ = panels_of(gates_ * hidden_, widest, kernels_->lanes);
         for (std::int64_t d = 0; d < directions_; ++d)
             weights_.push_back(pack_cached(cache, "recurrent", reinterpret_cast<const float*>(r.constant + d * r.strides[0]),
-                                           hidden_, r.strides[2] / 4, r.strides[1] / 4, panels_, kernels_.lanes));
-        for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * hidden_);
+                                           hidden_, r.strides[2] / 4, r.strides[1] / 4, panels_, kernels_->lanes,
+                                           bf16_ != nullptr));
+        for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * row_floats());
     }
 
     bool flushes_subnormals() const override { return !is_quantized_; }
@@ -369,7 +379,10 @@ private:
     }
 
     std::int64_t codes_row() const { return round_up(hidden_, kInt8Depth); }
-    std::int64_t codes_bytes() const { return chunk_ * codes_row(); }
+    std::int64_t codes_bytes() const { return chunk_ * (bf16_ != nullptr ? row_floats() * 4 : codes_row()); }
+    // Floats of a row of h; in bf16 two elements take the place of a float.
+    std::int64_t words() const { return bf16_ != nullptr ? ceil_div(hidden_, 2) : hidden_; }
+    std::int64_t row_floats() const { return bf16_ != nullptr ? round_to_line(words()) : hidden_; }
 
     QuantizationGrid grid_of_state(const float* h, std::int64_t count) const {
         ValueRange range = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
@@ -420,7 +433,8 @@ private:
         if (unit_) unit_->end();
     }
 
-    const GemmKernels& kernels_;
+    const GemmKernels* kernels_;
+    const Bf16Kernels* bf16_ = nullptr;  // not null: weights and states are rounded to bf16 for the products
     Operand steps_, recurrent_bias_, lengths_, h0_, c0_, peepholes_;
     std::vector<Operand> outputs_;
     bool has_recurrent_bias_ = false, has_lengths_ = false, has_h0_ = false, has_c0_ = false, has_c_ = false, is_gru_ = false;

@@ -20,7 +20,8 @@ constexpr std::int64_t kTasksPerThread = 3;
 // Cycles of a transform per point and vector, and bytes of weights that are read from memory per cycle. Neither the transforms
 // nor these reads overlap much with the products.
 constexpr double kTransformCycles = 4, kWeightBytes = 2.1;
-constexpr double kWorthwhile = 0.9;  // maximum cost relative to direct convolution
+// Maximum cost relative to direct convolution in f32 and in bf16, whose operands are rounded first.
+constexpr double kWorthwhile = 0.9, kWorthwhileBf16 = 1.5;
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, kLine) * kLine; }
 
@@ -65,7 +66,8 @@ std::int64_t tiles_of(const ConvGeometry& g, std::int64_t outputs) {
 std::int64_t choose_outputs(const ConvGeometry& g, std::int64_t lanes, bool is_bf16) {
     std::int64_t best = 0;
     const auto channels = static_cast<double>(g.channels), pixels = static_cast<double>(g.images * g.out[1] * g.out[2]);
-    double lowest = kWorthwhile * cycles_of(g, is_bf16 ? channels / 2 : channels, lanes, pixels, 9, 0);
+    double lowest = is_bf16 ? kWorthwhileBf16 * cycles_of(g, channels / 2, lanes, pixels, 9, 0)
+                            : kWorthwhile * cycles_of(g, channels, lanes, pixels, 9, 0);
     for (const std::int64_t outputs : {2, 4}) {
         const auto tiles = static_cast<double>(tiles_of(g, outputs)), points = static_cast<double>((outputs + 2) * (outputs + 2));
         const auto vectors = static_cast<double>(ceil_div(g.channels, lanes) + ceil_div(g.outputs, lanes));

@@ -49,7 +49,7 @@ KERNEL_TRAITS: dict[str, KernelTraits] = {
     "move": KernelTraits(sets_own_layout=True),
     "pool": KernelTraits(sets_own_layout=True),
     "quantized_conv": KernelTraits(packs_weights=True, adds_residual=True),
-    "recurrent": KernelTraits(packs_weights=True),
+    "recurrent": KernelTraits(packs_weights=True, rounds_to_bf16=True),
     "rms_norm": KernelTraits(loads_along_axis=True),
     "scatter_elements": KernelTraits(updates_first_read=True),
     "scatter_nd": KernelTraits(updates_first_read=True),
