@@ -2,11 +2,13 @@
 
     python bench/quantize.py FOLDER [--models TEXT[,TEXT...]] [--to int4|int8] [--block N] [--seconds S] [--json]
 
-Both round the same weights on the same grid: constant second operands of MatMul, in blocks with scales and zero points, so that
-the bytes are equal. Inputs are random (8 seeds). Errors are norms of differences of float outputs, relative to the output, the
-largest of all outputs, the root of the mean square over all inputs. `ours` and `theirs` are rounded to nearest; both files run in
-onnxruntime without rounding activations. Then `dovetail.quantize` of the whole model: weights, bytes, the predicted and the
-measured error, and the correlation of the predicted errors of nodes with their measured errors.
+All round the same weights on the same grid: constant second operands of MatMul, in blocks with scales and zero points, so that
+the bytes are equal. `ours` is `dovetail.quantize` with rows, `nearest` the same without rows, `theirs` the quantizer of
+onnxruntime, which takes no rows. Rows are random (16 seeds), and so are the inputs of the measurement (8 other seeds). Errors are
+norms of differences of float outputs, relative to the output, the largest of all outputs, the root of the mean square over all
+inputs; the files run in onnxruntime without rounding activations. Then `dovetail.quantize` of the whole model without rows:
+weights, bytes, the predicted and the measured error, and the correlation of the predicted errors of nodes with their measured
+errors.
 """
 
 from __future__ import annotations
@@ -28,12 +30,15 @@ import numpy as np
 
 import dovetail
 from dovetail.compare.verification.conversion import random_outputs, runner_for
-from dovetail.passes.quantization.codes import Grid, round_matrix
+from dovetail.ir import symbolic
 from dovetail.passes.quantization.weights import PRODUCT, find_weights
 from dovetail.runtime.random_inputs import random_inputs
 
 SEEDS = range(77, 85)
-COLUMNS = ("model", "ours", "theirs", "weights", "bytes before", "bytes", "predicted", "measured", "correlation", "seconds")
+ROW_SEEDS = range(16)
+COLUMNS = (
+    "model", "ours", "nearest", "theirs", "weights", "bytes before", "bytes", "predicted", "measured", "correlation", "seconds",
+)  # fmt: skip
 
 
 def relative(found: dict[str, Any], expected: dict[str, Any]) -> float:
@@ -46,14 +51,29 @@ def relative(found: dict[str, Any], expected: dict[str, Any]) -> float:
     return max(errors)
 
 
-def ours_on_products(model: dovetail.Model, bits: int, block: int) -> dovetail.Model:
-    """Return the model with the weights of MatMul rounded, in f32."""
-    rounded = {}
-    for weight in find_weights(model.graph):
-        if weight.kind == PRODUCT and weight.node.op.title == "MatMul" and weight.value.constant is not None:
-            codes = round_matrix(weight.matrix(), Grid(bits, block, symmetric=False))
-            rounded[weight.value.name] = weight.from_matrix(codes.matrix())
-    return model.with_constants(rounded) if rounded else model
+def rows_of(model: dovetail.Model) -> dict[str, Any]:
+    """Draw rows for the model: one call with many rows if its batch is open, or else several calls in turn."""
+    first = next(value for value in model.inputs if value.dims)
+    symbol = symbolic.name_of(first.dims[0])
+    if symbol is not None:
+        sizes = {symbol: 8 * len(ROW_SEEDS)}
+        return dict(random_inputs(model, seed=ROW_SEEDS[0], sizes=sizes, beside={}))
+    calls = [random_inputs(model, seed=seed, beside={}) for seed in ROW_SEEDS]
+    return {name: np.concatenate([call[name] for call in calls]) if array.ndim else array for name, array in calls[0].items()}
+
+
+def ours_on_products(model: dovetail.Model, bits: int, block: int, rows: dict[str, Any] | None) -> dovetail.Model:
+    """Return the model with the weights of MatMul rounded."""
+    weights = find_weights(model.graph)
+    keep = [
+        weight.source.name
+        for weight in weights
+        if weight.kind != PRODUCT or weight.node.op.title != "MatMul" or weight.value.constant is None
+    ]
+    if len(keep) == len(weights):
+        return model
+    options = dovetail.QuantizeOptions(block, symmetric=False, keep=keep)
+    return dovetail.quantize(model, f"int{bits}", inputs=rows, options=options)
 
 
 def theirs_on_products(source: Path, target: Path, bits: int, block: int) -> None:
@@ -81,12 +101,13 @@ def measure(path: Path, to: str, block: int) -> dict[str, Any]:
     if len(pairs) > 2:
         row["correlation"] = float(np.corrcoef(np.array(pairs).T)[0, 1])
     with tempfile.TemporaryDirectory() as folder:
-        dovetail.save(ours_on_products(model, bits, block), ours := Path(folder) / "ours.onnx")
+        dovetail.save(ours_on_products(model, bits, block, rows_of(model)), ours := Path(folder) / "ours.onnx")
+        dovetail.save(ours_on_products(model, bits, block, None), nearest := Path(folder) / "nearest.onnx")
         theirs_on_products(path, theirs := Path(folder) / "theirs.onnx", bits, block)
         if not random_outputs(model):
             calls = [random_inputs(model, seed=seed, beside={}) for seed in SEEDS]
             expected = [dict(runner_for(path).run(call)) for call in calls]
-            for name, file in (("ours", ours), ("theirs", theirs)):
+            for name, file in (("ours", ours), ("nearest", nearest), ("theirs", theirs)):
                 runner = runner_for(file)
                 errors = [relative(runner.run(call), y) for call, y in zip(calls, expected, strict=True)]
                 row[name] = float(np.sqrt(np.mean(np.square(errors))))

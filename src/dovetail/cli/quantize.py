@@ -48,6 +48,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
     help="With int8: quantize the inputs of products and convolutions too, in ranges chosen from rows.",
 )
 @click.option("--qdq", is_flag=True, help="Write DequantizeLinear for weights in blocks, not MatMulNBits.")
+@click.option("--keep", multiple=True, metavar="NAME", help="A node or a constant whose weights keep their type [repeatable].")
 @click.option("--verify/--no-verify", default=True, help="Run the model and the result on rows, and measure errors [on].")
 @options.shapes
 @options.dims
@@ -65,6 +66,7 @@ def quantize(
     rounding: str | None,
     activations: str | None,
     qdq: bool,
+    keep: tuple[str, ...],
     verify: bool,
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
@@ -94,7 +96,7 @@ def quantize(
     to_file = target_of(target, as_json)
     source = load(model)
     rows = Inputs(read_files(source, inputs), sizes_of(dims) or None, shapes_of(shapes) or None, seed)
-    settings = QuantizeOptions(block_size, symmetric, encoding, rounding, activations, verify)
+    settings = QuantizeOptions(block_size, symmetric, encoding, rounding, activations, verify, keep)
     with progress(f"quantizing {model}"):
         new = quantize_model(source, to, inputs=rows, budget=budget, options=settings)
     with progress(f"writing {target}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ _TYPES = (
     ("block_size", int | None, "an integer"),
     ("symmetric", bool | None, "True or False"),
     ("verify", bool, "True or False"),
+    ("keep", list | tuple | set | frozenset, "a list of names"),
 )
 """Types of options that have no list of names."""
 
@@ -45,7 +47,8 @@ def quantize(
 
     ``inputs`` are rows for the model: arrays by name, or :class:`dovetail.Inputs`, with the rows on the first axis. Inputs
     without an array are random, and the report names them. A quarter of the rows is held out. Weights are rounded to nearest;
-    where rows are passed, the rounding errors of a product's weights compensate each other on these rows (GPTQ).
+    where rows are passed, the rounding errors of a product's or convolution's weights compensate each other on these rows (GPTQ),
+    and constant biases make up for the mean errors.
 
     The report has for each node a predicted error (from one forward and one backward pass for each call), and the measured error
     on the held-out rows. An error is ``norm(y - y0) / norm(y0)`` over all rows, the largest of all float outputs; a
@@ -55,9 +58,9 @@ def quantize(
     until the measured error of the result is within the budget.
 
     Raises RuleError [argument.value] for an unknown ``to`` or option, and for rows with NaN; [argument.conflict] for a budget
-    without runs; [argument.type]; [grad.dtype] where a budget is given and no output is a float tensor; EngineError [input.*]
-    for rows that do not fit the model; UnsupportedError [constant.needed] for a model without such weights; and the errors of
-    :func:`run`.
+    without runs; [name.unknown] for a name in ``keep`` that the model does not have; [argument.type]; [grad.dtype] where a budget
+    is given and no output is a float tensor; EngineError [input.*] for rows that do not fit the model; UnsupportedError
+    [constant.needed] for a model without such weights; and the errors of :func:`run`.
 
     Sources: Frantar et al., "GPTQ", 2023; the ranking is the Gauss-Newton estimate of the squared output error, with random
     probes (Hutchinson).
@@ -117,7 +120,7 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
         raise RuleError("argument.conflict", "the rounding gptq needs runs of the model on rows, got no rows or verify=False")
     if options.activations is not None:
         _check_activations(to, block, options)
-    return QuantizeOptions(block, symmetric, options.encoding, rounding, options.activations, options.verify)
+    return replace(options, block_size=block, symmetric=symmetric, rounding=rounding)
 
 
 def _check_activations(to: str, block: int, options: QuantizeOptions) -> None:

@@ -1,4 +1,7 @@
-"""Static quantization of activations: one scale and one zero point for all elements of a node's input, chosen from rows."""
+"""Static quantization of activations: scales and zero points of a node's input, chosen from rows.
+
+All elements share one scale; the input of a depthwise convolution has one scale for each channel.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ import numpy as np
 
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
-from dovetail.ir.graph import Model, Value
+from dovetail.ir.graph import Model, Node, Value
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.group_conv import GroupConv
 from dovetail.passes.quantization.calibration import Call, keep_initial_states
 from dovetail.passes.quantization.codes import Array
 from dovetail.runtime.compilation import compile
@@ -32,23 +37,51 @@ LEVELS = 256
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Activation is the u8 grid of a node's input: codes are ``round(x / scale) + zero_point``, clipped to 0 .. 255."""
+    """Activation is the u8 grid of a node's input: codes are ``round(x / scale) + zero_point``, clipped to 0 .. 255.
 
-    scale: float
-    zero_point: int
+    ``scales`` and ``zero_points`` have one element, or one for each channel on axis 1.
+    """
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
 
     def apply(self, b: Builder, x: Value) -> Value:
         """Emit QuantizeLinear and DequantizeLinear."""
-        scale, point = np.float32(self.scale), np.uint8(self.zero_point)
-        y: Value = b.DequantizeLinear(b.QuantizeLinear(x, scale, point), scale, point)
+        scales, points = np.array(self.scales, np.float32), np.array(self.zero_points, np.uint8)
+        if len(scales) == 1:
+            scales, points = scales[0], points[0]
+        y: Value = b.DequantizeLinear(b.QuantizeLinear(x, scales, points, axis=1), scales, points, axis=1)
         return y
 
     def fake_quantize(self, b: Builder, x: Value) -> Value:
         """Emit FakeQuantize with the same grid, which OpenVINO recognizes."""
-        scale = np.float32(self.scale)
-        low, high = (np.float32((code - self.zero_point) * scale) for code in (0, LEVELS - 1))
+        scales, points = np.array(self.scales, np.float32), np.array(self.zero_points)
+        shape = () if len(scales) == 1 else (1, -1, *[1] * (len(x.dims) - 2))
+        low, high = (((code - points) * scales).astype(np.float32).reshape(shape) for code in (0, LEVELS - 1))
         y: Value = b.FakeQuantize(x, low, high, low, high, levels=LEVELS)
         return y
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """_Input is the first input of some nodes; ``channels`` is 1, or the number of channels that have a scale each."""
+
+    value: Value
+    channels: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return id(self.value), self.channels
+
+
+def _input_of(node: Node) -> _Input:
+    x = node.input(0)
+    groups = 1
+    if isinstance(node.op, Conv):
+        groups = node.op.group
+    elif isinstance(node.op, GroupConv):
+        groups = node.inputs[1].dims[0] if node.inputs[1] is not None and isinstance(node.inputs[1].dims[0], int) else 1
+    return _Input(x, groups if groups > 1 and x.shape is not None and x.dims[1] == groups else 1)
 
 
 def choose_activations(
@@ -58,86 +91,102 @@ def choose_activations(
 
     ``method`` is MINMAX, PERCENTILE or MSE. The weights are values of ``model``, whose graph changes.
     """
-    values: dict[int, Value] = {}
-    for weight in weights:
-        values.update({id(node.input(0)): node.input(0) for node, _ in weight.readers})
-    grids: dict[int, Activation | None] = {}
-    items = list(values.items())
+    keys = [{each.key: each for each in (_input_of(node) for node, _ in weight.readers)} for weight in weights]
+    inputs = {key: each for items in keys for key, each in items.items()}
+    grids: dict[tuple[int, int], Activation | None] = {}
+    items = list(inputs.values())
     for start in range(0, len(items), GROUP):
-        grids.update(_choose_group(model, dict(items[start : start + GROUP]), calls, method))
-    keys = [{id(node.input(0)) for node, _ in weight.readers} for weight in weights]
+        grids.update(_choose_group(model, items[start : start + GROUP], calls, method))
     return [grids[next(iter(each))] if len(each) == 1 else None for each in keys]
 
 
-def _choose_group(model: Model, values: dict[int, Value], calls: Sequence[Call], method: str) -> dict[int, Activation | None]:
+def _choose_group(
+    model: Model, inputs: Sequence[_Input], calls: Sequence[Call], method: str
+) -> dict[tuple[int, int], Activation | None]:
     old_outputs = model.graph.outputs
     b = Builder(graph=model.graph)
     mark = len(model.graph.nodes)
-    new_outputs: list[Value] = [b.Identity(value) for value in values.values()]
+    new_outputs: list[Value] = [b.Identity(each.value) for each in inputs]
     keep_initial_states(model)
     model.graph.outputs += new_outputs
     program = compile(model)
-    names = dict(zip(values, (y.name for y in new_outputs), strict=True))
-    ranges = dict.fromkeys(values, (0.0, 0.0))
+    names = [y.name for y in new_outputs]
+    ranges = [(np.zeros(each.channels), np.zeros(each.channels)) for each in inputs]
+
+    def elements(each: _Input, array: object) -> Array:
+        """Return elements as [channels, n]."""
+        found = np.asarray(array)
+        return (found if each.channels == 1 else np.moveaxis(found, 1, 0)).reshape(each.channels, -1)
+
     for call in calls:
         found = program(call)
-        for key, name in names.items():
-            array = np.asarray(found[name])
-            low, high = ranges[key]
+        for index, (each, name) in enumerate(zip(inputs, names, strict=True)):
+            array = elements(each, found[name])
+            low, high = ranges[index]
             # A NaN in the array stays in the range.
-            ranges[key] = float(np.minimum(low, array.min(initial=0))), float(np.maximum(high, array.max(initial=0)))
-    if method == MINMAX:
-        chosen = ranges
-    else:
-        histograms = {key: np.zeros(BINS) for key in values}
-        finite = [key for key in values if np.all(np.isfinite(ranges[key])) and ranges[key][0] < ranges[key][1]]
+            ranges[index] = np.minimum(low, array.min(axis=1, initial=0)), np.maximum(high, array.max(axis=1, initial=0))
+    if method != MINMAX:
+        histograms = [np.zeros((each.channels, BINS)) for each in inputs]
+        finite = [np.isfinite(high - low).all() and bool((low < high).any()) for low, high in ranges]
         for call in calls:
             found = program(call)
-            for key in finite:
-                histograms[key] += np.histogram(np.asarray(found[names[key]]), BINS, ranges[key])[0]
+            for index, (each, name) in enumerate(zip(inputs, names, strict=True)):
+                if finite[index]:
+                    histograms[index] += _count(elements(each, found[name]), *ranges[index])
         choose = _clip_tails if method == PERCENTILE else _minimize_error
-        chosen = {key: choose(histograms[key], *ranges[key]) if key in finite else ranges[key] for key in values}
+        ranges = [
+            choose(counts, *bounds) if usable else bounds
+            for counts, bounds, usable in zip(histograms, ranges, finite, strict=True)
+        ]
     model.graph.outputs = old_outputs
     remove_dead(model.graph, kept={id(node) for node in model.graph.nodes[:mark]})
-    return {key: grid_of_range(*chosen[key]) for key in values}
+    return {each.key: grid_of_range(*bounds) for each, bounds in zip(inputs, ranges, strict=True)}
 
 
-def grid_of_range(low: float, high: float) -> Activation | None:
-    """Return the grid of elements from ``low`` to ``high``, extended to contain 0.
+def _count(elements: Array, low: Array, high: Array) -> Array:
+    """Return the histograms [channels, BINS] of ``elements`` [channels, n] over the ranges of the channels."""
+    width = np.where(high > low, (high - low) / BINS, 1)[:, None]
+    bins = np.clip((elements - low[:, None]) / width, 0, BINS - 1).astype(np.int64)
+    bins += np.arange(len(bins))[:, None] * BINS
+    counts: Array = np.bincount(bins.ravel(), minlength=len(bins) * BINS).reshape(len(bins), BINS)
+    return counts
+
+
+def grid_of_range(low: Array | float, high: Array | float) -> Activation | None:
+    """Return the grid of elements from ``low`` to ``high``, numbers or one of each channel, extended to contain 0.
 
     Returns None for infinities and NaN, and for ranges of subnormal scale. A range of zeros has the scale 1.
     """
-    low, high = min(low, 0.0), max(high, 0.0)
-    if not np.isfinite(high - low):
+    low, high = np.minimum(np.atleast_1d(low), 0.0), np.maximum(np.atleast_1d(high), 0.0)
+    span = high - low
+    if not np.all(np.isfinite(span)):
         return None
-    if low == high:
-        return Activation(1.0, 0)
-    scale = np.float32((high - low) / (LEVELS - 1))
-    if scale < np.finfo(np.float32).tiny * 2**16:
+    scales = np.where(span > 0, span / (LEVELS - 1), 1).astype(np.float32)
+    if np.any(scales < np.finfo(np.float32).tiny * 2**16):
         return None
-    return Activation(float(scale), int(np.clip(np.rint(-low / scale), 0, LEVELS - 1)))
+    points = np.clip(np.rint(-low / scales), 0, LEVELS - 1).astype(np.int64)
+    return Activation(tuple(scales.tolist()), tuple(points.tolist()))
 
 
-def _clip_tails(counts: Array, low: float, high: float) -> tuple[float, float]:
-    """Return the range that leaves out half of SHARE of the elements at each end."""
-    edges = np.linspace(low, high, BINS + 1)
-    total = np.cumsum(counts) / counts.sum()
-    first = int(np.searchsorted(total, SHARE / 2))
-    last = int(np.searchsorted(total, 1 - SHARE / 2))
-    return float(edges[first]), float(edges[min(last + 1, BINS)])
+def _clip_tails(counts: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return the range of each channel that leaves out half of SHARE of the elements at each end."""
+    total = np.cumsum(counts, axis=1) / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    first = np.sum(total < SHARE / 2, axis=1)
+    last = np.minimum(np.sum(total < 1 - SHARE / 2, axis=1) + 1, BINS)
+    step = (high - low) / BINS
+    return low + first * step, np.where(last == BINS, high, low + last * step)
 
 
-def _minimize_error(counts: Array, low: float, high: float) -> tuple[float, float]:
-    """Return the range, shrunk by a factor of SHRINK, with the smallest squared error of the elements."""
-    edges = np.linspace(low, high, BINS + 1)
-    centers = (edges[1:] + edges[:-1]) / 2
-    best, smallest = (low, high), np.inf
+def _minimize_error(counts: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return the range of each channel, shrunk by a factor of SHRINK, with the smallest squared error of the elements."""
+    centers = low[:, None] + (np.arange(BINS) + 0.5) * ((high - low) / BINS)[:, None]
+    best, smallest = np.ones(len(low)), np.full(len(low), np.inf)
     for factor in SHRINK:
         grid = grid_of_range(low * factor, high * factor)
         if grid is None:
             break
-        codes = np.clip(np.rint(centers / grid.scale) + grid.zero_point, 0, LEVELS - 1)
-        error = float(np.dot(counts, ((codes - grid.zero_point) * grid.scale - centers) ** 2))
-        if error < smallest:
-            best, smallest = (low * factor, high * factor), error
-    return best
+        scales, points = np.array(grid.scales)[:, None], np.array(grid.zero_points)[:, None]
+        codes = np.clip(np.rint(centers / scales) + points, 0, LEVELS - 1)
+        error = np.einsum("ij,ij->i", counts, ((codes - points) * scales - centers) ** 2)
+        best, smallest = np.where(error < smallest, factor, best), np.minimum(error, smallest)
+    return low * best, high * best

@@ -121,10 +121,12 @@ def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Ca
         # At least two calls calibrate.
         step = max(1, min(ROWS, (count - held) // 2))
         bounds = [*range(0, count - held, step), *range(count - held, count, step), count]
+        axes = {name: _axis_of_rows(name, values, rows, counts) for name in rows}
         parts = [
-            {name: array[start:stop] if name in counts else array for name, array in rows.items()}
+            {name: array if axes[name] is None else array[(slice(None),) * (axes[name] or 0) + (slice(start, stop),)]
+             for name, array in rows.items()}
             for start, stop in pairwise(bounds)
-        ]
+        ]  # fmt: skip
     for part in parts:
         bind_sizes([values[name] for name in part], list(part.values()))
     return parts
@@ -136,6 +138,18 @@ def _rows_of_call(value: Value) -> int | None:
     if not shape:
         return None
     return shape[0] if isinstance(shape[0], int) else 0
+
+
+def _axis_of_rows(name: str, values: Mapping[str, Value], rows: Mapping[str, Any], counts: Mapping[str, int]) -> int | None:
+    """Return the axis of an input that counts its rows; None if there is none.
+
+    That is the first axis of the inputs in ``counts``, and for others the axis that has the symbol and the size of those.
+    """
+    if name in counts:
+        return 0
+    symbols = {name_of(values[other].dims[0]) for other in counts} - {None}
+    sizes = zip(values[name].dims, rows[name].shape, strict=True) if values[name].shape else ()
+    return next((axis for axis, (dim, size) in enumerate(sizes) if name_of(dim) in symbols and size in counts.values()), None)
 
 
 def _has_batch(name: str, values: Mapping[str, Value], counts: Mapping[str, int]) -> bool:
@@ -159,6 +173,11 @@ def _split(calls: list[Call], drawn: list[str]) -> Calibration:
         return Calibration(calls, calls, drawn)
     held = max(1, len(calls) // 4)
     return Calibration(calls[:-held], calls[-held:], drawn)
+
+
+def count_rows(call: Call) -> int:
+    """Return the number of rows of a call: the first size of its first tensor; 1 if it has none."""
+    return next((len(array) for array in call.values() if np.ndim(array)), 1)
 
 
 def keep_initial_states(model: Model) -> None:

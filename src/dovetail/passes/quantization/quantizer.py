@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from dovetail.errors import DovetailError, UnsupportedError
+from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.suggestions import closest
 from dovetail.ir.types import Unknown
 from dovetail.passes.quantization.activations import choose_activations
+from dovetail.passes.quantization.biases import find_shifts
 from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
 from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
 from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weights
@@ -20,7 +22,17 @@ from dovetail.passes.quantization.hessians import collect_hessians, group_weight
 from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
 from dovetail.passes.quantization.selection import MARGIN, order_to_keep, predict_count, smallest_count
 from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
-from dovetail.passes.quantization.weights import GPTQ, LOOKUP, ModelWeight, Rounded, find_constants, find_weights, grid_of
+from dovetail.passes.quantization.weights import (
+    CONVOLUTION,
+    GPTQ,
+    LOOKUP,
+    PRODUCT,
+    ModelWeight,
+    Rounded,
+    find_constants,
+    find_weights,
+    grid_of,
+)
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.random_inputs import Inputs
 
@@ -38,6 +50,7 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     weights = find(model.graph)
     if not weights:
         raise UnsupportedError("constant.needed", f"the model must have constant float weights to be stored as {to}, got none")
+    _keep(model, weights, options.keep)
     calibration = calibrate(model, inputs) if options.verify else None
     _round(weights, to, options, encoding)
     chosen = [weight for weight in weights if weight.rounded is not None]
@@ -46,6 +59,8 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
         _compensate(chosen, writer, calibration)
     if calibration is not None and options.activations is not None:
         _quantize_activations(chosen, writer, calibration, options.activations)
+    if calibration is not None and options.rounding == GPTQ:
+        _correct_biases(chosen, writer, calibration)
     report = QuantizeReport(to, [_row(weight) for weight in weights], budget)
     if calibration is None or not chosen:
         new, _ = writer.write(chosen)
@@ -80,9 +95,29 @@ class _Writer:
         return new, others
 
 
+def _keep(model: Model, weights: Sequence[ModelWeight], names: Collection[str]) -> None:
+    """Let the weights keep their type that are named, or that a named node reads. Raises RuleError [name.unknown]."""
+    known: dict[str, list[ModelWeight]] = {}
+    for weight in weights:
+        for name in {
+            weight.value.name,
+            weight.source.name,
+            *(text for node, _ in weight.readers for text in (node.name, node.label)),
+        }:
+            known.setdefault(name, []).append(weight)
+    for name in names:
+        if name not in known:
+            message = f"keep must name nodes with weights, or constants that they read, got {name!r}{closest(name, known)}"
+            raise RuleError("name.unknown", message, file=model.file)
+        for weight in known[name]:
+            weight.kept = "the caller keeps it"
+
+
 def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, encoding: str) -> None:
     """Round each weight, or set the reason why it keeps its type."""
     for weight in weights:
+        if weight.kept:
+            continue
         data = weight.data
         largest = float(np.abs(data).max(initial=0))
         if not np.isfinite(largest):
@@ -119,7 +154,7 @@ def _largest_range(weight: ModelWeight) -> float:
 
 
 def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration) -> None:
-    """Round weights of products again, so that errors compensate each other on the rows of ``calibration``."""
+    """Round weights of products and convolutions again, so that errors compensate each other on the rows of ``calibration``."""
     if len(calibration.calls) < 2:
         return
     for group in group_weights(weights):
@@ -139,6 +174,15 @@ def _quantize_activations(weights: Sequence[ModelWeight], writer: _Writer, calib
     ]
     for weight, grid in zip(chosen, choose_activations(*writer.copy(chosen), calibration.calls, method), strict=True):
         weight.activation = grid
+
+
+def _correct_biases(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration) -> None:
+    """Shift the biases of products and convolutions by the mean changes on the rows of ``calibration``."""
+    if len(calibration.calls) < 2:
+        return
+    chosen = [weight for weight in weights if weight.kind in (PRODUCT, CONVOLUTION)]
+    for weight, shifts in zip(chosen, find_shifts(*writer.copy(chosen), calibration.calls), strict=True):
+        weight.shifts = shifts
 
 
 def _reason_against(weight: ModelWeight, largest: float) -> str:

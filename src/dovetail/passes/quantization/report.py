@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from dovetail.ir.suggestions import check_keywords
@@ -23,6 +24,7 @@ class QuantizeOptions:
     - ``activations``: with int8, also quantize the inputs of products and convolutions to u8, with one scale and zero point for
       each tensor. The range is that of all elements ("minmax"), of all but 0.01 % of them ("percentile"), or the one with the
       smallest squared error ("mse"). By default the activations stay in f32.
+    - ``keep``: names of nodes or of constants whose weights keep their type.
     - ``verify``: run the model and the result on rows. Without it there is neither a prediction nor a measured error.
     """
 
@@ -32,6 +34,7 @@ class QuantizeOptions:
     rounding: str | None = None
     activations: str | None = None
     verify: bool = True
+    keep: Collection[str] = ()
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ sample of ``v^T J dW`` for each row. Source: the estimate of Hutchinson, for the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,8 @@ from dovetail.ir.types import Tensor
 from dovetail.laws.gradients import adjoints
 from dovetail.laws.sequences import eliminate_sequences
 from dovetail.ops.casts import as_type
-from dovetail.ops.linalg.matmul import Gemm
-from dovetail.ops.nn.conv import Convolution
-from dovetail.passes.quantization.activations import Activation
-from dovetail.passes.quantization.calibration import Call, ReferenceRun, keep_initial_states
+from dovetail.passes.quantization.calibration import ReferenceRun, count_rows, keep_initial_states
+from dovetail.passes.quantization.changes import RoundedOperands, change_of, operands_of
 from dovetail.passes.quantization.weights import CONSTANT, ModelWeight
 from dovetail.runtime.compilation import compile
 
@@ -54,11 +52,11 @@ def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
     sums: list[list[Value]] = []
     for weight in weights:
         assert weight.rounded is not None
-        operands = _operands(b, weight)
+        operands = operands_of(b, weight)
         if weight.kind == CONSTANT:
             sums.append([_total(b, gradients[id(weight.value)], operands.delta)])
             continue
-        changes = [(node.outputs[0], _change(b, node, index, operands)) for node, index in weight.readers]
+        changes = [(node.outputs[0], change_of(b, node, index, operands)) for node, index in weight.readers]
         sums.append([_sum_rows(b, gradients[id(y)], change) for y, change in changes])
     keep_initial_states(model)
     for value in (value for values in sums for value in values):
@@ -75,7 +73,7 @@ def _run(
     """Run the passes, and return the square roots of the mean squares of ``v^T J dW``, relative to the outputs."""
     program = compile(model)
     generator = np.random.default_rng(seed)
-    rows = [_rows_of(call) for call in reference.calls]
+    rows = [count_rows(call) for call in reference.calls]
     passes = max(1, -(-MIN_SAMPLES // max(1, sum(rows))), -(-MIN_CALLS // len(rows)) if has_constants else 1)
     squares = np.zeros(len(order))
     # Probes of at most 1 stay in the range of f16.
@@ -107,50 +105,6 @@ def _square(sums: list[Any], count: int) -> float:
     return float(np.sum(np.square(total)))
 
 
-def _rows_of(call: Call) -> int:
-    """Return the number of rows of a call: the first size of its first tensor; 1 if it has none."""
-    return next((len(array) for array in call.values() if np.ndim(array)), 1)
-
-
-class _RoundedOperands(NamedTuple):
-    """_RoundedOperands holds the change ``delta`` of a weight; with a grid of the activations, also the ``rounded`` weight."""
-
-    delta: Value
-    rounded: Value | None
-    activation: Activation | None
-
-
-def _operands(b: Builder, weight: ModelWeight) -> _RoundedOperands:
-    assert weight.rounded is not None
-    rounded = weight.rounded.data(weight)
-    dtype = weight.value.dtype
-    delta = b.constant((rounded - weight.data).astype(dtype.numpy), dtype)
-    whole = None if weight.activation is None else b.constant(rounded.astype(dtype.numpy), dtype)
-    return _RoundedOperands(delta, whole, weight.activation)
-
-
-def _change(b: Builder, node: Node, index: int, operands: _RoundedOperands) -> Value:
-    """Emit the change of a node's result for rounded weights, and for rounded activations if they have a grid.
-
-    The node is linear in both: ``f(x', w') - f(x, w) = f(x, w' - w) + f(x' - x, w')``.
-    """
-    inputs = list(node.inputs)
-    inputs[index] = operands.delta
-    if isinstance(node.op, Gemm | Convolution) and len(inputs) > 2 and _is_bias(node):
-        inputs[2] = None
-    change = b.add(node.op, *inputs)[0]
-    if operands.activation is None:
-        return change
-    x = node.input(0)
-    inputs[0], inputs[index] = b.Subtract(operands.activation.apply(b, x), x), operands.rounded
-    total: Value = b.Add(change, b.add(node.op, *inputs)[0])
-    return total
-
-
-def _is_bias(node: Node) -> bool:
-    return node.op.signature.inputs[2].name in ("bias", "c")
-
-
 def _sum_rows(b: Builder, gradient: Value, change: Value) -> Value:
     """Emit the sum of ``gradient * change`` over all axes but the first."""
     product: Value = b.Multiply(as_type(b, gradient, dtypes.f32), as_type(b, change, dtypes.f32))
@@ -174,12 +128,12 @@ def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
     graph = model.graph
     b = Builder(graph=graph)
     switches: list[str] = []
-    changes: dict[int, tuple[int | None, _RoundedOperands, Value]] = {}
+    changes: dict[int, tuple[int | None, RoundedOperands, Value]] = {}
     for weight in weights:
         assert weight.rounded is not None
         switch = b.input_of(graph.free_name(f"rounded:{weight.value.name}"), Tensor(dtypes.f32, ()))
         mark = len(graph.nodes)
-        operands = _operands(b, weight)
+        operands = operands_of(b, weight)
         graph.nodes = graph.nodes[mark:] + graph.nodes[:mark]
         switches.append(switch.name)
         if weight.kind == CONSTANT:
@@ -193,7 +147,7 @@ def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
             return None
         index, operands, switch = changes[id(node)]
         y = b.add(node.op, *node.inputs)[0]
-        change = operands.delta if index is None else _change(b, node, index, operands)
+        change = operands.delta if index is None else change_of(b, node, index, operands)
         total: Value = b.Add(y, b.Multiply(change, as_type(b, switch, y.dtype)))
         return total
 
@@ -214,5 +168,5 @@ def copy_with_weights(
     new = copy_model(model)
     others: list[ModelWeight] = find(new.graph)
     for other, weight in zip(others, weights, strict=True):
-        other.rounded, other.kept, other.activation = weight.rounded, weight.kept, weight.activation
+        other.rounded, other.kept, other.activation, other.shifts = weight.rounded, weight.kept, weight.activation, weight.shifts
     return new, others

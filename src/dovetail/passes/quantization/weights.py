@@ -39,7 +39,8 @@ class ModelWeight:
     ``kind`` is PRODUCT (the second operand of MatMul or Gemm), CONVOLUTION, LOOKUP (the table of a Gather) or CONSTANT (any
     constant). ``channels`` are the axes of ``value`` with one index for each output channel. ``readers`` are pairs of a node and
     an input index. ``kept`` is the reason why the weight keeps its type; "" where it does not. Until a weight is rounded,
-    ``rounded`` is None. ``activation`` is the grid of the first input of the readers; None if that stays a float.
+    ``rounded`` is None. ``activation`` is the grid of the first input of the readers; None if that stays a float. ``shifts`` has
+    for each reader what is added to its constant bias [channels]; None where it has none, and [] where biases are not corrected.
     """
 
     value: Value
@@ -49,6 +50,7 @@ class ModelWeight:
     kept: str = ""
     rounded: Rounded | None = None
     activation: Activation | None = None
+    shifts: list[Array | None] = field(default_factory=list)
 
     @property
     def node(self) -> Node:
