@@ -14,7 +14,8 @@ constexpr std::int64_t kChunkBytes = 512 << 10;  // bytes of packed columns that
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
 constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
-constexpr std::int64_t kBlockDepth = 1024;
+// Words of the depth of which a tile's rows stay in L1. In bf16 the arithmetic is twice as fast per word, so that L2 would bound it.
+constexpr std::int64_t kBlockDepth = 1024, kBf16BlockDepth = 512;
 constexpr std::int64_t kMinRowsForPacking = 24;
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
@@ -139,9 +140,10 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     epilogue_.apply_to(shared_fields_);
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
-    if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && words_ > kBlockDepth * 3 / 2 &&
+    const std::int64_t block_depth = bf16_ != nullptr ? kBf16BlockDepth : kBlockDepth;
+    if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && words_ > block_depth * 3 / 2 &&
         byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias)
-        blocks_ = ceil_div(words_, kBlockDepth);
+        blocks_ = ceil_div(words_, block_depth);
     if (is_compressed)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
     if (right_ == RightOperand::constant)

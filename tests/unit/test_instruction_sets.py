@@ -15,6 +15,8 @@ pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).resolve().parents[1]
 KERNELS = (
+    "bf16",
+    "weights",
     "dft",
     "elementwise",
     "conv",
@@ -48,8 +50,8 @@ def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
-@pytest.mark.parametrize("name", ["quantized", "integer_conv"])
-def test_bytes_without_a_unit_of_their_own(name: str) -> None:
+@pytest.mark.parametrize("name", ["quantized", "integer_conv", "bf16", "weights"])
+def test_bytes_and_bf16_without_a_unit_of_their_own(name: str) -> None:
     run_with(f"unit/test_kernels_{name}.py", "avx512")
 
 
