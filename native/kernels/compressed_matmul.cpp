@@ -33,7 +33,10 @@ MatMul::Block MatMul::decoded_columns(const Workspace& workspace, std::size_t in
         compressed_kernels_.decode[static_cast<int>(compressed_.format)](workspace.b + v * kernels_->lanes, width, compressed_,
                                                                          compressed_.strip(panel.first / kernels_->lanes + v),
                                                                          first, last);
-    return {workspace.b, width, first, last - first, {}};
+    if (bf16_ == nullptr) return {workspace.b, width, first, last - first, {}};
+    float* pairs = after_decoded(workspace);
+    bf16_->pack(pairs, workspace.b, last - first, width, width, width, 1);
+    return {pairs, width, first / 2, ceil_div(last - first, 2), {}};
 }
 
 void MatMul::decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const {

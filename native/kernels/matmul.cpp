@@ -14,7 +14,8 @@ constexpr std::int64_t kChunkBytes = 512 << 10;  // bytes of packed columns that
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
 constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
-// Words of the depth of which a tile's rows stay in L1. In bf16 the arithmetic is twice as fast per word, so that L2 would bound it.
+// Words of the depth of which a tile's rows stay in L1. In bf16 the arithmetic is twice as fast per word, so that L2 would bound
+// it.
 constexpr std::int64_t kBlockDepth = 1024, kBf16BlockDepth = 512;
 constexpr std::int64_t kMinRowsForPacking = 24;
 
@@ -120,7 +121,8 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     else if (!is_compressed)
         right_ = rows_ < kMinRowsForPacking && b.column == 1 ? RightOperand::in_place : RightOperand::packed;
     const bool is_packed = right_ == RightOperand::constant || right_ == RightOperand::packed;
-    if (is_packed && depth_ >= kMinBf16Depth && spec.text("precision") == "bf16") {
+    const bool is_decoded = is_compressed && byte_rows_ == nullptr && rows_ > compressed_kernels_.max_rows;
+    if ((is_packed || is_decoded) && depth_ >= kMinBf16Depth && spec.text("precision") == "bf16") {
         bf16_ = &bf16_kernels();
         kernels_ = &bf16_->gemm;
     }
@@ -176,6 +178,8 @@ std::size_t MatMul::scratch_bytes() const {
     std::int64_t b_floats = right_ == RightOperand::constant ? 0 : (depth_ + 1) * kMaxVectors * 16;
     if (right_ == RightOperand::compressed) {
         b_floats = (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
+        // The decoded weights, rounded to bf16.
+        if (bf16_ != nullptr) b_floats += b_floats / 2;
         // Few rows, padded, and the sums of their blocks.
         if (byte_rows_)
             b_floats += kMaxRows * (row_pitch() / 4 + 16 + 2 * round_to_line(compressed_.blocks));

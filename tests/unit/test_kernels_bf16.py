@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import dovetail
 from dovetail import Builder, Model, Value
 from dovetail.engine.engine import Engine
 from dovetail.ir.host import native_core
@@ -124,6 +125,26 @@ def test_operands_are_rounded_and_sums_are_not(name: str) -> None:
 
 ROUNDED = ("image of 3 channels", "pointwise", "groups", "three axes", "40 rows", "batches", "batches with constants")
 """Cases whose operands are rounded on every processor. Others may be computed in f32, by Winograd's algorithm for instance."""
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize(("rows", "depth"), [(3, 96), (30, 96), (70, 3300)])
+def test_weights_of_few_bits_are_rounded_after_decoding(bits: int, rows: int, depth: int) -> None:
+    """Few rows are multiplied in f32; for more, decoded weights and rows are rounded."""
+    rng = np.random.default_rng(bits)
+    columns, block = 70, 32
+    count = -(-depth // block)
+    codes = rng.integers(0, 256, (columns, count, block * bits // 8)).astype(np.uint8)
+    scales = rng.uniform(0.01, 0.02, (columns, count)).astype(np.float32)
+    x = rng.standard_normal((rows, depth)).astype(np.float32)
+    with Builder() as b:
+        y = b.MatMulNBits(b.input("x", "f32", ("n", depth)), codes, scales, k=depth, n=columns, bits=bits, block_size=block)
+        b.output("y", y)
+    found = Engine(b.model, precision="bf16")({"x": x})["y"]
+    weights = dovetail.interpret(b.model, {"x": np.eye(depth, dtype=np.float32)})["y"]
+    operands = (x, weights) if rows <= 4 else (rounded(x), rounded(weights))
+    want, magnitudes = (np.matmul(*(f(array.astype(np.float64)) for array in operands)) for f in (np.asarray, np.abs))
+    assert (np.abs(found - want) <= (depth + 1) * 2.0**-24 * magnitudes).all()
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e-40, 3.4e38])
