@@ -49,6 +49,27 @@ void MatMul::decode_and_multiply(const Run& run, const Task& task, const Workspa
     }
 }
 
+// As decode_and_multiply(). A block of the rows is rounded once for all panels.
+void MatMul::multiply_decoded_in_bf16(const Run& run, const Task& task, const Workspace& workspace) const {
+    const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a;
+    const std::int64_t pitch = row_floats();
+    for (std::int64_t begin = task.first_tile; begin < task.last_tile; begin += kDecodedTiles) {
+        const std::int64_t end = std::min(begin + kDecodedTiles, task.last_tile), first_row = row_of(begin);
+        for (std::int64_t block = 0; block < blocks_; ++block) {
+            const std::int64_t first = first_position(block), count = first_position(block + 1) - first;
+            for (std::int64_t row = first_row; row < row_of(end); ++row)
+                bf16_->prologue.run(workspace.a + (row - first_row) * pitch, from + row * a.row + first * a.column, count,
+                                    a.column, {}, 0);
+            for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel) {
+                const Block columns = decoded_columns(workspace, panel, block);
+                for (std::int64_t tile = begin; tile < end; ++tile)
+                    multiply(run, task, workspace, panel, tile, workspace.a + (row_of(tile) - first_row) * pitch - columns.first,
+                             columns);
+            }
+        }
+    }
+}
+
 // Decodes the weights in registers. Sums that are not finite are computed again with decoded weights, since the order of
 // operations decides which of them are infinite and which are NaN.
 void MatMul::multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const {

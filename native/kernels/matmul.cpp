@@ -174,7 +174,6 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
 }
 
 std::size_t MatMul::scratch_bytes() const {
-    const std::int64_t a_floats = kMaxRows * row_floats();
     std::int64_t b_floats = right_ == RightOperand::constant ? 0 : (depth_ + 1) * kMaxVectors * 16;
     if (right_ == RightOperand::compressed) {
         b_floats = (ceil_div(depth_, blocks_) + 64) * kMaxVectors * 16;
@@ -186,7 +185,7 @@ std::size_t MatMul::scratch_bytes() const {
         else if (has_few_rows())
             b_floats += rows_ * (row_pitch() + round_to_line(compressed_.blocks));
     }
-    return static_cast<std::size_t>(a_floats + round_to_line(b_floats) + 2 * kTileFloats) * sizeof(float);
+    return static_cast<std::size_t>(copied_rows() * row_floats() + round_to_line(b_floats) + 2 * kTileFloats) * sizeof(float);
 }
 
 std::string MatMul::name() const {
@@ -223,7 +222,7 @@ void MatMul::run(const Run& run) const {
 MatMul::Workspace MatMul::workspace_of(const Run& run, int worker) const {
     auto* y = reinterpret_cast<float*>(run.scratch_of(worker));
     auto* a_floats = y + 2 * kTileFloats;
-    return {a_floats, a_floats + kMaxRows * row_floats(), y, y + kTileFloats};
+    return {a_floats, a_floats + copied_rows() * row_floats(), y, y + kTileFloats};
 }
 
 void MatMul::run_task(const Run& run, const Task& task, int worker) const {
@@ -232,6 +231,7 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     if (right_ == RightOperand::compressed) {
         if (byte_rows_) return multiply_byte_rows(run, task, workspace);
         if (has_few_rows()) return multiply_few_rows(run, task, workspace);
+        if (bf16_) return multiply_decoded_in_bf16(run, task, workspace);
         for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel)
             decode_and_multiply(run, task, workspace, panel);
         return;
@@ -255,6 +255,8 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
 
 // Floats of a copied row. In bf16 one line more avoids set conflicts between rows that are a power of two apart.
 std::int64_t MatMul::row_floats() const {
+    // Decoded blocks begin at multiples of 64 positions.
+    if (right_ == RightOperand::compressed && bf16_ != nullptr) return round_to_line(ceil_div(words_, blocks_) + 32) + 16;
     if (bf16_ != nullptr) return round_to_line(words_) + 16;
     return a.column == 1 ? 0 : round_to_line(depth_);
 }

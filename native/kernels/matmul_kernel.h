@@ -33,6 +33,7 @@ public:
     std::string name() const override;
 
 private:
+    static constexpr std::int64_t kDecodedTiles = 40;  // tiles that read one decoding of weights in bf16
     // Ways in which the right operand is read.
     enum class RightOperand { constant, in_place, packed, dots, compressed };
     struct Task {
@@ -61,6 +62,10 @@ private:
     void run_task(const Run& run, const Task& task, int worker) const;
     Workspace workspace_of(const Run& run, int worker) const;
     std::int64_t row_floats() const;
+    // The number of rows that are copied together.
+    std::int64_t copied_rows() const {
+        return right_ == RightOperand::compressed && bf16_ != nullptr ? std::min(rows_, kDecodedTiles * kMaxRows) : kMaxRows;
+    }
     const float* rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
                          std::int64_t count) const;
     Block columns_of(const Run& run, const Task& task, const Workspace& workspace, std::size_t index) const;
@@ -78,6 +83,7 @@ private:
     std::int64_t first_position(std::int64_t block) const;
     std::int64_t row_pitch() const { return round_to_line(compressed_.blocks * compressed_.padded_block()); }
     Block decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const;
+    void multiply_decoded_in_bf16(const Run& run, const Task& task, const Workspace& workspace) const;
     void decode_and_multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel) const;
     void multiply_few_rows(const Run& run, const Task& task, const Workspace& workspace) const;
     void multiply_byte_rows(const Run& run, const Task& task, const Workspace& workspace) const;
