@@ -105,6 +105,7 @@ def quantize_weights(x: F32Array) -> None:
     quantized = dovetail.quantize(b.model, "int4", options=dovetail.QuantizeOptions(block_size=16))
     report: dovetail.QuantizeReport = quantized.report
     print(report, dovetail.compile(quantized, precision="int8")(np.resize(x, (2, 64)))["y"].shape)
+    print(dovetail.change_encoding(quantized, "qdq"))
 
 
 def keep_state() -> None:

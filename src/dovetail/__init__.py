@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dovetail.measure.model_profile import ModelProfile, profile
     from dovetail.measure.overview import ModelReport, model_report
     from dovetail.passes.check import check
+    from dovetail.passes.encodings import change_encoding
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.passes.merge import merge
     from dovetail.passes.quantization.report import QuantizeOptions, QuantizeReport
@@ -85,6 +86,7 @@ __all__ = [
     "UnsupportedError",
     "Value",
     "bisect",
+    "change_encoding",
     "check",
     "check_certificate",
     "compare_layers",
@@ -151,6 +153,7 @@ _MODULES = {
     "runtime.random_inputs": "Inputs",
     "ir.symbolic": "Dim",
     "ir.extract": "extract",
+    "passes.encodings": "change_encoding",
     "passes.merge": "merge",
     "passes.quantization.report": "QuantizeOptions QuantizeReport",
     "passes.quantize": "quantize",

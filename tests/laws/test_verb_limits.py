@@ -81,6 +81,7 @@ VERBS = {
         "convert m.onnx new.xml",
         "convert m.onnx new.xml --verify",
         "convert m.onnx new2.onnx --opset 13 --verify",
+        "convert m.onnx new4.onnx --encoding qdq",
         "convert m.onnx new3.xml --stateful --state {x}={y}",
     ],
     "diff": ["diff m.onnx copy.onnx", "diff m.onnx copy.onnx --prove"],

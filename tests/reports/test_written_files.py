@@ -87,6 +87,7 @@ VERBS = {
     "convert m.onnx new.onnx --external": ["new.onnx", "new.onnx.data"],
     "convert m.onnx new.onnx --weights safetensors": ["new.onnx", "new.safetensors"],
     "convert m.onnx new.xml": ["new.bin", "new.xml"],
+    "convert m.onnx new.onnx --encoding qdq": ["new.onnx"],
     "convert m.onnx new.dt": ["new.dt", "new.safetensors"],
     "convert m.onnx m.dt": [],
     "convert m.onnx out.dt": [],

@@ -54,6 +54,11 @@ def _command_that_finds_it(
 @click.option(
     "--state", "pairs", multiple=True, metavar="PAST=PRESENT", help="A state for --stateful [found by names and types]."
 )
+@click.option(
+    "--encoding",
+    type=click.Choice(("qdq", "fakequantize", "matmulnbits", "compressed")),
+    help="The encoding of quantized weights and activations [that of the target's format, where it is exact].",
+)
 @click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
 @options.tolerance
 @options.input_option(help="Inputs for --verify; random ones for the rest.")
@@ -68,6 +73,7 @@ def convert(
     stateful: bool,
     stateless: bool,
     pairs: tuple[str, ...],
+    encoding: str | None,
     prove: bool,
     tolerance: float | None,
     inputs: tuple[str, ...],
@@ -82,6 +88,10 @@ def convert(
     proved equal first. After random inputs, inputs with NaN, infinities, ties, extremes and empty tensors follow. Exit code 1:
     an output differs or cannot be compared, or the runtime of TARGET's format cannot load TARGET; without --verify also: TARGET
     is not proved equal.
+
+    --encoding writes quantized weights and activations as QuantizeLinear and DequantizeLinear (qdq), FakeQuantize, MatMulNBits,
+    or OpenVINO's compressed constants, with the same elements, or refuses them. Without it an ONNX target of an IR gets
+    DequantizeLinear for weights, where the elements stay the same.
 
     With --stateful or --stateless three steps from empty states are proved equal for all sizes, or run on random inputs where no
     proof is found.
@@ -104,6 +114,8 @@ def convert(
             raise click.UsageError(
                 "--stateful needs an IR target (.xml): an ONNX model has inputs and outputs in place of states"
             )
+        if encoding:
+            raise click.UsageError("--encoding excludes --stateful and --stateless")
         if verify or prove or inputs or dims or tolerance is not None:
             option = "--stateful" if stateful else "--stateless"
             raise click.UsageError(f"{option} compares three steps itself, and excludes the options of --verify and --prove")
@@ -113,8 +125,13 @@ def convert(
     if not verify and (inputs or dims or tolerance is not None):
         raise click.UsageError("--input, --dim and --tolerance need --verify")
     model = load(source)
+    written = model
+    if encoding or (is_onnx and model.format == "openvino"):
+        from dovetail.passes.encodings import change_encoding
+
+        written = change_encoding(model, encoding or "qdq", keeps_others=not encoding)
     with progress(f"writing {target}"):
-        save(model, to, **options)
+        save(written, to, **options)
     narrate(f"wrote {target}")
     proof = None
     if prove:

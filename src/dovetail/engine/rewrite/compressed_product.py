@@ -7,25 +7,22 @@ OpenVINO's models have them. The kernel decodes them in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
+from dovetail.engine.rewrite.scaled_codes import ScaledCodes, weights_of
 from dovetail.ir import arrays, dtypes
 from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op, Sizes
-from dovetail.ir.types import Shape, View, axis_in
+from dovetail.ir.types import Shape, View
 from dovetail.ops.casts import as_type, round_to
-from dovetail.ops.elementwise.binary import Multiply, Subtract
-from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits, unpack_codes
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
-from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 _F32 = np.finfo(np.float32)
@@ -99,22 +96,6 @@ def round_rows(x: Array, block: int) -> Array:
     return result
 
 
-@dataclass(frozen=True)
-class ScaledCodes:
-    """ScaledCodes holds a constant ``(number - points) * scales`` of 2 axes, whose numbers have the codes ``codes``.
-
-    Along each axis, scales and points have 1 element, one for each element of ``codes``, or, along ``block_axis``, one for each
-    block of ``block`` elements. Before a Reshape that merges the axes of blocks, ``codes`` has 3 axes.
-    """
-
-    codes: Array
-    dtype: DType
-    scales: Array
-    points: Array | None = None
-    block_axis: int = -1
-    block: int = 0
-
-
 def compress_products(precision: str | None, skips_quantized: bool) -> Callable[[Builder, Node], Value | None]:
     """Return the rule that rewrites products with constant weights of few bits to CompressedMatMul.
 
@@ -137,7 +118,7 @@ def compress_products(precision: str | None, skips_quantized: bool) -> Callable[
             order = w.node.inputs[1] if len(w.node.inputs) > 1 else None
             if order is None or (order.constant is not None and order.constant.tolist() in ([1, 0], [])):
                 w, is_transposed = w.node.input(0), not is_transposed
-        weights = _weights_of(w)
+        weights = weights_of(w)
         return None if weights is None else _of_weights(b, x, weights, is_transposed, precision == "int8")
 
     return rule
@@ -262,110 +243,3 @@ def _are_regular(scales: Array, points: Array | None) -> bool:
     sizes = np.abs(scales)
     is_regular = bool(np.all((sizes == 0) | (sizes >= _F32.tiny) & (sizes <= 1e30)))
     return is_regular and (points is None or bool(np.all(np.abs(points) <= 1e6)))
-
-
-# Forms of weights
-
-
-def _weights_of(value: Value) -> ScaledCodes | None:
-    """Return the weights that ``value`` is computed from, or None if it is no constant of few bits with scales.
-
-    A rounding to f16 or bf16 between the operators is left out: the kernel computes in f32, as OpenVINO does.
-    """
-    node = value.node
-    if node is None:
-        return None
-    if value.constant is not None:
-        return _codes_of(value) if value.dtype.name in _FLOATS else None
-    match node.op, node.inputs:
-        case Cast(), [Value() as source] if value.dtype.name in _FLOATS:
-            return _weights_of(source) if source.constant is None else _codes_of(source)
-        case Multiply(), [Value() as first, Value() as second]:
-            for one, other in ((first, second), (second, first)):
-                factor = _numbers_of(other)
-                weights = None if factor is None else _weights_of(one)
-                if weights is not None and factor is not None:
-                    return _with_scales(weights, factor)
-        case Subtract(), [Value() as first, Value() as second]:
-            weights, points = _weights_of(first), _numbers_of(second)
-            if weights is not None and points is not None and weights.points is None and bool(np.all(weights.scales == 1)):
-                return _align(replace(weights, points=points))
-        case DequantizeLinear(), [Value() as codes, Value() as scale, *rest] if codes.constant is not None:
-            return _weights_of_dequantize(node.op, codes, scale, rest[0] if rest else None)
-        case Reshape(), [Value() as source, Value()] if value.shape is not None:
-            weights = _weights_of(source)
-            return None if weights is None else _reshape(weights, value.shape)
-    return None
-
-
-def _codes_of(source: Value) -> ScaledCodes | None:
-    array = np.asarray(source.constant)
-    is_small = source.dtype.bits <= 8 or source.dtype.name in ("f16", "bf16")
-    ones = np.ones((1,) * array.ndim, np.float32)
-    return ScaledCodes(array, source.dtype, ones) if is_small and array.ndim in (2, 3) else None
-
-
-def _numbers_of(value: Value) -> Array | None:
-    """Return a constant, or a cast of one, as f32."""
-    if value.constant is None and value.node is not None and isinstance(value.node.op, Cast):
-        value = value.node.input(0)
-    if value.constant is None or value.dtype.name == "string":
-        return None
-    found: Array = arrays.cast(np, np.asarray(value.constant), dtypes.f32, value.dtype)
-    return found
-
-
-def _with_scales(weights: ScaledCodes, factor: Array) -> ScaledCodes | None:
-    if weights.block or not bool(np.all(weights.scales == 1)):
-        return None
-    return _align(replace(weights, scales=factor))
-
-
-def _align(weights: ScaledCodes) -> ScaledCodes | None:
-    """Return the weights with scales and points of as many axes as the codes; None if these do not broadcast to the codes."""
-    rank = weights.codes.ndim
-    full: list[Array] = []
-    for array in (weights.scales, *([] if weights.points is None else [weights.points])):
-        if array.ndim > rank:
-            return None
-        full.append(array.reshape((1,) * (rank - array.ndim) + array.shape))
-        if any(size not in (1, own) for size, own in zip(full[-1].shape, weights.codes.shape, strict=True)):
-            return None
-    return replace(weights, scales=full[0], points=full[1] if full[1:] else None)
-
-
-def _weights_of_dequantize(op: DequantizeLinear, codes: Value, scale: Value, zero_point: Value | None) -> ScaledCodes | None:
-    array, factors = np.asarray(codes.constant), _numbers_of(scale)
-    points = None if zero_point is None else _numbers_of(zero_point)
-    if array.ndim != 2 or factors is None or (points is None and zero_point is not None) or codes.dtype.bits > 8:
-        return None
-    if op.block_size or factors.ndim == 2:
-        axis = axis_in(op.axis or 0, 2)
-        return ScaledCodes(array, codes.dtype, factors, points, axis, op.block_size) if op.block_size else None
-    if factors.size != 1:
-        shape = (-1, 1) if axis_in(op.axis or 0, 2) == 0 else (1, -1)
-        factors, points = factors.reshape(shape), None if points is None else points.reshape(shape)
-    return _align(ScaledCodes(array, codes.dtype, factors, points))
-
-
-def _reshape(weights: ScaledCodes, shape: Shape) -> ScaledCodes | None:
-    """Return weights [a, b, c] as [a, b * c] or [a * b, c], where scales and points have 1 element along the inner axis."""
-    sizes = weights.codes.shape
-    if shape == sizes:
-        return weights
-    if len(sizes) != 3 or len(shape) != 2 or weights.block:
-        return None
-    for axis, inner in ((1, 2), (0, 1)):
-        merged = (sizes[0], sizes[1] * sizes[2]) if axis == 1 else (sizes[0] * sizes[1], sizes[2])
-        if tuple(shape) != merged or any(p is not None and p.shape[inner] != 1 for p in (weights.scales, weights.points)):
-            continue
-        points = None if weights.points is None else weights.points.squeeze(inner)
-        codes, scales = weights.codes.reshape(merged), weights.scales.squeeze(inner)
-        if all(p is None or p.shape[axis] == 1 for p in (scales, points)):
-            return replace(weights, codes=codes, scales=scales, points=points)
-        blocks = sizes[axis]
-        scales = np.broadcast_to(scales, (*scales.shape[:axis], blocks, *scales.shape[axis + 1 :]))
-        if points is not None:
-            points = np.broadcast_to(points, (*points.shape[:axis], blocks, *points.shape[axis + 1 :]))
-        return replace(weights, codes=codes, scales=scales, points=points, block_axis=axis, block=sizes[inner])
-    return None
