@@ -190,7 +190,8 @@ std::size_t MatMul::scratch_bytes() const {
 
 std::string MatMul::name() const {
     static const char* const modes[] = {"constant", "in place", "packed", "dots", "compressed"};
-    return std::string("matmul ") + modes[static_cast<int>(right_)] + " " + name_of(isa());
+    const char* const rounding = byte_rows_ != nullptr ? " int8 " : bf16_ != nullptr ? " bf16 " : " ";
+    return std::string("matmul ") + modes[static_cast<int>(right_)] + rounding + name_of(isa());
 }
 
 void MatMul::run(const Run& run) const {

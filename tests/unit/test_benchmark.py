@@ -53,8 +53,8 @@ def run_bench(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, st
 def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Runner], Runner]) -> None:
     """Let the peers be ours, spoilt."""
 
-    def runner(engine: str, path: str, threads: int, names: Names) -> Runner:
-        made = runtimes.runner("dovetail", path, threads, names)
+    def runner(engine: str, path: str, threads: int, names: Names, **options: Any) -> Runner:
+        made = runtimes.runner("dovetail", path, threads, names, **options)
         return made if engine == "dovetail" else spoil(replace(made, name=f"{engine} 0.0"))
 
     monkeypatch.setattr(benchmark, "runner", runner)
@@ -92,6 +92,63 @@ def test_results_that_differ_end_in_1(model: str, run_bench: Any, monkeypatch: p
     spoilt(monkeypatch, wrong)
     code, out, _ = run_bench(model, "--against", "onnxruntime", "--no-memory")
     assert code == 1 and "differ" in out
+
+
+@pytest.fixture
+def product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a file of a matrix product whose operands are not numbers of bf16."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with Builder("product") as b:
+        b.output("y", b.MatMul(b.input("x", "f32", (20, 300)), rng.standard_normal((300, 40)).astype(np.float32)))
+    dovetail.save(b.model, "product.onnx")
+    return "product.onnx"
+
+
+needs_bf16 = pytest.mark.skipif(not native_core.has_bf16(), reason="needs AVX512-BF16")
+
+
+@needs_bf16
+def test_results_in_bf16_are_compared_with_f32(product: str, run_bench: Any) -> None:
+    """Every engine's error is that of its own rounding; the peers that compute in f32 have the error of f32."""
+    code, out, err = run_bench(product, "--precision", "bf16", "--json")
+    found = {item["engine"]: item for item in json.loads(out)["engines"]}
+    assert code == 0 and all(item["agrees"] is True for item in found.values())
+    assert json.loads(out)["precision"] == "bf16" and "dovetail's in f32" in err
+    assert 1e-5 < found["dovetail"]["difference"] < 2**-6
+    if "onnxruntime" in found:
+        assert found["onnxruntime"]["difference"] < 1e-5
+    if "openvino" in found:
+        assert found["openvino"]["difference"] > 1e-5
+    exact = json.loads(run_bench(product, "--precision", "f32", "--json", "--no-memory")[1])["engines"]
+    assert exact[0]["difference"] is None and all(item["difference"] < 1e-5 for item in exact[1:])
+
+
+@needs_bf16
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        (lambda y: y * np.float32(1.5), 0, "rounded, 0.5"),
+        (lambda y: y[:1], 1, "differ"),
+        (lambda y: np.where(y == y.max(), np.float32(np.nan), y), 1, "differ"),
+    ],
+)
+def test_errors_by_rounding_are_not_wrong_results(
+    change: Callable[[Any], Any], code: int, text: str, product: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(made: Runner) -> Runner:
+        return replace(made, run=lambda inputs: {name: change(array) for name, array in made.run(inputs).items()})
+
+    spoilt(monkeypatch, changed)
+    found, out, _ = run_bench(product, "--precision", "bf16", "--against", "openvino", "--no-memory")
+    assert found == code and text in out.splitlines()[2] and "agree, 0.00" in out.splitlines()[1]
+
+
+@needs_bf16
+def test_throughput_and_sizes_have_a_precision(product: str, model: str, run_bench: Any) -> None:
+    assert run_bench(product, "--precision", "bf16", "--throughput")[0] == 0
+    code, out, _ = run_bench(model, "--precision", "bf16", "--sizes", "n=2..9", "--steps", "4", "--json")
+    assert code == 0 and json.loads(out)["agrees"] is True
 
 
 def test_an_engine_that_refuses_is_listed_with_its_reason(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,8 +288,8 @@ def test_a_size_that_grows_is_one_more_at_each_call(model: str, run_bench: Any) 
 
 
 def test_results_that_differ_at_a_size_end_in_1(model: str, run_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoilt(engine: str, path: str, threads: int, names: Names) -> Runner:
-        made = runtimes.runner("dovetail", path, threads, names)
+    def spoilt(engine: str, path: str, threads: int, names: Names, **options: Any) -> Runner:
+        made = runtimes.runner("dovetail", path, threads, names, **options)
         return replace(made, run=lambda inputs: {name: array + (len(array) == 4) for name, array in made.run(inputs).items()})
 
     monkeypatch.setattr(size_benchmark, "runner", spoilt)

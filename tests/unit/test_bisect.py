@@ -163,12 +163,12 @@ def test_a_fault_of_an_engine_is_found_without_a_second_model(monkeypatch: pytes
     wrong = [node.label for node in model.graph.nodes if type(node.op).__name__ == "Tanh"][2]
     original = engines_module.run_part
 
-    def run_part(engine: str, part: Any, folder: str, threads: int | None = None) -> list[Any]:
+    def run_part(engine: str, part: Any, folder: str, *options: Any) -> list[Any]:
         if engine == "native":
             for node in part.model.graph.nodes:
                 if node.label == wrong:
                     node.op = operator_class("Erf")()
-        return original(engine, part, folder, threads)
+        return original(engine, part, folder, *options)
 
     monkeypatch.setattr("dovetail.compare.values.trial.run_part", run_part)
     found = dovetail.bisect(model, engine="native", inputs=dovetail.Inputs(sizes=SIZES))
@@ -180,10 +180,10 @@ def test_an_operator_that_an_engine_refuses_is_found_with_the_reason(monkeypatch
     wrong = [node.label for node in model.graph.nodes if type(node.op).__name__ == "Tanh"][3]
     original = engines_module.run_part
 
-    def run_part(engine: str, part: Any, folder: str, threads: int | None = None) -> list[Any]:
+    def run_part(engine: str, part: Any, folder: str, *options: Any) -> list[Any]:
         if engine == "native" and any(node.label == wrong for node in part.model.graph.nodes):
             raise EngineError("runtime.run", "no such kernel")
-        return original(engine, part, folder, threads)
+        return original(engine, part, folder, *options)
 
     monkeypatch.setattr("dovetail.compare.values.trial.run_part", run_part)
     found = dovetail.bisect(model, engine="native", inputs=dovetail.Inputs(sizes=SIZES))

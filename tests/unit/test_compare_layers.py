@@ -18,8 +18,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail import DovetailError
+from dovetail import Builder, DovetailError, cli, compare_layers
 from dovetail.compare.arrays import deviation_of
+from dovetail.ir.host import native_core
 from dovetail.runtime.peers import is_installed
 
 RNG = np.random.default_rng(5)
@@ -239,6 +240,32 @@ def test_the_command_reports_the_first_difference(chain: Path, tmp_path: Path) -
     same = run_command(str(chain), "--engines", "interpreter,native", "--memory", "500MB", "--json")
     assert same.returncode == 0 and json.loads(same.stdout)["agrees"]
     assert run_command(str(chain), "--memory", "much").returncode == 2
+
+
+@pytest.mark.skipif(not native_core.has_bf16(), reason="needs AVX512-BF16")
+def test_only_the_compared_engine_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reference computes in f32; the tolerance is that of the rounding, unless another one is given."""
+    rng = np.random.default_rng(0)
+    with Builder() as b:
+        y = b.MatMul(b.input("x", "f32", (20, 300)), rng.standard_normal((300, 40)).astype(np.float32))
+        b.output("y", b.Relu(y))
+    engines = ["interpreter", "native"]
+    exact = compare_layers(b.model, engines=engines)
+    rounded = compare_layers(b.model, engines=engines, precision="bf16")
+    assert exact.agrees and rounded.agrees
+    assert exact.rows[0].cells[0].relative < 1e-5 < rounded.rows[0].cells[0].relative
+    assert not compare_layers(b.model, engines=engines, precision="bf16", tolerance=1e-5).agrees
+    assert dovetail.bisect(b.model, precision="bf16").status == "agrees"
+    path = tmp_path / "m.onnx"
+    dovetail.save(b.model, path)
+    words = ["compare", str(path), "--engines", ",".join(engines), "--precision", "bf16"]
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*words, "--bisect", "--tolerance", "1e-5", "--part", str(tmp_path / "part.onnx")])
+    command = capsys.readouterr().out.splitlines()[-1].split()
+    assert caught.value.code == 1 and command[:2] == ["dovetail", "compare"] and command[-2:] == ["--precision", "bf16"]
+    with pytest.raises(SystemExit) as caught:
+        cli.main(command[1:])
+    assert caught.value.code == 1
 
 
 def test_wrong_requests_have_codes(chain: Path) -> None:

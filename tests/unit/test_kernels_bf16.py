@@ -36,7 +36,7 @@ def rounded(array: Array) -> Array:
 def conv(
     shape: tuple[int, ...], outputs: int, kernel: tuple[int, ...], groups: int = 1, transposed: bool = False, **more: Any
 ) -> Case:
-    """A convolution with weights of (outputs, channels of a group, *kernel). ``more``: strides, pads, dilations."""
+    """Return a convolution with weights of (outputs, channels of a group, *kernel). ``more``: strides, pads, dilations."""
     rng = np.random.default_rng(len(shape) + outputs)
     rank = len(kernel)
     x = rng.standard_normal(shape).astype(np.float32)
@@ -188,8 +188,7 @@ def test_recurrent_layers_round_their_states_for_the_product_alone(cell: str, ba
     bias = rng.standard_normal((1, 2 * gates * hidden)).astype(np.float32)
     with Builder() as b:
         given = b.input("x", "f32", x.shape)
-        build = b.LSTM if cell == "LSTM" else b.GRU
-        y = build(given, w, r, bias, **({} if cell == "LSTM" else {"linear_before_reset": True}))
+        y = b.LSTM(given, w, r, bias) if cell == "LSTM" else b.GRU(given, w, r, bias, linear_before_reset=True)
         b.output("y", y[0])
     engine = Engine(b.model, precision="bf16")
     found = engine({"x": x})["y"].reshape(steps, batch, hidden)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import dovetail
@@ -145,6 +146,17 @@ def test_the_public_name_takes_a_model_or_a_file(tmp_path: Path) -> None:
     found = dovetail.plan(tmp_path / "m.onnx", rounds=0)
     assert repr(found).replace("'m.onnx'", "'joining'") == repr(dovetail.plan(joining(), rounds=0))
     assert "64 B would be copied, 0 B are (0.0 %)" in repr(found) and len(repr(found).splitlines()) < 10
+
+
+@pytest.mark.skipif(not native_core.has_bf16(), reason="needs AVX512-BF16")
+def test_a_plan_has_the_kernels_of_its_precision() -> None:
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", (40, 64)), np.ones((64, 48), np.float32)))
+    for precision in ("f32", "bf16"):
+        (kernel,) = dovetail.plan(b.model, rounds=0, precision=precision).kernels
+        assert ("bf16" in kernel.kernel.split()) == (precision == "bf16")
+        report = dovetail.model_report(b.model, runs=1, precision=precision)
+        assert report.plan is not None and [each.kernel for each in report.plan.kernels] == [kernel.kernel]
 
 
 def test_an_empty_program_has_a_report() -> None:

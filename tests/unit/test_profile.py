@@ -14,12 +14,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail import Builder, Limits, cli
+from dovetail import Builder, EngineError, Limits, cli
 from dovetail.engine.machine_limits import COPIED_BYTES, SIZE, LimitMeter
 from dovetail.engine.step_profile import profile_steps
 from dovetail.ir.host import native_core
 from dovetail.ir.modules import module_of, module_paths
 from dovetail.measure.model_profile import EngineProfile, EngineStep, MachineLoad, ModelProfile
+from dovetail.report.profile_text import summary
 from perfetto_ui import query_trace, requires_perfetto
 
 F32 = np.float32
@@ -148,7 +149,7 @@ def test_steps_have_the_operators_and_modules_of_the_model(found: ModelProfile) 
 def test_limits_are_positive_and_bound_each_step(found: ModelProfile) -> None:
     if native_core.core() is None:
         pytest.skip("needs the native core")
-    assert found.limits is not None and min(found.limits) > 0
+    assert found.limits is not None and all(limit is None or limit > 0 for limit in found.limits)
     for step in found.engines[0].steps:
         assert step.bound in ("memory", "compute") and step.share_of_limit is not None and step.share_of_limit > 0
 
@@ -177,6 +178,34 @@ def test_limits_are_the_best_of_measurements_before_between_and_after_the_runs()
         assert step.attainable == found.limits.attainable(step.nbytes, step.operations)[0]
 
 
+@pytest.mark.skipif(not native_core.has_bf16(), reason="needs AVX512-BF16")
+def test_the_limit_of_a_kernel_is_that_of_its_operands() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (40, 64))
+    y = b.MatMul(x, np.ones((64, 48), F32))
+    b.output("y", b.Reshape(b.Conv(b.Reshape(y, [1, 40, 48]), np.ones((24, 40, 3), F32)), [24, 46]))
+    meter = LimitMeter(1, [lambda: 1e-9, lambda: 8.0, lambda: 4.0, lambda: 2.0])
+    for precision, seconds in (("f32", 8.0), ("bf16", 2.0)):
+        found = profile_steps(b.model, [np.ones((40, 64), F32)], 1, 1, meter, precision)
+        products = [step for step in found.steps if step.operations]
+        assert [step.operator for step in products] == ["MatMul", "Conv"]
+        for step in products:
+            assert step.arithmetic == precision
+            assert step.attainable == pytest.approx(step.operations / (2 * SIZE**3 / seconds)) and step.bound == "compute"
+
+
+@pytest.mark.skipif(not native_core.has_bf16(), reason="needs AVX512-BF16")
+def test_a_profile_in_bf16_has_the_limit_of_bf16_in_text_and_chart() -> None:
+    b = Builder()
+    b.output("y", b.MatMul(b.input("x", "f32", (64, 96)), np.ones((96, 96), F32)))
+    rounded, exact = (dovetail.profile(b.model, runs=1, threads=1, precision=each) for each in ("bf16", "f32"))
+    assert "bf16 product" in rounded.svg() and "bf16 product" not in exact.svg()
+    assert "bf16 product" in dict(summary(rounded))["machine"]
+    assert [step["arithmetic"] for step in rounded.as_dict()["engines"][0]["steps"]] == ["bf16"]
+    with pytest.raises(EngineError, match="precision must be one of"):
+        dovetail.profile(b.model, precision="f8")
+
+
 def test_meters_of_one_process_share_their_shortest_times() -> None:
     if native_core.core() is None:
         pytest.skip("needs the native core")
@@ -186,7 +215,8 @@ def test_meters_of_one_process_share_their_shortest_times() -> None:
     second = LimitMeter(1)
     assert second.limits == before
     second.measure()
-    assert all(new >= old for new, old in zip(second.limits, before, strict=True)) and first.limits == second.limits
+    pairs = [(new, old) for new, old in zip(second.limits, before, strict=True) if old is not None]
+    assert all(new >= old for new, old in pairs) and first.limits == second.limits
 
 
 def profile_of(steps: list[float], run: float, attainable: float | None = None, load: MachineLoad | None = None) -> ModelProfile:

@@ -19,6 +19,7 @@ from dovetail.ir.types import sizes_in
 @options.model
 @click.option("--against", metavar="ENGINE,...", help="onnxruntime, openvino (default: those that are installed).")
 @options.threads
+@options.precision
 @click.option("--rounds", default=21, show_default=True, type=click.IntRange(min=1), help="Runs of each engine that count.")
 @click.option("--throughput", is_flag=True, help="Measure items per second on all cores, for independent items.")
 @click.option(
@@ -39,6 +40,7 @@ def bench(
     model: str,
     against: str | None,
     threads: int | None,
+    precision: str | None,
     rounds: int,
     throughput: bool,
     streams: int | None,
@@ -57,6 +59,8 @@ def bench(
     Memory and the time to load and compile are measured in a separate process for each engine. Exit code 1: results differ.
     --throughput measures Program.map, onnxruntime called by several threads, and OpenVINO's AsyncInferQueue for throughput.
     --sizes and --grow time calls whose sizes change, separately for sizes that are new to an engine and for sizes seen before.
+    --precision is a hint for OpenVINO too. With bf16 or int8, results are compared with dovetail's in f32; those of each engine
+    agree within 4 ulp of bf16; larger differences are "rounded" if shapes, types and NaN agree, and are not exit code 1.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.ir.host.threads import thread_count
@@ -77,25 +81,37 @@ def bench(
     if ranges or growing:
         if throughput or inputs:
             raise click.UsageError("--sizes and --grow exclude --input and --throughput")
-        return _sizes(model, loaded, peers, count, (ranges, growing), sizes_of(dims), steps or 64, seed, as_json)
+        return _sizes(model, loaded, peers, count, (ranges, growing), sizes_of(dims), steps or 64, seed, as_json, precision)
     if open_sizes := _open_sizes(loaded):
         narrate(f"one size of {', '.join(open_sizes)}: --sizes and --grow time calls whose sizes change")
     if streams is not None and not throughput:
         raise click.UsageError("--streams needs --throughput")
     if throughput:
-        return _throughput(model, loaded, arrays, peers, count, rounds, streams or "auto", as_json)
+        return _throughput(model, loaded, arrays, peers, count, rounds, streams or "auto", as_json, precision)
     with progress(f"running {model}"):
-        rows = measure(loaded, model, arrays, peers, count, rounds, memory=not no_memory)
+        rows = measure(loaded, model, arrays, peers, count, rounds, memory=not no_memory, precision=precision)
     for row in rows:
         for note in row.notes:
             narrate(f"{row.engine}: {note}")
     narrate(f"medians of {rounds} interleaved runs, {count} thread{'s' if count > 1 else ''}; {machine()}")
     narrate("ratio: dovetail's time over that engine's, below 1 where dovetail is faster")
+    if rows[0].difference is not None:
+        narrate("results: largest difference from dovetail's in f32, relative to the largest magnitude")
     agrees = all(row.agrees is not False for row in rows)
     if as_json:
         found = [dataclasses.asdict(row) for row in rows]
         sizes = {name: list(array.shape) for name, array in flatten_outputs(arrays).items()}
-        say_json("bench", file=model, threads=count, rounds=rounds, seed=seed, shapes=sizes, agrees=agrees, engines=found)
+        say_json(
+            "bench",
+            file=model,
+            precision=precision,
+            threads=count,
+            rounds=rounds,
+            seed=seed,
+            shapes=sizes,
+            agrees=agrees,
+            engines=found,
+        )
     else:
         table(("engine", "time", "ratio", "peak memory", "load and compile", "results"), [_row(row) for row in rows])
     return 0 if agrees else 1
@@ -117,6 +133,7 @@ def _sizes(
     steps: int,
     seed: int,
     as_json: bool,
+    precision: str | None,
 ) -> int:
     """Measure and print the times of calls whose sizes change."""
     from dovetail.cli.arrays import ranges_of
@@ -131,7 +148,7 @@ def _sizes(
     drawn = draw_sizes(ranges, growing, steps, seed)
     feeds = [random_inputs(model, seed=seed + call, sizes={**fixed, **sizes}) for call, sizes in enumerate(drawn)]
     with progress(f"running {file}"):
-        rows = measure_sizes(model, file, feeds, peers, threads)
+        rows = measure_sizes(model, file, feeds, peers, threads, precision=precision)
     for row in rows:
         for note in row.notes:
             narrate(f"{row.engine}: {note}")
@@ -171,13 +188,14 @@ def _throughput(
     rounds: int,
     streams: int | str,
     as_json: bool,
+    precision: str | None,
 ) -> int:
     """Measure and print throughput."""
     from dovetail.measure.benchmark import machine
     from dovetail.measure.throughput import measure_throughput
 
     with progress(f"running {file}"):
-        rows = measure_throughput(model, file, arrays, peers, threads, rounds, streams)
+        rows = measure_throughput(model, file, arrays, peers, threads, rounds, streams, precision)
     for row in rows:
         for note in row.notes:
             narrate(f"{row.engine}: {note}")
@@ -206,5 +224,6 @@ def _row(row: Any) -> list[str]:
         return [row.name, "does not run", "", "", "", ""]
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
     memory = "" if row.peak_bytes is None else size(row.peak_bytes)
-    results = "" if row.agrees is None else f"{'agree' if row.agrees else 'differ'}, {row.difference:.2g}"
+    verdict = {True: "agree", False: "differ", None: "rounded"}[row.agrees]
+    results = "" if row.difference is None else f"{verdict}, {row.difference:.2g}"
     return [row.name, duration(row.seconds), ratio, memory, duration(row.compile_seconds), results]

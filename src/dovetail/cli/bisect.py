@@ -48,7 +48,7 @@ def bisect_engines(
                 path = f"{stem}.{engine}{suffix}"
             if part is None:
                 path = _free_path(path)
-            command = _write(found, path, request["tolerance"])
+            command = _write(found, path, request)
         rows.append((found, command))
     if as_json:
         results = [{**found.as_dict(), "command": command or None} for found, command in rows]
@@ -59,7 +59,7 @@ def bisect_engines(
     return 1 if any(found.status != "agrees" for found, _ in rows) else 0
 
 
-def _write(found: Any, path: str, tolerance: float | None) -> str:
+def _write(found: Any, path: str, request: Mapping[str, Any]) -> str:
     """Write the faulty part and its inputs to files; return the command that compares the part."""
     from dovetail.cli.arrays import write_arrays
 
@@ -76,8 +76,10 @@ def _write(found: Any, path: str, tolerance: float | None) -> str:
     if found.is_amplified:
         largest = max((cell.relative for cell in found.values.values()), default=0.0)
         words += ["--tolerance", f"{largest / 2:.3g}"]
-    elif tolerance is not None:
-        words += ["--tolerance", f"{tolerance:g}"]
+    elif request["tolerance"] is not None:
+        words += ["--tolerance", f"{request['tolerance']:g}"]
+    if request["precision"] is not None:
+        words += ["--precision", request["precision"]]
     return shlex.join(words)
 
 

@@ -55,6 +55,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @options.shapes
 @options.dims
 @options.threads
+@options.precision
 @options.seed
 @loading
 def compare(
@@ -74,6 +75,7 @@ def compare(
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     threads: int | None,
+    precision: str | None,
     seed: int,
     as_json: bool,
 ) -> int:
@@ -102,7 +104,7 @@ def compare(
         if is_bisect:
             from dovetail.cli.bisect import bisect_engines
 
-            request = {"other": second, "memory": memory, "tolerance": tolerance, "threads": threads}
+            request = {"other": second, "memory": memory, "tolerance": tolerance, "threads": threads, "precision": precision}
             return bisect_engines(loaded, chosen, reference, arrays, request, model=model, part=part, as_json=as_json)
         base = reference or ("interpreter" if "interpreter" in chosen or not chosen else chosen[0])
         found = compare_layers(
@@ -114,6 +116,7 @@ def compare(
             tolerance=tolerance,
             values=values or None,
             threads=threads,
+            precision=precision,
         )
         engines_run = {found.reference, *(column.engine for column in found.columns)}
         refused = [] if memory is not None else _refusals([model, *([other] if other else [])], engines_run)

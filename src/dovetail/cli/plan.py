@@ -24,6 +24,7 @@ from dovetail.cli.output import load, loading, progress, say_json, table, write_
 @options.shapes
 @options.dims
 @options.threads
+@options.precision
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Number of timed runs; 0: do not time.")
 @options.seed
 @loading
@@ -35,6 +36,7 @@ def plan(
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     threads: int | None,
+    precision: str | None,
     rounds: int,
     seed: int,
     as_json: bool,
@@ -52,7 +54,8 @@ def plan(
     loaded = load(model)
     with progress(f"planning and timing {model}"):
         arrays = read_inputs(loaded, inputs, seed, dims, given)[0] if inputs else {}
-        facts = make_plan(loaded, Inputs(arrays, sizes, given, seed), elide=elide, threads=threads, rounds=rounds)
+        chosen = Inputs(arrays, sizes, given, seed)
+        facts = make_plan(loaded, chosen, elide=elide, threads=threads, rounds=rounds, precision=precision)
     if html:
         write_file(html, facts.html())
     if as_json:

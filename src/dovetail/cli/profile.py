@@ -22,6 +22,7 @@ SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
 @options.engines
 @options.runs
 @options.threads
+@options.precision
 @options.inputs
 @options.shapes
 @options.dims
@@ -33,6 +34,7 @@ def profile(
     engines: str,
     runs: int | None,
     threads: int | None,
+    precision: str | None,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
@@ -51,7 +53,9 @@ def profile(
     loaded = load(model)
     with progress(f"profiling {model}"):
         arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))
-        found = profile_model(loaded, arrays, engines=engines.split(","), threads=threads, runs=runs)
+        found = profile_model(
+            loaded, arrays, engines=engines.split(","), threads=threads, runs=runs, precision=precision
+        )  # fmt: skip
     if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
     for engine in found.engines:

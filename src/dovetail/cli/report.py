@@ -14,6 +14,7 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @options.engines
 @options.runs
 @options.threads
+@options.precision
 @options.inputs
 @options.shapes
 @options.dims
@@ -25,6 +26,7 @@ def report(
     engines: str,
     runs: int | None,
     threads: int | None,
+    precision: str | None,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
@@ -48,7 +50,9 @@ def report(
     with progress(f"reporting on {model}"):
         arrays = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))[0] if inputs else {}
         given = Inputs(arrays, sizes_of(dims), shapes_of(shapes), seed)
-        found = model_report(loaded, given, engines=engines.split(","), threads=threads, runs=runs)
+        found = model_report(
+            loaded, given, engines=engines.split(","), threads=threads, runs=runs, precision=precision
+        )  # fmt: skip
     for section, reason in found.failures.items():
         narrate(f"{section}: {reason}")
     if output is not None:

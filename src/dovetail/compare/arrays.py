@@ -20,6 +20,8 @@ TOLERANCE = 1e-4
 BLOCK = 1 << 16
 """Number of elements of one block; the f64 copies of a block fit into the L2 cache."""
 QUANTIZED_BITS = 8
+NOT_EQUAL = "not equal"
+"""The reason why values of a type that is compared exactly differ."""
 ULP_TYPES = ("f16", "bf16", "f32", "f64")
 """Types whose bits, apart from the sign, are ordered as their values."""
 
@@ -49,6 +51,14 @@ def tolerance_of(dtype: DType) -> float:
     if dtype.kind == "complex" or dtype.name in ("f32", "f64"):
         return TOLERANCE
     return max(TOLERANCE, 4 * _spacing(dtype)) if dtype.numpy != np.uint8 else 0.0
+
+
+def tolerance_for(precision: str | None) -> float | None:
+    """Return the tolerance of results of products whose operands are rounded: 4 ulp of bf16, which has 8 bits as int8 has.
+
+    The result is None for a ``precision`` (see :func:`dovetail.compile`) that does not round, or that rounds by the model's wish.
+    """
+    return tolerance_of(dtypes.bf16) if precision in ("bf16", "int8") else None
 
 
 def _spacing(dtype: DType) -> float:
@@ -84,7 +94,7 @@ def deviation_of(
         second = second.reshape(first.shape)
     if first.dtype.kind in "OUS" or second.dtype.kind in "OUS":
         equal = np.array_equal(first.astype(str), second.astype(str))
-        return Deviation(0.0 if equal else inf, 0.0 if equal else inf, None, equal, "" if equal else "not equal")
+        return Deviation(0.0 if equal else inf, 0.0 if equal else inf, None, equal, "" if equal else NOT_EQUAL)
     one, other = dtypes.dtype(first.dtype), dtypes.dtype(second.dtype)
     why = "" if one is other else f"type {other}"
     why = ", ".join(filter(None, (why, reshaped)))
@@ -150,7 +160,7 @@ def _integers(first: Array, second: Array) -> Deviation:
             absolute = max(absolute, max(abs(int(a) - int(b)) for a, b in pairs))
         largest = max(largest, *(abs(int(a)) for a in (x.min(), x.max())))
     relative = absolute / largest if largest else (inf if absolute else 0.0)
-    return Deviation(float(absolute), relative, None, not absolute, "not equal" if absolute else "")
+    return Deviation(float(absolute), relative, None, not absolute, NOT_EQUAL if absolute else "")
 
 
 def _floats(first: Array, second: Array, one: DType, other: DType, allowed: float) -> Deviation:

@@ -1,4 +1,4 @@
-"""Limits of the machine, measured through the native core: copy bandwidth and the rate of f32 and of 8-bit products."""
+"""Limits of the machine, measured through the native core: copy bandwidth, and the rates of f32, 8-bit and bf16 products."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from dovetail.engine.profile import step_times
 from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ir.limits import DEFAULT, counting
 
 COPIED_BYTES = 1 << 26
 """Bytes of the measured copy, more than the last-level cache of most machines holds."""
 SIZE = 384
-"""The number of rows, of columns and of terms per sum (depth) of the measured f32 matrix product."""
+"""The number of rows, of columns and of terms per sum (depth) of the measured f32 and bf16 matrix products."""
 CHANNELS, PIXELS = 256, 24
 """The number of channels, and the height and width of the image, in the measured 8-bit convolution."""
 SAMPLES = 15
@@ -31,18 +32,24 @@ Timer = Callable[[], float]
 class MachineLimits(NamedTuple):
     """MachineLimits holds the roofs of a roofline model: bytes/s that a copy reads and writes, operations/s of products.
 
-    A step with operands in the caches, or with more favourable sizes, may exceed these rates.
+    A step with operands in the caches, or with more favourable sizes, may exceed these rates. ``bf16_rate`` is None on a
+    processor without AVX512-BF16.
     """
 
     threads: int
     copy_rate: float
     f32_rate: float
     integer_rate: float
+    bf16_rate: float | None = None
 
-    def attainable(self, nbytes: float, operations: float, is_integer: bool = False) -> tuple[float, str]:
-        """Return the seconds that these bytes and operations take at the limits, and the limit that dominates."""
+    def attainable(self, nbytes: float, operations: float, arithmetic: str = "f32") -> tuple[float, str]:
+        """Return the seconds that these bytes and operations take at the limits, and the limit that dominates.
+
+        ``arithmetic``: the operands of products, "f32", "bf16" or "int8".
+        """
         memory = nbytes / self.copy_rate
-        compute = operations / (self.integer_rate if is_integer else self.f32_rate)
+        rates = {"int8": self.integer_rate, "bf16": self.bf16_rate}
+        compute = operations / (rates.get(arithmetic) or self.f32_rate)
         return max(memory, compute), "memory" if memory >= compute else "compute"
 
 
@@ -50,8 +57,8 @@ class LimitMeter:
     """LimitMeter measures the limits with ``threads`` threads in rounds, and keeps the shortest times.
 
     Other programs on the processors only lengthen times, so that further rounds give higher rates. All meters
-    of a process with the same number of threads share the shortest times. ``timers`` replaces the measured copy, f32 product and
-    8-bit convolution; the times of such a meter are its own.
+    of a process with the same number of threads share the shortest times. ``timers`` replaces the measured copy, f32 product,
+    8-bit convolution and, if there is a fourth one, bf16 product; the times of such a meter are its own.
 
     >>> meter = LimitMeter(1, [lambda: 0.5, lambda: 0.25, lambda: 0.125])
     >>> meter.measure()
@@ -62,7 +69,8 @@ class LimitMeter:
     def __init__(self, threads: int, timers: Sequence[Timer] | None = None) -> None:
         self.threads = threads
         self._timers = timers
-        self._shortest = [inf] * 3 if timers is not None else _SHORTEST.setdefault(threads, [inf] * 3)
+        count = len(timers) if timers is not None else 4 if native_core.has_bf16() else 3
+        self._shortest = [inf] * count if timers is not None else _SHORTEST.setdefault(threads, [inf] * count)
 
     def measure(self, rounds: int = 1) -> None:
         """Measure each limit ``rounds`` times after a first time, in which caches and threads are cold."""
@@ -75,21 +83,24 @@ class LimitMeter:
     @property
     def limits(self) -> MachineLimits:
         """The limits of the shortest times; the rates are 0 before the first round."""
-        copy, product, quantized = self._shortest
+        copy, product, quantized, *rounded = self._shortest
         integer_operations = 2.0 * 9 * (CHANNELS * PIXELS) ** 2
-        return MachineLimits(self.threads, 2.0 * COPIED_BYTES / copy, 2.0 * SIZE**3 / product, integer_operations / quantized)
+        rates = [2.0 * SIZE**3 / seconds for seconds in (product, *rounded)]
+        return MachineLimits(self.threads, 2.0 * COPIED_BYTES / copy, rates[0], integer_operations / quantized, *rates[1:])
 
 
 _SHORTEST: dict[int, list[float]] = {}
-"""Maps a number of threads to the shortest seconds of the copy, the f32 product and the 8-bit convolution in this process."""
+"""Maps a number of threads to the shortest seconds of the copy, the f32 product, the 8-bit convolution and the bf16 product."""
 
 
 def _timers(threads: int) -> list[Timer]:
-    return [
+    rows = np.full((SIZE, SIZE), 0.5, np.float32)
+    timers = [
         _copy_timer(threads),
-        _step_timer(_product_model(), np.full((SIZE, SIZE), 0.5, np.float32), threads),
+        _step_timer(_product_model(), rows, threads),
         _step_timer(_quantized_model(), np.full((1, CHANNELS, PIXELS, PIXELS), 0.5, np.float32), threads),
     ]
+    return [*timers, _step_timer(_product_model(), rows, threads, "bf16")] if native_core.has_bf16() else timers
 
 
 def _copy_timer(threads: int) -> Timer:
@@ -106,12 +117,12 @@ def _copy_timer(threads: int) -> Timer:
     return run
 
 
-def _step_timer(model: Model, array: Array, threads: int) -> Timer:
+def _step_timer(model: Model, array: Array, threads: int, precision: str = "f32") -> Timer:
     """Return a function that runs a model SAMPLES times, and returns the seconds of the slowest step of the fastest run.
 
     Another program interrupts few of the short runs; it would interrupt each run that is longer than a time slice.
     """
-    executable, arrays = Engine(model, threads).bind([array])
+    executable, arrays = Engine(model, threads, precision=precision).bind([array])
     names = [value.name for value in model.outputs]
     return lambda: min(max(step_times(executable, arrays, names)) for _ in range(SAMPLES)) / 1e9
 

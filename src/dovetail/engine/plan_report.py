@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
+from dovetail.engine.planner import PlanOptions
 from dovetail.engine.profile import SubgraphTimes, Times, median_times, subgraphs_of
 from dovetail.engine.run.executable import Executable
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import flatten_outputs
+
+_DEFAULTS = PlanOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +171,10 @@ class PlanReport:
 
 
 def report(
-    model: Model, inputs: Mapping[str, Any], *, elide: str = "auto", threads: int | None = None, rounds: int = 5
+    model: Model, inputs: Mapping[str, Any], options: PlanOptions = _DEFAULTS, *, threads: int | None = None, rounds: int = 5
 ) -> PlanReport:
     """Report the plan of ``model`` for ``inputs``, timed over ``rounds`` runs (0: not timed)."""
-    engine = Engine(model, threads, elide=elide)
+    engine = Engine(model, threads, options.elide, precision=options.precision)
     executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
     times = median_times(executable, arrays, names, rounds) if rounds else None
@@ -179,7 +182,7 @@ def report(
     steps = step_facts(executable, times)
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(inputs).items()}
     return PlanReport(
-        model.title, shapes_run, elide, engine.threads,
+        model.title, shapes_run, options.elide, engine.threads,
         plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound,
         times.run if times else None,
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],

@@ -19,17 +19,17 @@ from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 class StepCost(NamedTuple):
     """StepCost holds the bytes that a step reads and writes, each element counted once, and its arithmetic operations.
 
-    ``is_integer``: whether the operations are products of integers. Dynamic tensors contribute 0 bytes.
+    ``arithmetic``: the operands of products, "f32", "bf16" or "int8". Dynamic tensors contribute 0 bytes.
     """
 
     read: int
     written: int
     operations: int
-    is_integer: bool
+    arithmetic: str
 
 
-def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None) -> StepCost:
-    """Return the cost of a step.
+def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None, kernel: str = "") -> StepCost:
+    """Return the cost of a step, which ``kernel`` runs.
 
     A contraction counts two operations per multiply-add. ``multiply_adds`` is the number that the kernel performs where it
     differs from the operator's definition (Winograd's algorithm). Pooling counts one operation per element of each window, other
@@ -45,7 +45,11 @@ def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None)
         2 * multiply_adds if multiply_adds is not None and isinstance(node.op, Conv) else operations_of(node, tensor_map)
         for node in nodes
     )
-    return StepCost(sum(reads), written, operations, any(isinstance(node.op, QuantizedConv) for node in nodes))
+    # The names of kernels that round their operands have the type as a word.
+    words = set(kernel.split())
+    is_integer = bool(words & {"int8", "i8"}) or any(isinstance(node.op, QuantizedConv) for node in nodes)
+    arithmetic = "int8" if is_integer else "bf16" if "bf16" in words else "f32"
+    return StepCost(sum(reads), written, operations, arithmetic)
 
 
 def _bytes_of(operand: Operand) -> int:

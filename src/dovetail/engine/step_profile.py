@@ -34,7 +34,7 @@ class StepProfile:
     at the limits of the machine, None for a step that neither moves nor computes. ``bound``: the limit that dominates, "memory",
     "compute" or "" for such a step. ``fused``: other operators that the step computes. ``runs``: executions of the step within a
     run of the model; seconds, bytes and operations are sums over these executions. ``subgraphs``: subgraphs of an If or
-    Loop that ran.
+    Loop that ran. ``arithmetic``: the operands of products, "f32", "bf16" or "int8".
     """
 
     number: int
@@ -53,6 +53,7 @@ class StepProfile:
     bound: str
     runs: int = 1
     subgraphs: tuple[SubgraphProfile, ...] = ()
+    arithmetic: str = "f32"
 
     @property
     def nbytes(self) -> int:
@@ -87,15 +88,17 @@ def profile_steps(
     threads: int | None = None,
     runs: int | None = None,
     meter: LimitMeter | None = None,
+    precision: str | None = None,
 ) -> NativeProfile:
     """Run ``model`` in the native engine and profile its steps.
 
     ``runs``: number of timed runs; None: the number that fits into TIMED_SECONDS, 1 to MAX_RUNS. ``meter`` measures the machine's
-    limits before, between and after these runs, by default a LimitMeter of the engine's threads. Raises EngineError [run.time] if
-    the first run exceeds the model's limit ``seconds`` (default RUN_SECONDS), or would exceed it by operations and bytes alone.
+    limits before, between and after these runs, by default a LimitMeter of the engine's threads. ``precision``: see
+    :func:`dovetail.compile`. Raises EngineError [run.time] if the first run exceeds the model's limit ``seconds`` (default
+    RUN_SECONDS), or would exceed it by operations and bytes alone.
     """
     seconds = RUN_SECONDS if model.limits.seconds is None else model.limits.seconds
-    engine = Engine(model, threads)
+    engine = Engine(model, threads, precision=precision)
     executable, arrays = engine.bind(inputs)
     costs = _costs_of(executable)
     if meter is None and executable.native_steps:
@@ -120,13 +123,14 @@ def profile_steps(
 
 
 def _costs_of(executable: Executable) -> list[StepCost]:
-    rows = zip(executable.plan.steps, executable.multiply_adds(), strict=True)
-    return [cost_of(step, executable.tensor_map, multiply_adds) for step, multiply_adds in rows]
+    kernels = [fact.kernel for fact in step_facts(executable, None)]
+    rows = zip(executable.plan.steps, executable.multiply_adds(), kernels, strict=True)
+    return [cost_of(step, executable.tensor_map, multiply_adds, kernel) for step, multiply_adds, kernel in rows]
 
 
 def _refuse_long_run(costs: Sequence[StepCost], limits: MachineLimits | None, seconds: float, file: str | None) -> None:
     if limits is not None:
-        needed = sum(limits.attainable(cost.read + cost.written, cost.operations, cost.is_integer)[0] for cost in costs)
+        needed = sum(limits.attainable(cost.read + cost.written, cost.operations, cost.arithmetic)[0] for cost in costs)
         if needed > seconds:
             raise EngineError(
                 "run.time", f"a run takes at least {needed:.3g} s on this machine; the limit seconds is {seconds:g}", file=file
@@ -158,11 +162,11 @@ class _Profiler:
         read, written, operations = runs * cost.read, runs * cost.written, runs * cost.operations
         attainable, bound = (None, "")
         if self.limits is not None and (read or written or operations):
-            attainable, bound = self.limits.attainable(read + written, operations, cost.is_integer)
+            attainable, bound = self.limits.attainable(read + written, operations, cost.arithmetic)
         return StepProfile(
             fact.number, fact.label, "" if main is None else main.label, operator, fact.kernel,
             "" if main is None else module_of(main), fused, fact.is_native, read, written, operations, seconds, attainable, bound,
-            runs, self._subgraphs(step),
+            runs, self._subgraphs(step), cost.arithmetic,
         )  # fmt: skip
 
     def _subgraphs(self, step: Step) -> tuple[SubgraphProfile, ...]:

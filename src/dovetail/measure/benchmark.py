@@ -9,15 +9,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dovetail.compare.verification.conversion import compare
+from dovetail.compare.arrays import tolerance_for
+from dovetail.compare.verification.conversion import agree, compare
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
 from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
 from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.peers import Call, Cost, Names, Runner, cost, is_installed, runner
 
 REST = 0.05
@@ -29,7 +31,12 @@ PEERS = ("onnxruntime", "openvino")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Measurement holds figures of one engine. ``ratio``: dovetail's time / the engine's; ``notes``: replacements, failures."""
+    """Measurement holds figures of one engine. ``ratio``: dovetail's time / the engine's; ``notes``: replacements, failures.
+
+    ``difference``: the largest difference from dovetail's results, relative to the largest magnitude. With a precision that
+    rounds, it is the difference from dovetail's results in f32, and ``agrees`` is None where results differ by more than the
+    tolerance, as they do by rounding.
+    """
 
     engine: str
     name: str
@@ -54,21 +61,41 @@ def peers_for(wanted: Sequence[str] | None) -> list[str]:
 
 
 def measure(
-    model: Model, path: str, inputs: Mapping[str, Any], peers: Sequence[str], threads: int, rounds: int, memory: bool = True
+    model: Model,
+    path: str,
+    inputs: Mapping[str, Any],
+    peers: Sequence[str],
+    threads: int,
+    rounds: int,
+    memory: bool = True,
+    precision: str | None = None,
 ) -> list[Measurement]:
     """Measure dovetail and each peer on the model in the file ``path``.
 
     Times are medians of interleaved runs in this process; peak memory is measured in a process with a single engine.
-    OpenVINO reads both formats; for an IR model onnxruntime runs dovetail's conversion to ONNX.
+    OpenVINO reads both formats; for an IR model onnxruntime runs dovetail's conversion to ONNX. ``precision``: see
+    :func:`dovetail.runtime.peers.runner`.
     """
+    precision = precision_of(precision)
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
-        entrants = [_entrant(engine, model, path, folder, threads, names) for engine in ("dovetail", *peers)]
+        entrants = [_entrant(engine, model, path, folder, threads, names, precision) for engine in ("dovetail", *peers)]
         runnable = [each for each in entrants if each.runner is not None]
         for each in runnable:
             each.first(inputs)
         times = median_times({each.engine: each.call for each in runnable if each.call is not None}, rounds)
-        return [_measurement_of(each, entrants[0], times, inputs, threads, names, memory) for each in entrants]
+        reference = entrants[0].outputs
+        if tolerance_for(precision) is not None:
+            reference = runner("dovetail", path, threads, names, precision="f32").run(inputs)
+        request = _Request(inputs, threads, names, precision)
+        return [_measurement_of(each, reference, times, request, memory) for each in entrants]
+
+
+class _Request(NamedTuple):
+    inputs: Mapping[str, Any]
+    threads: int
+    names: Names
+    precision: str | None
 
 
 @dataclass(slots=True)
@@ -92,11 +119,11 @@ class _Entrant:
             self.notes += (error.message,)
 
 
-def _entrant(engine: str, model: Model, path: str, folder: str, threads: int, names: Names) -> _Entrant:
+def _entrant(engine: str, model: Model, path: str, folder: str, threads: int, names: Names, precision: str | None) -> _Entrant:
     notes: tuple[str, ...] = ()
     try:
         path, notes = path_for(engine, model, path, folder)
-        return _Entrant(engine, path, notes, runner(engine, path, threads, names))
+        return _Entrant(engine, path, notes, runner(engine, path, threads, names, precision=precision))
     except DovetailError as error:
         if engine == "dovetail":
             raise
@@ -115,19 +142,17 @@ def path_for(engine: str, model: Model, path: str, folder: str) -> tuple[str, tu
 
 def _measurement_of(
     entrant: _Entrant,
-    ours: _Entrant,
+    reference: Mapping[str, Any] | None,
     times: Mapping[str, float],
-    inputs: Mapping[str, Any],
-    threads: int,
-    names: Names,
+    request: _Request,
     memory: bool,
 ) -> Measurement:
     seconds = times.get(entrant.engine)
-    if seconds is None or entrant.runner is None or entrant.outputs is None or ours.outputs is None:
+    if seconds is None or entrant.runner is None or entrant.outputs is None or reference is None:
         return Measurement(entrant.engine, entrant.runner.name if entrant.runner else entrant.engine, notes=entrant.notes)
-    own_cost, notes = _own_cost(entrant, threads, names, inputs) if memory else (None, ())
-    is_peer = entrant is not ours
-    rows = compare(ours.outputs, entrant.outputs) if is_peer else []
+    own_cost, notes = _own_cost(entrant, request) if memory else (None, ())
+    is_peer, is_compared = entrant.engine != "dovetail", entrant.outputs is not reference
+    rows = compare(reference, entrant.outputs, tolerance_for(request.precision)) if is_compared else []
     return Measurement(
         entrant.engine,
         entrant.runner.name,
@@ -135,15 +160,16 @@ def _measurement_of(
         times["dovetail"] / seconds if is_peer else None,
         own_cost.peak_bytes if own_cost else None,
         own_cost.compile_seconds if own_cost else None,
-        all(row.agrees for row in rows) if is_peer else None,
-        max((row.relative for row in rows), default=0.0) if is_peer else None,
+        agree(rows, request.precision) if is_compared else None,
+        max((row.relative for row in rows), default=0.0) if is_compared else None,
         entrant.notes + notes,
     )
 
 
-def _own_cost(entrant: _Entrant, threads: int, names: Names, inputs: Mapping[str, Any]) -> tuple[Cost | None, tuple[str, ...]]:
+def _own_cost(entrant: _Entrant, request: _Request) -> tuple[Cost | None, tuple[str, ...]]:
+    inputs, threads, names, precision = request
     try:
-        return cost(entrant.engine, entrant.path, threads, names, inputs), ()
+        return cost(entrant.engine, entrant.path, threads, names, inputs, precision), ()
     except EngineError as error:
         return None, (error.message,)
 

@@ -18,6 +18,7 @@ from dovetail.formats import load, save
 from dovetail.formats.model_source import format_of
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Node
+from dovetail.ir.host.threads import processor_count, thread_count
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.modules import module_of
@@ -25,6 +26,7 @@ from dovetail.ir.op import REGISTRY, Op
 from dovetail.ir.operator_index import KINDS
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.ir.suggestions import check_keywords
+from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.peers import Names, NodeTime, Runner, is_installed, runner
 from dovetail.runtime.random_inputs import Inputs
 
@@ -57,7 +59,8 @@ class EngineStep:
     ``read`` and ``written``: bytes that the step reads and writes; ``operations``: arithmetic operations; ``attainable``: seconds
     at the machine's limits; ``bound``: the limit that dominates; ``live_bytes``: live bytes of the arena. ``runs``: executions of
     the step within a run of the model; time, bytes and operations are sums over these executions. ``subgraphs``: subgraphs of
-    an If or Loop that ran, whose time is part of the step's time.
+    an If or Loop that ran, whose time is part of the step's time. ``arithmetic``: the operands of products, "f32", "bf16" or
+    "int8", whose rate is the limit of computation; "f32" for a peer.
     """
 
     number: int
@@ -76,6 +79,7 @@ class EngineStep:
     live_bytes: int | None = None
     runs: int = 1
     subgraphs: tuple[EngineSubgraph, ...] = ()
+    arithmetic: str = "f32"
 
     @property
     def nbytes(self) -> int | None:
@@ -274,11 +278,13 @@ def profile(
     threads: int | None = None,
     runs: int | None = None,
     limits: Limits | None = None,
+    precision: str | None = None,
 ) -> ModelProfile:
     """Profile ``model`` in ``engines`` ("native", "onnxruntime", "openvino"): the time of each step, by operator and module.
 
     ``inputs``: arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. ``runs``: timed runs of each
     engine, by default the number that fits into two seconds. The first native run ends at the limit ``seconds``, 20 by default.
+    ``precision`` is the option of :func:`compile`; "bf16" is a hint for OpenVINO too, and onnxruntime has no such option.
 
     Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed; and
     the errors of :func:`run`. A peer that refuses the model has the reason in its ``notes``.
@@ -290,10 +296,10 @@ def profile(
     {'x': [4, 2]}
     """
     from dovetail.engine.step_profile import profile_steps
-    from dovetail.ir.host.threads import thread_count
 
     for engine in engines:
         _check_engine(engine)
+    precision = precision_of(precision)
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     if limits is not None:
         loaded = copy_model(loaded)
@@ -306,19 +312,17 @@ def profile(
         machine: MachineLimits | None = None
         for engine in dict.fromkeys(engines):
             if engine == NATIVE:
-                native = profile_steps(loaded, arrays, count, runs)
+                native = profile_steps(loaded, arrays, count, runs, precision=precision)
                 machine = native.limits
                 found.append(_native(native))
             else:
-                found.append(_peer(engine, loaded, arrays, count, runs))
+                found.append(_peer(engine, loaded, arrays, count, runs, precision))
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(arrays).items()}
     return ModelProfile(loaded.title, shapes_run, count, machine, found, load_before)
 
 
 def machine_load() -> MachineLoad | None:
     """Return the load of the machine over the last minute; None where the system does not report it."""
-    from dovetail.ir.host.threads import processor_count
-
     try:
         return MachineLoad(os.getloadavg()[0], processor_count())
     except (AttributeError, OSError):
@@ -353,20 +357,22 @@ def _native_step(step: StepProfile, live_bytes: int | None) -> EngineStep:
     return EngineStep(
         step.number, step.label, step.operator, step.kernel + ("" if step.is_native else " (interpreter)"), step.module,
         step.seconds, step.fused, step.is_native, step.read, step.written, step.operations, step.attainable, step.bound,
-        live_bytes, step.runs, subgraphs,
+        live_bytes, step.runs, subgraphs, step.arithmetic,
     )  # fmt: skip
 
 
 # Peers
 
 
-def _peer(engine: str, model: Model, inputs: Mapping[str, Any], threads: int, runs: int | None) -> EngineProfile:
+def _peer(
+    engine: str, model: Model, inputs: Mapping[str, Any], threads: int, runs: int | None, precision: str | None
+) -> EngineProfile:
     """Profile another engine with that engine's profiler; a failure becomes a note."""
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     with tempfile.TemporaryDirectory(prefix="dovetail-profile-") as folder:
         try:
             file, notes = _file_for(engine, model, folder)
-            found = runner(engine, file, threads, names, profiles=folder)
+            found = runner(engine, file, threads, names, profiles=folder, precision=precision)
             seconds, rounds = _time_peer(found, inputs, runs)
             assert found.collect is not None
             steps = _peer_steps(found.collect(), rounds + 1, _OperatorNames(model))

@@ -17,6 +17,7 @@ from dovetail.ir.suggestions import check_keywords
 from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
 from dovetail.passes.check import check_graph
 from dovetail.report.model_summary import describe_value, summarize
+from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.random_inputs import Inputs
 
 if TYPE_CHECKING:
@@ -84,13 +85,14 @@ def model_report(
     threads: int | None = None,
     runs: int | None = None,
     limits: Limits | None = None,
+    precision: str | None = None,
 ) -> ModelReport:
     """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
 
     The parameters are those of :func:`dovetail.profile`. If a section fails, ``failures`` has the reason, so that a model that
     cannot run has a report too.
 
-    Raises the errors of :func:`load` for a file that does not load.
+    Raises the errors of :func:`load` for a file that does not load, EngineError [argument.value] for an unknown precision.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.model_report(b.model, runs=1).summary["operators"]
@@ -98,8 +100,10 @@ def model_report(
     """
     # Deferred: the engine imports most operators, which ``import dovetail`` must not do.
     from dovetail.engine.plan_report import report as plan_report
+    from dovetail.engine.planner import PlanOptions
     from dovetail.engine.step_profile import RUN_SECONDS
 
+    computed = precision_of(precision)
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     chosen = loaded.limits if limits is None else limits
     loaded = copy_model(loaded)
@@ -117,12 +121,15 @@ def model_report(
         return None
 
     def make_profile(arrays: Mapping[str, Any]) -> ModelProfile:
-        return profile(loaded, arrays, engines=engines, threads=threads, runs=runs)
+        return profile(loaded, arrays, engines=engines, threads=threads, runs=runs, precision=computed)
+
+    def make_plan(arrays: Mapping[str, Any]) -> PlanReport:
+        return plan_report(loaded, arrays, PlanOptions(precision=computed), threads=threads, rounds=0)
 
     arrays = attempt("inputs", lambda: Inputs.of(inputs).complete(loaded))
     if arrays is None:
         failures |= dict.fromkeys(("plan", "profile"), f"there are no inputs to run: {failures.pop('inputs')}")
-    plan = None if arrays is None else attempt("plan", lambda: plan_report(loaded, arrays, threads=threads, rounds=0))
+    plan = None if arrays is None else attempt("plan", lambda: make_plan(arrays))
     profiled = None if arrays is None else attempt("profile", lambda: make_profile(arrays))
     values = [(value, node) for node in loaded.graph.nodes if not hasattr(node.op, "data") for value in node.outputs]
     found = attempt("check", lambda: check_graph(loaded)) or []

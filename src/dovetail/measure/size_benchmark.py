@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.verification.conversion import compare
+from dovetail.compare.arrays import tolerance_for
+from dovetail.compare.verification.conversion import agree, compare
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.measure.benchmark import REST, path_for
 from dovetail.runtime.caches import find_caches
-from dovetail.runtime.compilation import compile
+from dovetail.runtime.compilation import compile, precision_of
 from dovetail.runtime.peers import Names, Runner, ours, runner
 
 TURN = 10
@@ -63,16 +64,25 @@ def draw_sizes(ranges: Mapping[str, tuple[int, int]], growing: Mapping[str, int]
 
 
 def measure_sizes(
-    model: Model, path: str, feeds: Sequence[Feed], peers: Sequence[str], threads: int, *, reuse_caches: bool = False
+    model: Model,
+    path: str,
+    feeds: Sequence[Feed],
+    peers: Sequence[str],
+    threads: int,
+    *,
+    reuse_caches: bool = False,
+    precision: str | None = None,
 ) -> list[SizeMeasurement]:
     """Measure dovetail and each peer in two passes over ``feeds``, in the same order; in the second pass no size is new.
 
     The engines alternate. The first call of each engine, with the sizes of the last feed, does not count. ``reuse_caches``: only
     the first feed has the caches of the model; each later call gets the caches that the engine has returned, and dovetail
-    compiles with this option.
+    compiles with this option. ``precision``: see :func:`dovetail.runtime.peers.runner`; ``agrees`` compares with dovetail's own
+    results, in the same precision, and is None where results differ by rounding.
     """
+    precision = precision_of(precision)
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
-    program = compile(model, threads=threads, reuse_caches=reuse_caches)
+    program = compile(model, threads=threads, reuse_caches=reuse_caches, precision=precision)
     caches = {cache.input: cache.output for cache in find_caches(model)} if reuse_caches else {}
     found: list[_Contender] = [_Contender("dovetail", ours(program), plans=lambda: program.statistics.plans)]
     failed: list[SizeMeasurement] = []
@@ -80,7 +90,7 @@ def measure_sizes(
         for engine in peers:
             try:
                 file, notes = path_for(engine, model, path, folder)
-                found.append(_Contender(engine, runner(engine, file, threads, names), notes))
+                found.append(_Contender(engine, runner(engine, file, threads, names, precision=precision), notes))
             except DovetailError as error:
                 failed.append(SizeMeasurement(engine, engine, notes=(error.message,)))
         for entrant in list(found):
@@ -91,7 +101,7 @@ def measure_sizes(
                     raise
                 found.remove(entrant)
                 failed.append(SizeMeasurement(entrant.engine, entrant.runner.name, notes=(error.message,)))
-        _interleave(found, feeds, caches)
+        _interleave(found, feeds, caches, precision)
     return [each.measurement(found[0]) for each in found] + failed
 
 
@@ -103,7 +113,7 @@ class _Contender:
         self.plans = plans
         self.new: list[float] = []
         self.seen: list[float] = []
-        self.agrees = True
+        self.agrees: bool | None = True
         self.planned: list[int] = []
         """The indices in ``new`` (times of calls with new sizes) of the calls that made a plan."""
         self._kept: dict[str, Any] = {}
@@ -150,7 +160,7 @@ class _Contender:
         return replace(row, new_ratio=_ratio(reference, own), seen_ratio=_ratio(first.seen, self.seen), agrees=self.agrees)
 
 
-def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed], caches: Caches) -> None:
+def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed], caches: Caches, precision: str | None = None) -> None:
     known: set[Any] = {_key(feeds[-1])}
     for is_second in (False, True):
         for entrant in entrants:
@@ -167,8 +177,11 @@ def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed], caches: C
                 if reference is None:
                     reference = results
                 else:
-                    rows = [row for pair in zip(reference, results, strict=True) for row in compare(*pair)]
-                    entrant.agrees = entrant.agrees and all(row.agrees for row in rows)
+                    pairs = zip(reference, results, strict=True)
+                    rows = [row for pair in pairs for row in compare(*pair, tolerance_for(precision))]
+                    if entrant.agrees is not False:
+                        agreement = agree(rows, precision)
+                        entrant.agrees = agreement if agreement is False else entrant.agrees and agreement
 
 
 def _batches(feeds: Sequence[Feed]) -> Iterator[Sequence[Feed]]:

@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.measure.benchmark import REST, path_for
-from dovetail.runtime.compilation import compile
+from dovetail.runtime.compilation import compile, precision_of
 from dovetail.runtime.peers import Names, failure, port_names
 
 ROUND_SECONDS = 0.4
@@ -45,13 +45,15 @@ def measure_throughput(
     threads: int,
     rounds: int,
     streams: int | str = "auto",
+    precision: str | None = None,
 ) -> list[Throughput]:
     """Measure dovetail and each peer on the model in the file ``path``; the fastest way to call each engine counts.
 
     dovetail: ``Program.map``. onnxruntime: a single-threaded session that ``threads`` threads call, or a session of ``threads``
     threads that one thread calls. OpenVINO: ``AsyncInferQueue`` under the hint THROUGHPUT. Items per second are medians of
-    interleaved rounds.
+    interleaved rounds. ``precision``: see :func:`dovetail.runtime.peers.runner`.
     """
+    precision = precision_of(precision)
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     notes: dict[str, tuple[str, ...]] = {}
     ways: dict[tuple[str, str], Work] = {}
@@ -60,9 +62,9 @@ def measure_throughput(
             try:
                 file, notes[engine] = path_for(engine, model, path, folder)
                 if engine == "dovetail":
-                    found = {f"map, streams={streams}": _dovetail(model, inputs, threads, streams)}
+                    found = {f"map, streams={streams}": _dovetail(model, inputs, threads, streams, precision)}
                 else:
-                    found = PEER_WAYS[engine](file, names, inputs, threads)
+                    found = PEER_WAYS[engine](file, names, inputs, threads, precision)
                 for work in found.values():
                     work(2)
             except DovetailError as error:
@@ -113,8 +115,8 @@ def _count_for(work: Work) -> int:
         count *= 4
 
 
-def _dovetail(model: Model, inputs: Mapping[str, Any], threads: int, streams: int | str) -> Work:
-    program = compile(model, threads=threads)
+def _dovetail(model: Model, inputs: Mapping[str, Any], threads: int, streams: int | str, precision: str | None) -> Work:
+    program = compile(model, threads=threads, precision=precision)
     feed = dict(inputs)
 
     def work(count: int) -> None:
@@ -124,7 +126,7 @@ def _dovetail(model: Model, inputs: Mapping[str, Any], threads: int, streams: in
     return work
 
 
-def _onnxruntime(path: str, names: Names, inputs: Mapping[str, Any], threads: int) -> dict[str, Work]:
+def _onnxruntime(path: str, names: Names, inputs: Mapping[str, Any], threads: int, precision: str | None) -> dict[str, Work]:
     import onnxruntime
 
     def session(intra: int) -> Any:
@@ -160,11 +162,12 @@ def _onnxruntime(path: str, names: Names, inputs: Mapping[str, Any], threads: in
     return ways
 
 
-def _openvino(path: str, names: Names, inputs: Mapping[str, Any], threads: int) -> dict[str, Work]:
+def _openvino(path: str, names: Names, inputs: Mapping[str, Any], threads: int, precision: str | None) -> dict[str, Work]:
     import openvino
 
     core = openvino.Core()
-    config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": threads}
+    hint = "bf16" if precision == "bf16" else "f32"
+    config = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": threads}
     compiled = core.compile_model(core.read_model(path), "CPU", config)
     feed = {
         index: np.asarray(inputs[name]) for index, name in enumerate(port_names(compiled.inputs, names.inputs)) if name in inputs
@@ -181,7 +184,7 @@ def _openvino(path: str, names: Names, inputs: Mapping[str, Any], threads: int) 
     return {f"AsyncInferQueue of {len(queue)}": work}
 
 
-PEER_WAYS: dict[str, Callable[[str, Names, Mapping[str, Any], int], dict[str, Work]]] = {
+PEER_WAYS: dict[str, Callable[[str, Names, Mapping[str, Any], int, str | None], dict[str, Work]]] = {
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,
 }

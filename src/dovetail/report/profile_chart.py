@@ -215,8 +215,8 @@ def roofline(limits: Any, steps: Sequence[Any], width: int = WIDTH) -> str:
     dots = sorted(dots, key=lambda step: -step.seconds)[:MAX_DOTS]
     intensities = [step.operations / step.nbytes for step in dots]
     rates = [step.operations / step.seconds for step in dots]
-    has_integers = any(step.kernel.startswith("quantized") for step in dots)
-    top = max(limits.integer_rate if has_integers else limits.f32_rate, *rates)
+    roofs = _roofs_of(limits, dots)
+    top = max(*(rate for rate, _ in roofs), *rates)
     ridge = top / limits.copy_rate
     axes = _Axes(
         floor(log10(min(*intensities, 0.1))), ceil(log10(max(*intensities, ridge)) + 0.1),
@@ -231,7 +231,7 @@ def roofline(limits: Any, steps: Sequence[Any], width: int = WIDTH) -> str:
             f'<circle class="dot {step.bound}" cx="{axes.x(intensity)}" cy="{axes.y(rate)}" r="{radius:.1f}">'
             f"<title>{text_of(title)}</title></circle>"
         )
-    parts += _roofs(axes, limits, has_integers)
+    parts += _roofs(axes, limits.copy_rate, roofs)
     return _svg(ROOF_HEIGHT, parts, width)
 
 
@@ -248,20 +248,27 @@ def _grid(axes: _Axes) -> Iterator[str]:
     yield f'<text class="tick" x="{(LEFT + right) / 2}" y="{ROOF_HEIGHT - 8}" text-anchor="middle">operations per byte</text>'
 
 
-def _roofs(axes: _Axes, limits: Any, has_integers: bool) -> Iterator[str]:
+def _roofs_of(limits: Any, steps: Sequence[Any]) -> list[tuple[float, str]]:
+    """Return the rates of products that the steps use, with names."""
+    used = {step.arithmetic for step in steps}
+    found = [(limits.f32_rate, "f32 product")]
+    if "int8" in used:
+        found.append((limits.integer_rate, "8-bit convolution"))
+    if "bf16" in used and limits.bf16_rate is not None:
+        found.append((limits.bf16_rate, "bf16 product"))
+    return found
+
+
+def _roofs(axes: _Axes, copy_rate: float, rates: Sequence[tuple[float, str]]) -> Iterator[str]:
     """Yield the slope of the copy bandwidth and a horizontal line for each rate of products."""
-    rates = [(limits.f32_rate, "f32 product")] + ([(limits.integer_rate, "8-bit convolution")] if has_integers else [])
     highest = max(rate for rate, _ in rates)
-    low = max(10.0**axes.x0, 10.0**axes.y0 / limits.copy_rate)
-    ridge = highest / limits.copy_rate
-    yield (
-        f'<line class="roof" x1="{axes.x(low)}" y1="{axes.y(low * limits.copy_rate)}" '
-        f'x2="{axes.x(ridge)}" y2="{axes.y(highest)}"/>'
-    )
-    text = f"copy {with_prefix(limits.copy_rate, 'B/s')}"
+    low = max(10.0**axes.x0, 10.0**axes.y0 / copy_rate)
+    ridge = highest / copy_rate
+    yield (f'<line class="roof" x1="{axes.x(low)}" y1="{axes.y(low * copy_rate)}" x2="{axes.x(ridge)}" y2="{axes.y(highest)}"/>')
+    text = f"copy {with_prefix(copy_rate, 'B/s')}"
     yield f'<text class="roof" x="{axes.x(ridge) - 30}" y="{axes.y(highest) + 4}" text-anchor="end">{text}</text>'
     for rate, name in rates:
-        y, start = axes.y(rate), axes.x(rate / limits.copy_rate)
+        y, start = axes.y(rate), axes.x(rate / copy_rate)
         yield f'<line class="roof" x1="{start}" x2="{axes.width - RIGHT}" y1="{y}" y2="{y}"/>'
         label = f"{name} {with_prefix(rate, 'OP/s')}"
         yield f'<text class="roof" x="{axes.width - RIGHT}" y="{y - 5}" text-anchor="end">{label}</text>'

@@ -52,12 +52,14 @@ def machine_text(profile: Any) -> str:
     limits = profile.limits
     if limits is None:
         return "not measured"
-    rates = (
-        with_prefix(limits.copy_rate, "B/s"),
-        with_prefix(limits.f32_rate, "FLOP/s"),
-        with_prefix(limits.integer_rate, "OP/s"),
-    )
-    return "copy {}, f32 product {}, 8-bit product {}, {}".format(*rates, count(limits.threads, "thread"))
+    rates = [
+        f"copy {with_prefix(limits.copy_rate, 'B/s')}",
+        f"f32 product {with_prefix(limits.f32_rate, 'FLOP/s')}",
+        f"8-bit product {with_prefix(limits.integer_rate, 'OP/s')}",
+    ]
+    if limits.bf16_rate is not None:
+        rates.append(f"bf16 product {with_prefix(limits.bf16_rate, 'FLOP/s')}")
+    return ", ".join((*rates, count(limits.threads, "thread")))
 
 
 def summary(profile: Any) -> list[tuple[str, str]]:

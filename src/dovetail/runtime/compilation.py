@@ -105,7 +105,7 @@ def compile(
         names = ("auto", *ENGINES, *plugins.load("engines", ("auto", *ENGINES)))
         if engine not in names:
             raise EngineError("argument.value", f"engine must be one of {', '.join(names)}, got {engine!r}")
-    precision = _precision_of(precision, engine)
+    precision = precision_of(precision, engine)
     if device is not None and not isinstance(device, DeviceOptions):
         raise EngineError("argument.type", f"device must be DeviceOptions(device={device!r}), got {device!r}")
     if is_plugin or engine in ("jax", "torch"):
@@ -143,8 +143,11 @@ def compile(
     return _compile_native(_load(model, limits), {"threads": threads, "elide": elide, "precision": precision})
 
 
-def _precision_of(precision: str | None, engine: str) -> str | None:
-    """Return the precision to compile for. Raises EngineError [argument.value] for one that this processor lacks."""
+def precision_of(precision: str | None, engine: str = "native") -> str | None:
+    """Return the precision to compile for: "auto" is replaced.
+
+    Raises EngineError [argument.value] for an unknown precision, and for one that this processor lacks.
+    """
     if precision not in (None, *PRECISIONS):
         raise EngineError("argument.value", f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     has_bf16 = native_core.has_bf16()
@@ -243,13 +246,14 @@ def plan(
     threads: int | None = None,
     rounds: int = 5,
     limits: Limits | None = None,
+    precision: str | None = None,
 ) -> PlanReport:
     """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
 
     ``inputs``: arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. The plan is for the shapes of
-    these inputs. ``elide`` and ``threads`` are the options of :func:`compile`. ``rounds`` is the number of timed runs. ``limits``
-    are by default the limits of the model. A notebook shows the report as a figure; the report's ``html()`` returns a standalone
-    page.
+    these inputs. ``elide``, ``threads`` and ``precision`` are the options of :func:`compile`. ``rounds`` is the number of timed
+    runs. ``limits`` are by default the limits of the model. A notebook shows the report as a figure; the report's ``html()``
+    returns a standalone page.
 
     The units of the report are bytes and seconds.
 
@@ -260,6 +264,7 @@ def plan(
     [(8, 'x aliases the input x'), (12, 'z aliases the input z')]
     """
     from dovetail.engine.plan_report import report
+    from dovetail.engine.planner import PlanOptions
     from dovetail.formats import load
     from dovetail.ir.edit import copy_model
     from dovetail.ir.graph import Model
@@ -270,7 +275,8 @@ def plan(
         loaded = copy_model(loaded)
         loaded.limits = limits
     with counting(loaded.limits), within_memory("the plan", loaded.file):
-        return report(loaded, Inputs.of(inputs).complete(loaded), elide=elide, threads=threads, rounds=rounds)
+        options = PlanOptions(elide, precision_of(precision))
+        return report(loaded, Inputs.of(inputs).complete(loaded), options, threads=threads, rounds=rounds)
 
 
 @check_keywords

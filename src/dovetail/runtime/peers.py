@@ -321,12 +321,24 @@ class Cost(NamedTuple):
     compile_seconds: float
 
 
-def cost(engine: str, path: str, threads: int, names: Names, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Cost:
-    """Load, compile and run a model in a process that loads no other engine. Raises EngineError [runtime.run]."""
+def cost(
+    engine: str,
+    path: str,
+    threads: int,
+    names: Names,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    precision: str | None = None,
+) -> Cost:
+    """Load, compile and run a model in a process that loads no other engine. Raises EngineError [runtime.run].
+
+    ``precision``: see :func:`runner`.
+    """
     from dovetail.errors import EngineError
 
     arrays = {name: [list(array.shape), array.dtype.name] for name, array in inputs.items()}
-    request_ = json.dumps({"engine": engine, "path": path, "threads": threads, "names": list(names), "inputs": arrays})
+    request_ = json.dumps(
+        {"engine": engine, "path": path, "threads": threads, "names": list(names), "inputs": arrays, "precision": precision}
+    )
     # -P keeps this folder out of sys.path, because some of its modules have names of standard library modules.
     command = [sys.executable, "-P", __file__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
@@ -342,7 +354,8 @@ def _measure_own_process() -> None:
     inputs = {name: np.full(shape, 0, _numpy_type(kind)) for name, (shape, kind) in request_["inputs"].items()}
     importlib.import_module(request_["engine"])
     start = time.perf_counter()
-    made = runner(request_["engine"], request_["path"], request_["threads"], Names(*request_["names"]))
+    names = Names(*request_["names"])
+    made = runner(request_["engine"], request_["path"], request_["threads"], names, precision=request_["precision"])
     seconds = time.perf_counter() - start
     call = made.call(inputs)
     for _ in range(RUNS):

@@ -8,6 +8,7 @@ from math import floor, log2
 from os import PathLike
 from typing import Any
 
+from dovetail.compare.arrays import tolerance_for
 from dovetail.compare.values.bisect_result import AGREES, FOUND, TOGETHER, BisectResult
 from dovetail.compare.values.engines import check_engines, warm_up
 from dovetail.compare.values.layers import complete_inputs, inputs_of_other
@@ -19,6 +20,7 @@ from dovetail.formats import load
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import counting, within_memory
 from dovetail.ir.suggestions import check_keywords
+from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.random_inputs import Inputs
 
 FEW = 6
@@ -39,6 +41,7 @@ def bisect(
     memory: int | None = None,
     tolerance: float | None = None,
     threads: int | None = None,
+    precision: str | None = None,
 ) -> BisectResult:
     """Find the first operator of ``model`` that ``engine`` computes wrongly from the inputs that ``reference`` computes.
 
@@ -61,6 +64,8 @@ def bisect(
     'agrees'
     """
     check_engines([engine, reference])
+    precision = precision_of(precision)
+    tolerance = tolerance_for(precision) if tolerance is None else tolerance
     first = model if isinstance(model, Model) else load(model)
     second = None if other is None else other if isinstance(other, Model) else load(other)
     if second is None and engine == reference:
@@ -72,7 +77,7 @@ def bisect(
         with tempfile.TemporaryDirectory(prefix="dovetail-bisect-") as folder:
             if memory is not None:
                 warm_up([engine, reference], folder)
-            options = {"tolerance": tolerance, "threads": threads, "memory": memory}
+            options = {"tolerance": tolerance, "threads": threads, "memory": memory, "precision": precision}
             search = _Search(Trials(subject, under_test, engine, reference, folder, options), memory)
             return search.run()
 

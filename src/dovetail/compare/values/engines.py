@@ -54,27 +54,29 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def run_part(engine: str, part: Part, folder: str, threads: int | None = None) -> list[Any]:
+def run_part(engine: str, part: Part, folder: str, threads: int | None = None, precision: str | None = None) -> list[Any]:
     """Run a part in an engine. Returns its outputs in order; one value may be several outputs.
 
     onnxruntime and OpenVINO run the part as a file: OpenVINO runs an IR file if the model is IR, else both run ONNX from memory.
+    ``precision``: see :func:`dovetail.compile`; the interpreter and onnxruntime do not round.
     Raises only DovetailErrors; a failure of a peer is EngineError [runtime.load], [runtime.run].
     """
     distinct = dict.fromkeys(map(id, part.outputs))
-    arrays = _run_peer(engine, part, folder, threads) if engine in PEERS else _run_program(engine, part, threads)
+    run = _run_peer if engine in PEERS else _run_program
+    arrays = run(engine, part, folder, threads, precision)
     if len(arrays) != len(distinct):
         raise EngineError("runtime.run", f"{engine} must return the {len(distinct)} outputs of a part, got {len(arrays)}")
     by_value = dict(zip(distinct, arrays, strict=True))
     return [by_value[id(value)] for value in part.outputs]
 
 
-def _run_program(engine: str, part: Part, threads: int | None) -> list[Any]:
-    options = {"threads": threads} if engine == "native" else {}
-    with compile(part.model, engine=engine, **options) as program:  # type: ignore[arg-type]
+def _run_program(engine: str, part: Part, folder: str, threads: int | None, precision: str | None) -> list[Any]:
+    options: dict[str, Any] = {"threads": threads, "precision": precision} if engine == "native" else {}
+    with compile(part.model, engine=engine, **options) as program:
         return list(program(part.inputs).values())
 
 
-def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list[Any]:
+def _run_peer(engine: str, part: Part, folder: str, threads: int | None, precision: str | None) -> list[Any]:
     refuse_live_memory(part.model, [part.inputs[x.name] for x in part.model.inputs])
     names = Names([x.name for x in part.model.inputs], [y.name for y in part.model.outputs])
     source: str | bytes
@@ -88,7 +90,7 @@ def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list
             save(part.model, stream)
             source = stream.getvalue()
             del stream
-        found = runner(engine, source, threads, names, exact=True).run(part.inputs)
+        found = runner(engine, source, threads, names, exact=True, precision=precision).run(part.inputs)
     except DovetailError:
         raise
     except Exception as error:

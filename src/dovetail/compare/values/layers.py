@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.arrays import Deviation, deviation_of, missing
+from dovetail.compare.arrays import Deviation, deviation_of, missing, tolerance_for
 from dovetail.compare.f64_run import magnitude_of, run_wide, wide
 from dovetail.compare.values.array_store import ArrayStore
 from dovetail.compare.values.correspondence import match_inputs, match_values
@@ -28,7 +28,7 @@ from dovetail.ir.layer_names import Layers
 from dovetail.ir.limits import counting, current, within_memory
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor
-from dovetail.runtime.compilation import compile
+from dovetail.runtime.compilation import compile, precision_of
 from dovetail.runtime.interpreter.session import InitialStates
 from dovetail.runtime.random_inputs import Inputs, random_inputs, sizes_in
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
@@ -48,6 +48,7 @@ def compare_layers(
     tolerance: float | None = None,
     values: Collection[str] | None = None,
     threads: int | None = None,
+    precision: str | None = None,
 ) -> LayerComparison:
     """Compare every value of ``model`` in ``engines`` with its value in the first engine, the reference, by depth.
 
@@ -59,6 +60,8 @@ def compare_layers(
     ``inputs`` are arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. ``values`` are the names of
     the values to compare; the default is all. With ``other`` the outputs of both models are also compared for random inputs with
     NaN, infinities, ties and extremes. Floats that differ by one rounding of the largest input of their node agree, with a note.
+    ``precision`` is the option of :func:`compile` for the native engines that are compared, but not for the reference; "bf16" is
+    a hint for OpenVINO too. With "bf16" or "int8" the default ``tolerance`` is 4 ulp of bf16.
 
     Each engine continues with the values that it has computed. Compared values are outputs of a part of the graph, across which
     an engine cannot fuse operators. ``memory`` limits the bytes of the process: the parts are then slices, and values that later
@@ -76,6 +79,8 @@ def compare_layers(
     if not names:
         raise EngineError("argument.value", "a comparison needs two engines, got none")
     check_engines(names)
+    precision = precision_of(precision)
+    tolerance = tolerance_for(precision) if tolerance is None else tolerance
     base = names[0]
     chosen = dict.fromkeys(names if other is None or engines is None or len(names) == 1 else names[1:])
     first = model if isinstance(model, Model) else load(model)
@@ -91,9 +96,9 @@ def compare_layers(
         given = Inputs.of(inputs)
         arrays = complete_inputs(first, given)
         with tempfile.TemporaryDirectory(prefix="dovetail-compare-") as folder:
-            run = _Run(first, second, arrays, base, columns, folder, memory, tolerance, values, threads)
+            run = _Run(first, second, arrays, base, columns, folder, memory, tolerance, values, threads, precision)
             rows = run.rows()
-            if second is not None and values is None and not is_differing(rows):
+            if second is not None and values is None and not is_differing(rows) and tolerance_for(precision) is None:
                 drawn = [x.name for x in first.inputs if x.name not in given.arrays] if given.varied is None else given.varied
                 rows += special_rows(first, second, arrays, drawn, columns)
     return LayerComparison(
@@ -178,6 +183,7 @@ class _Run:
         tolerance: float | None,
         values: Collection[str] | None,
         threads: int | None,
+        precision: str | None,
     ) -> None:
         self.subject = Subject(first, arrays)
         self.other = None if second is None else Subject(second, inputs_of_other(first, second, arrays))
@@ -187,6 +193,7 @@ class _Run:
         self._random = {id(self.subject.nodes[position]) for position in self.subject.draws}
         self.base, self.columns, self.folder = base, columns, folder
         self.tolerance, self.threads, self.is_sliced = tolerance, threads, memory is not None
+        self.precision = precision
         self.wanted = self._select_values(values)
         spill = folder if memory is not None else None
         self.reference = ArrayStore(spill)
@@ -322,7 +329,7 @@ class _Run:
         subject = self.other if self.columns[index].is_other and self.other is not None else self.subject
         try:
             piece = subject.part([own for _, own in present], self.stores[index])
-            results = run_part(self.columns[index].engine, piece, self.folder, self.threads)
+            results = run_part(self.columns[index].engine, piece, self.folder, self.threads, self.precision)
         except DovetailError as error:
             if error.code == "run.time":
                 raise

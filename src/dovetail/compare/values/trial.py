@@ -70,6 +70,7 @@ class Trials:
         self.engine, self.base, self.folder = engine, base, folder
         self.tolerance: float | None = options["tolerance"]
         self.threads: int | None = options["threads"]
+        self.precision: str | None = options["precision"]
         self._spill = folder if options["memory"] is not None else None
         self.runs = 0
         self._first = subject.constant_count
@@ -253,7 +254,7 @@ class Trials:
         """Return values from the engine under test; None, with the reason in ``verdict``, if the engine fails."""
         self.runs += 1
         try:
-            return run_part(self.engine, self._part(values), self.folder, self.threads)
+            return run_part(self.engine, self._part(values), self.folder, self.threads, self.precision)
         except DovetailError as error:
             if error.code == "run.time":
                 raise

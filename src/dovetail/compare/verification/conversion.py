@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 
-from dovetail.compare.arrays import TOLERANCE, deviation_of, tolerance_of
+from dovetail.compare.arrays import NOT_EQUAL, TOLERANCE, deviation_of, tolerance_for, tolerance_of
 from dovetail.compare.f64_run import run_wide, run_wide_with_magnitude
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import load
@@ -66,6 +66,17 @@ def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, ra
     ]
     extra = [(name, np.asarray(array)) for name, array in other.items() if name not in reference]
     return rows + [Difference(name, str(array.dtype), array.shape, np.inf, np.inf, False, "unexpected") for name, array in extra]
+
+
+def agree(rows: Sequence[Difference], precision: str | None = None) -> bool | None:
+    """Return whether outputs agree. With a ``precision`` that rounds, None means that they differ by rounding at most.
+
+    Rounding changes neither shapes nor types, nor which elements are NaN or infinite.
+    """
+    if all(row.agrees for row in rows):
+        return True
+    is_rounding = tolerance_for(precision) is not None and all(row.why in ("", NOT_EQUAL) for row in rows)
+    return None if is_rounding else False
 
 
 def random_outputs(model: Model) -> set[str]:
