@@ -43,7 +43,7 @@ def networks(quick: bool) -> Rows:
 
 
 def transformers(quick: bool) -> Rows:
-    return _against_peers(measured("transformers.py", *(["--rounds", "3"] if quick else []))["rows"], ["model", "threads"])
+    return _against_peers(measured("transformer_times.py", *(["--rounds", "3"] if quick else []))["rows"], ["model", "threads"])
 
 
 def models(quick: bool) -> Rows:
@@ -53,6 +53,26 @@ def models(quick: bool) -> Rows:
     for line, row in zip(rows[1:], found, strict=True):
         line += [f"{size:.0e}" for size in (max(row["differences"].values()), row["peers_difference"])]
     return rows
+
+
+def bf16(quick: bool) -> Rows:
+    """Dovetail and OpenVINO in bf16, with the largest differences from dovetail's f32."""
+    options = ["--precision", "bf16", *(["--rounds", "3"] if quick else [])]
+    images = ["squeezenet"] if quick else ["densenet121", "inception_v2", "squeezenet", "resnet50"]
+    others = ["LSTM"] if quick else ["BERT", "ViT", "detector", "U-Net", "GPT-2", "Llama", "LSTM"]
+    rows = [
+        *measured("networks.py", *options, "--batch", "1", "--models", *images)["rows"],
+        *measured("models.py", *options, "--models", *others)["rows"],
+    ]
+    found = [["model", "threads", "dovetail ms", "openvino ms", "ratio", "difference of dovetail", "of openvino"]]
+    ratios = []
+    for row in rows:
+        times, differences = ([row[key][engine] for engine in ("dovetail", "openvino")] for key in ("ms", "differences"))
+        ratios.append(times[0] / times[1])
+        cells = [*(f"{ms:.2f}" for ms in times), f"{ratios[-1]:.2f}", *(f"{size:.1e}" for size in differences)]
+        found.append([row["model"], str(row["threads"]), *cells])
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return [*found, ["geometric mean", "", "", "", f"{mean:.2f}", "", ""]]
 
 
 def zoo(quick: bool) -> Rows:
@@ -165,6 +185,7 @@ TABLES: dict[str, Callable[[bool], Rows]] = {
     "networks": networks,
     "transformers": transformers,
     "models": models,
+    "bf16": bf16,
     "zoo": zoo,
     "ablation": ablation,
     "sizes": sizes,
