@@ -269,6 +269,54 @@ def test_the_epilogue_of_a_convolution(name: str) -> None:
     assert steps(model_of(write)) == expected
 
 
+def raised(b: Builder, term: Any) -> Any:
+    return b.Add(term, real(1))
+
+
+def cubic(b: Builder, y: Any, cube: Any) -> Any:
+    return b.Tanh(b.Multiply(b.Add(y, b.Multiply(cube, real(0.044715))), real(0.7978845608)))
+
+
+ROOT = real(2**0.5)
+GELUS: dict[str, Callable[[Builder, Any], Any]] = {
+    "torch": lambda b, y: b.Multiply(b.Multiply(y, raised(b, b.Erf(b.Divide(y, ROOT)))), real(0.5)),
+    "torch, the half first": lambda b, y: b.Multiply(b.Multiply(y, real(0.5)), raised(b, b.Erf(b.Divide(y, ROOT)))),
+    "a product in the erf": lambda b, y: b.Multiply(
+        b.Multiply(real(0.5), b.Add(real(1), b.Erf(b.Multiply(real(0.5**0.5), y)))), y
+    ),
+    "GPT-2": lambda b, y: b.Multiply(b.Multiply(real(0.5), y), raised(b, cubic(b, y, b.Power(y, real(3))))),
+    "a cube of products": lambda b, y: b.Multiply(
+        b.Multiply(y, raised(b, cubic(b, y, b.Multiply(b.Multiply(y, y), y)))), real(0.5)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GELUS)
+def test_gelu_of_its_parts(name: str) -> None:
+    model = model_of(lambda b: GELUS[name](b, product(b)))
+    assert steps(model) == ["matmul: MatMul Gelu"]
+    x = numbers(4, 6) * real(3)
+    np.testing.assert_allclose(Engine(model)({"x": x})["y0"], interpret(model, {"x": x})["y0"], rtol=1e-5, atol=1e-5)
+
+
+NO_GELUS: dict[str, Callable[[Builder, Any], Any]] = {
+    "another half": lambda b, y: b.Multiply(b.Multiply(y, raised(b, b.Erf(b.Divide(y, ROOT)))), real(0.4)),
+    "another root": lambda b, y: b.Multiply(b.Multiply(y, raised(b, b.Erf(b.Divide(y, real(1.41))))), real(0.5)),
+    "another value": lambda b, y: b.Multiply(b.Multiply(b.Abs(y), raised(b, b.Erf(b.Divide(y, ROOT)))), real(0.5)),
+    "another summand": lambda b, y: b.Multiply(b.Multiply(y, b.Add(real(2), b.Erf(b.Divide(y, ROOT)))), real(0.5)),
+    "another power": lambda b, y: b.Multiply(b.Multiply(real(0.5), y), raised(b, cubic(b, y, b.Power(y, real(2))))),
+    "a number for each column": lambda b, y: b.Multiply(b.Multiply(y, raised(b, b.Erf(b.Divide(y, ROOT)))), numbers(1, 5)),
+}
+
+
+@pytest.mark.parametrize("name", NO_GELUS)
+def test_products_that_are_no_gelu(name: str) -> None:
+    model = model_of(lambda b: NO_GELUS[name](b, product(b)))
+    assert not any("Gelu" in step for step in steps(model))
+    x = numbers(4, 6)
+    np.testing.assert_allclose(Engine(model)({"x": x})["y0"], interpret(model, {"x": x})["y0"], rtol=1e-5, atol=1e-5)
+
+
 def test_factors_that_f32_does_not_hold_stay_factors() -> None:
     """One after the other they give numbers: their product would give infinities, or nothing."""
     for first, second, size in ((1e30, 1e30, 1e-30), (1e-30, 1e-30, 1e30)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.rewrite.activations import rewrite_multiply
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.compressed_gather import gather_codes
 from dovetail.engine.rewrite.compressed_product import compress_products
@@ -49,10 +50,9 @@ from dovetail.ops.constant import Constant
 from dovetail.ops.default_inputs import freeze_in_graph
 from dovetail.ops.detection.detection_output import DetectionOutput
 from dovetail.ops.detection.nms import NonMaxSuppression
-from dovetail.ops.elementwise.activation import PRelu, Sigmoid
-from dovetail.ops.elementwise.binary import Add, Multiply, Sum
+from dovetail.ops.elementwise.activation import PRelu
+from dovetail.ops.elementwise.binary import Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
-from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import ErfInv
 from dovetail.ops.linalg.einsum import Einsum
 from dovetail.ops.linalg.grouped_matmul import GroupedMatMul
@@ -339,38 +339,6 @@ def _has_known_f32_inputs(xs: Inputs) -> bool:
     return x is not None and x.shape is not None and x.dtype.name == "f32" and all(y is None or y.shape is not None for y in xs)
 
 
-def _rewrite_multiply(b: Builder, node: Node) -> Result:
-    """Rewrite x * sigmoid(x) to Swish and x * clip(x + 3, 0, 6) to 6 * HardSwish, which fuse into the preceding kernel."""
-    assert isinstance(node.op, Multiply)
-    if not node.op.broadcast:
-        return None
-    for x, gate in (node.inputs, node.inputs[::-1]):
-        assert x is not None and gate is not None
-        if gate.node is not None and isinstance(gate.node.op, Sigmoid) and gate.node.inputs[0] is x and x.dtype.name == "f32":
-            return b.Swish(x)
-        if x.dtype.name == "f32" and _is_hard_gate(gate, x):
-            return b.Multiply(b.HardSwish(x), b.constant(np.float32(6), x.dtype))
-    return None
-
-
-def _is_hard_gate(gate: Value, x: Value) -> bool:
-    """Return whether ``gate`` is clip(x + 3, 0, 6)."""
-    if gate.node is None or not isinstance(gate.node.op, Clip) or len(gate.node.inputs) != 3:
-        return False
-    raised, low, high = gate.node.inputs
-    if not _is_number(low, 0) or not _is_number(high, 6) or raised is None or raised.node is None:
-        return False
-    if not isinstance(raised.node.op, Add) or not raised.node.op.broadcast or raised.shape != x.shape:
-        return False
-    one, other = raised.node.inputs
-    return (one is x and _is_number(other, 3)) or (other is x and _is_number(one, 3))
-
-
-def _is_number(x: Value | None, number: float) -> bool:
-    """Return whether a value is a constant with one element, ``number``."""
-    return x is not None and x.constant is not None and x.constant.size == 1 and bool(x.constant == number)
-
-
 def _rewrite_sum(b: Builder, node: Node) -> Result:
     assert isinstance(node.op, Sum)
     return b.Add(node.input(0), node.input(1)) if len(node.inputs) == 2 and node.op.broadcast else None
@@ -488,7 +456,7 @@ REWRITES: dict[type[Op], Rule] = {
     MaxPool: _rewrite_max_pool,
     MeanVarianceNormalization: _decompose_f32,
     Multinomial: _decompose_any_type,
-    Multiply: _rewrite_multiply,
+    Multiply: rewrite_multiply,
     NonMaxSuppression: _rewrite_nms,
     NormalizeL2: _decompose_f32,
     Normalizer: _decompose_any_type,
