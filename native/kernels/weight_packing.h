@@ -1,6 +1,7 @@
 // Packed weights: constants in the order in which GEMM tiles read them.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes);
 // A matrix of constants: element (k, j) is from[order[k] + j * stride] * factor[j], or 0 where order[k] is kZero; a null `factor`
 // is 1. With `is_bf16`, elements (2k, j) and (2k + 1, j) are rounded to bf16 and packed as one float; the depth is even.
 struct Matrix {
-    static constexpr std::int64_t kZero = -1;
+    // Offsets of the reversed taps of a transposed convolution are negative.
+    static constexpr std::int64_t kZero = std::numeric_limits<std::int64_t>::min();
     const float* from;
     std::vector<std::int64_t> order;
     std::int64_t stride;
