@@ -22,6 +22,7 @@ import dovetail
 import dovetail.compat.openvino as ours
 import openvino_coverage
 import openvino_programs
+from dovetail.ir.host import native_core
 
 theirs = pytest.importorskip("openvino")
 MODULES = {"dovetail": ours, "openvino": theirs}
@@ -568,7 +569,7 @@ def test_arrays_of_each_element_type_pass_through_a_model(name: str, tmp_path: P
         ("ov.convert_model(object())", "input_model"),
         ("ov.convert_model(folder / 'image.onnx', input=[1])", "input"),
         ("ov.preprocess.PrePostProcessor(model).input().preprocess().custom(abs)", "custom"),
-        ("core.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': 'bf16'})", "INFERENCE_PRECISION_HINT"),
+        ("core.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': 'f16'})", "INFERENCE_PRECISION_HINT"),
         ("core.compile_model(model, 'CPU', {'CPU_DENORMALS_OPTIMIZATION': True})", "CPU_DENORMALS_OPTIMIZATION"),
         ("core.compile_model(model, 'CPU', {'DYNAMIC_QUANTIZATION_GROUP_SIZE': 32})", "DYNAMIC_QUANTIZATION_GROUP_SIZE"),
         ("core.compile_model(model, 'GPU')", "GPU"),
@@ -595,6 +596,20 @@ def test_results_stay_when_the_request_runs_again(folder: Path) -> None:
     shared = compiled(x, share_outputs=True)[0]
     compiled(x + 1)
     assert not np.array_equal(shared, kept)
+
+
+def test_the_precision_hint(folder: Path) -> None:
+    """The hint bf16 rounds the operands of products where the processor has bf16, and is f32 elsewhere."""
+    core = ours.Core()
+    compiled = {
+        hint: core.compile_model(folder / "image.onnx", "CPU", {"INFERENCE_PRECISION_HINT": hint}) for hint in ("f32", "bf16")
+    }
+    found = {hint: compiled[hint].get_property("INFERENCE_PRECISION_HINT").to_string() for hint in compiled}
+    results = {hint: each(ARRAYS["x"])[0] for hint, each in compiled.items()}
+    has_bf16 = native_core.has_bf16()
+    assert found == {"f32": "f32", "bf16": "bf16" if has_bf16 else "f32"}
+    np.testing.assert_allclose(results["bf16"], results["f32"], rtol=0.05, atol=0.05)
+    assert has_bf16 or np.array_equal(results["bf16"], results["f32"])
 
 
 def test_a_compiled_model_is_pickled_with_its_configuration(folder: Path) -> None:

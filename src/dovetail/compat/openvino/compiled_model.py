@@ -73,11 +73,11 @@ class CompiledModel(Partial):
         threads, streams = self.configuration.threads, self.configuration.streams
         # Of several calls of a program, one has the workers of its pool; each other one runs in its caller alone.
         threads = threads - streams + 1
-        folder = self.configuration.cache_folder
+        folder, precision = self.configuration.cache_folder, self.configuration.precision
         if folder is not None and path is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            return compile(path, threads=threads, cache_dir=folder)
-        return compile(model.source, threads=threads)
+            return compile(path, threads=threads, cache_dir=folder, precision=precision)
+        return compile(model.source, threads=threads, precision=precision)
 
     @property
     def inputs(self) -> list[ConstOutput]:

@@ -20,6 +20,7 @@ from dovetail.compat.openvino.enumerations import (
 )
 from dovetail.compat.openvino.runtime_info import WORDS
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir.host import native_core
 from dovetail.ir.host.threads import thread_count
 
 DEVICE = "CPU"
@@ -88,10 +89,22 @@ def _member(kind: type[PerformanceMode | ExecutionMode | Priority | SchedulingCo
     return parse
 
 
+def _name_of_type(value: object) -> str:
+    return value.to_string() if isinstance(value, Type) else str(value)
+
+
 def _precision(value: object) -> Type:
-    name = value.to_string() if isinstance(value, Type) else str(value)
-    if name not in ("f32", "dynamic", "undefined"):
+    if _name_of_type(value) not in ("f32", "dynamic", "undefined"):
         raise _ChangesResults("Only f32 is supported: another precision would change the results")
+    return Type.f32
+
+
+def _inference_precision(value: object) -> Type:
+    """Parse the precision of products, bf16 or f32. As in OpenVINO, bf16 is a hint: f32 on a processor that lacks it."""
+    if _name_of_type(value) == "bf16":
+        return Type.bf16 if native_core.has_bf16() else Type.f32
+    if _name_of_type(value) not in ("f32", "dynamic", "undefined"):
+        raise _ChangesResults("Only f32 and bf16 are supported")
     return Type.f32
 
 
@@ -117,7 +130,7 @@ _WRITABLE: dict[str, tuple[Parser, object]] = {
     "PERFORMANCE_HINT_NUM_REQUESTS": (_count, 0),
     "CACHE_DIR": (_folder, ""),
     "ENABLE_MMAP": (_boolean, True),
-    "INFERENCE_PRECISION_HINT": (_precision, Type.f32),
+    "INFERENCE_PRECISION_HINT": (_inference_precision, Type.f32),
     "KV_CACHE_PRECISION": (_precision, Type.f32),
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": (_only(0, _count), 0),
     "CPU_DENORMALS_OPTIMIZATION": (_only(False, _boolean), False),
@@ -195,6 +208,11 @@ class Configuration:
             return 1 if is_latency else min(self.threads, requests or self.threads)
         assert isinstance(asked, int)
         return self.threads if asked == Num.AUTO.to_integer() else max(1, min(asked, self.threads))
+
+    @property
+    def precision(self) -> str | None:
+        """The precision of :func:`dovetail.compile`."""
+        return "bf16" if self.value("INFERENCE_PRECISION_HINT") == Type.bf16 else None
 
     @property
     def cache_folder(self) -> Path | None:
