@@ -85,15 +85,19 @@ def _in_order(indices: str, caches: list[str]) -> Condition:
 
 
 class _Lengths(NamedTuple):
-    """_Lengths names the lengths of the sequences of a GroupQueryAttention, their maximum, and its number of new rows."""
+    """_Lengths names the lengths of the sequences of a GroupQueryAttention, their maximum, and its number of new rows.
+
+    ``buffer`` is the length of its caches, None for an open length.
+    """
 
     last: str
     total: str
     rows: Size
+    buffer: int | None
 
 
 def _append_full_sequences(model: Model) -> list[Condition]:
-    """Replace each GroupQueryAttention with a cache of open length by an Attention that appends; return the conditions."""
+    """Replace each GroupQueryAttention by an Attention that appends to its cache, or writes into it; return the conditions."""
     original = copy_model(model)
     caches: dict[_Lengths, list[str]] = {}
     programs: dict[_Lengths, NativeProgram] = {}
@@ -104,9 +108,10 @@ def _append_full_sequences(model: Model) -> list[Condition]:
             return None
         query, past, last, total = (node.input(index) for index in (0, 3, 5, 6))
         cache = behind_identities(past)
-        if cache.node is not None or cache.shape is None or isinstance(cache.shape[2], int) or query.shape is None:
+        if cache.node is not None or cache.shape is None or query.shape is None:
             return None
-        lengths = _Lengths(last.name, total.name, query.shape[1])
+        size = cache.shape[2]
+        lengths = _Lengths(last.name, total.name, query.shape[1], size if isinstance(size, int) else None)
         if lengths not in programs and (program := _program_of(original, lengths)) is not None:
             programs[lengths] = program
         outputs = op.decompose_full(b, node.input(0), *node.inputs[1:]) if lengths in programs else None
@@ -134,13 +139,19 @@ def _program_of(model: Model, lengths: _Lengths) -> NativeProgram | None:
 
 
 def _are_full(model: Model, lengths: _Lengths, program: NativeProgram, caches: list[str]) -> Condition:
-    """Return the condition that all sequences have as many tokens as each cache has rows after the step."""
+    """Return the condition that all sequences have as many tokens as each cache has rows after the step.
+
+    For buffers: that the step fits, and writes one row or all sequences have equally many tokens.
+    """
     names = [x.name for x in program.inputs]
 
     def are_full(arrays: Arrays) -> bool:
         rows = symbolic.evaluate(lengths.rows, sizes_of_arrays(model, arrays))
         last, total = program({name: arrays[name] for name in names})
         wanted = int(total.reshape(-1)[0])
+        if lengths.buffer is not None and last.size:
+            first, end = int(last.min()) + 1 - rows, int(last.max()) + 1
+            return first >= 0 and end == wanted <= lengths.buffer and bool(rows == 1 or (last + 1 == wanted).all())
         return bool((last + 1 == wanted).all()) and all(np.shape(arrays[name])[2:3] == (wanted - rows,) for name in caches)
 
     return are_full

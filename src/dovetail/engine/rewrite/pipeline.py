@@ -13,6 +13,7 @@ from dovetail.engine.rewrite.compressed_gather import gather_codes
 from dovetail.engine.rewrite.compressed_product import compress_products
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
+from dovetail.engine.rewrite.grouped_heads import multiply_by_cache
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
 from dovetail.engine.rewrite.image_products import transpose_product
 from dovetail.engine.rewrite.integer_conv import fuse_integer_product
@@ -385,11 +386,11 @@ def _rewrite_dft(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_matmul(b: Builder, node: Node) -> Result:
-    """Rewrite vector operands of MatMul to matrices of one row or one column."""
+    """Rewrite vector operands of MatMul to matrices of one row or one column, and products of repeated heads."""
     op, x, y = node.op, node.input(0), node.input(1)
     assert isinstance(op, MatMul)
     if x.shape is None or y.shape is None or 1 not in (len(x.shape), len(y.shape)):
-        return None
+        return multiply_by_cache(b, node)
     is_row, is_column = len(x.shape) == 1, len(y.shape) == 1
     rows, columns = b.Unsqueeze(x, [0]) if is_row else x, b.Unsqueeze(y, [1]) if is_column else y
     product = b.MatMul(rows, columns, transpose_a=op.transpose_a and not is_row, transpose_b=op.transpose_b and not is_column)

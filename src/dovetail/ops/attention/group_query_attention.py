@@ -259,24 +259,38 @@ class GroupQueryAttention(
         return [y, *present, *qk][: self.outputs]
 
     def decompose_full(self, b: Builder, q: Value, *rest: Value | None) -> Any:
-        """Return the outputs by an Attention that appends to the cache; None if this operator has inputs that Attention lacks.
+        """Return the outputs by an Attention over a cache in place; None if this operator has inputs that Attention lacks.
 
-        The result is that of this operator if every sequence has as many tokens as the cache has rows after the step: without
-        padding, ``present_key`` is the concatenation of ``past_key`` and ``key``.
+        For a cache of open length the result is that of this operator if every sequence has as many tokens as the cache has rows
+        after the step: without padding, ``present_key`` is the concatenation of ``past_key`` and ``key``.
+
+        A cache of constant length is a buffer, into which the new rows are written. The result is that of this operator if the
+        buffer has room for them, and if there is one new row or every sequence has ``total_sequence_length`` tokens.
         """
-        k, v, past_key, past_value, _, _, cos_cache, sin_cache, position_ids, *others = (*rest, *[None] * 11)[:11]
+        k, v, past_key, past_value, seqlens_k, _, cos_cache, sin_cache, position_ids, *others = (*rest, *[None] * 11)[:11]
         is_plain = self.local_window_size < 0 and not self.smooth_softmax and self.outputs <= 3
         if not is_plain or k is None or v is None or past_key is None or position_ids is not None or others != [None, None]:
             return None
+        assert past_value is not None
         q, k, v = (split_heads(b, x, heads) for x, heads in ((q, self.num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads)))
+        is_buffer = isinstance(past_key.dims[2], int)
+        lengths = starts = None
+        if is_buffer and seqlens_k is not None:
+            lengths = b.Add(b.Reshape(b.Cast(seqlens_k, to=dtypes.i64), [-1]), b.constant(1))
+            starts = b.Subtract(lengths, axis_size_of(b, q, 2))
         if self.do_rotary and cos_cache is not None and sin_cache is not None:
-            positions = b.Add(axis_size_of(b, past_key, 2), positions_of(b, q, 2))
-            positions = b.Expand(b.Unsqueeze(positions, [0]), join_sizes(b, [shape_value(b, q, [0]), shape_value(b, q, [2])]))
+            before = axis_size_of(b, past_key, 2) if starts is None else b.Unsqueeze(starts, [1])
+            positions = b.Add(before, positions_of(b, q, 2))
+            if starts is None:
+                positions = b.Unsqueeze(positions, [0])
+            positions = b.Expand(positions, join_sizes(b, [shape_value(b, q, [0]), shape_value(b, q, [2])]))
             q, k = (self._rotate(b, x, cos_cache, sin_cache, positions) for x in (q, k))
-        y, *present = b.Attention(
-            q, k, v, None, past_key, past_value,
-            is_causal=self.causal, scale=self.scale or None, softcap=self.softcap, outputs=3,
-        )  # fmt: skip
+        attributes: dict[str, Any] = {"is_causal": self.causal, "scale": self.scale or None, "softcap": self.softcap}
+        if starts is None:
+            y, *present = b.Attention(q, k, v, None, past_key, past_value, outputs=3, **attributes)
+        else:
+            present = [b.TensorScatter(past_key, k, starts, axis=2), b.TensorScatter(past_value, v, starts, axis=2)]
+            y = b.Attention(q, present[0], present[1], None, None, None, lengths, **attributes)
         return [b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1]), *present][: self.outputs]
 
     def _rotate(self, b: Builder, x: Value, cos: Value, sin: Value, positions: Value) -> Any:
