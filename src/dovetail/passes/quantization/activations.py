@@ -1,6 +1,6 @@
 """Static quantization of activations: scales and zero points of a node's input, chosen from rows.
 
-All elements share one scale; the input of a depthwise convolution has one scale for each channel.
+All elements share one scale. The input of a depthwise convolution has one scale for each channel if their ranges differ much.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ SHRINK = np.linspace(1.0, 0.1, 91)
 GROUP = 16
 """Number of activations of one run of the calls."""
 LEVELS = 256
+MAX_RATIO = 4.0
+"""Root mean square of the ratios of a common scale to those of channels, up to which a depthwise convolution has the former."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,13 @@ def _input_of(node: Node) -> _Input:
 
 
 def choose_activations(
-    model: Model, weights: Sequence[ModelWeight], calls: Sequence[Call], method: str
+    model: Model, weights: Sequence[ModelWeight], calls: Sequence[Call], method: str, *, has_channels: bool
 ) -> list[Activation | None]:
     """Return the grid of the input of each weight's nodes; None where elements are not finite or a scale is subnormal.
 
-    ``method`` is MINMAX, PERCENTILE or MSE. The weights are values of ``model``, whose graph changes.
+    ``method`` is MINMAX, PERCENTILE or MSE. Without ``has_channels``, inputs that need several scales have None: onnxruntime 1.32
+    fuses the QuantizeLinear of such an input with the node in front of it, and then refuses several scales. The weights are
+    values of ``model``, whose graph changes.
     """
     keys = [{each.key: each for each in (_input_of(node) for node, _ in weight.readers)} for weight in weights]
     inputs = {key: each for items in keys for key, each in items.items()}
@@ -97,7 +101,8 @@ def choose_activations(
     items = list(inputs.values())
     for start in range(0, len(items), GROUP):
         grids.update(_choose_group(model, items[start : start + GROUP], calls, method))
-    return [grids[next(iter(each))] if len(each) == 1 else None for each in keys]
+    chosen = [grids[next(iter(each))] if len(each) == 1 else None for each in keys]
+    return [grid if grid is None or has_channels or len(grid.scales) == 1 else None for grid in chosen]
 
 
 def _choose_group(
@@ -140,7 +145,17 @@ def _choose_group(
         ]
     model.graph.outputs = old_outputs
     remove_dead(model.graph, kept={id(node) for node in model.graph.nodes[:mark]})
-    return {each.key: grid_of_range(*bounds) for each, bounds in zip(inputs, ranges, strict=True)}
+    return {each.key: _grid_of_channels(*bounds) for each, bounds in zip(inputs, ranges, strict=True)}
+
+
+def _grid_of_channels(low: Array, high: Array) -> Activation | None:
+    """Return the grid of ranges with one scale, or with one for each channel if their ranges differ much."""
+    common, grid = grid_of_range(low.min(), high.max()), grid_of_range(low, high)
+    if common is None or grid is None:
+        return None
+    scales = np.array(grid.scales)[high > low]
+    is_common = not len(scales) or float(np.sqrt(np.mean((common.scales[0] / scales) ** 2))) <= MAX_RATIO
+    return common if is_common else grid
 
 
 def _count(elements: Array, low: Array, high: Array) -> Array:

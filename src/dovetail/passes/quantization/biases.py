@@ -83,21 +83,16 @@ def find_shifts(model: Model, weights: Sequence[ModelWeight], calls: Sequence[Ca
     results = [{name: np.asarray(array, np.float64) for name, array in dict(program(call)).items()} for call in calls]
 
     rows = [count_rows(call) for call in calls]
+    return [[None if name is None else _judge([result[name] for result in results], rows) for name in each] for each in names]
 
-    def mean_of(name: str, part: slice) -> Array:
-        mean: Array = np.average([result[name] for result in results[part]], axis=0, weights=rows[part])
-        return mean
 
-    def shift_of(name: str | None) -> Array | None:
-        if name is None:
-            return None
-        fit, judge = (mean_of(name, slice(half, None, 2)) for half in (0, 1))
-        if not np.linalg.norm(judge - fit) < np.linalg.norm(judge):
-            return None
-        shift: Array = -mean_of(name, slice(None)).astype(np.float32)
-        return shift
-
-    return [[shift_of(name) for name in each] for each in names]
+def _judge(changes: Sequence[Array], rows: Sequence[int]) -> Array | None:
+    """Return the shift for the mean changes of some calls; None if that of the even calls does not help in the odd calls."""
+    fit, judge = (np.average(changes[half::2], axis=0, weights=rows[half::2]) for half in (0, 1))
+    if not np.linalg.norm(judge - fit) < np.linalg.norm(judge):
+        return None
+    shift: Array = -np.average(changes, axis=0, weights=rows).astype(np.float32)
+    return shift
 
 
 def shift_biases(graph: Graph, weight: ModelWeight) -> None:

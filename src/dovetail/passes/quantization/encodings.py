@@ -38,9 +38,7 @@ def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) 
         elif weight.kind == LOOKUP or _is_packable(weight, encoding):
             packed.update({id(node): weight for node, _ in weight.readers})
         else:
-            is_split = weight.activation is not None and len(weight.activation.scales) > 1 and encoding != IR
-            if is_split or (len(weight.channels) > 1 and rounded.codes.grid.symmetric):
-                # onnxruntime 1.32 fuses a Conv between DequantizeLinear and QuantizeLinear, and then refuses several scales of x.
+            if len(weight.channels) > 1 and rounded.codes.grid.symmetric:
                 _replace(graph, weight, partial(_scaled_groups, weight=weight, codes=rounded.codes))
             else:
                 _dequantize(graph, weight, rounded.codes, is_transposed=encoding == IR and bool(rounded.block))
@@ -77,8 +75,7 @@ def _quantize_input(
         activations[id(x), grid] = (grid.fake_quantize if is_ir else grid.apply)(b, x)
     inputs = [activations[id(x), grid], *node.inputs[1:]]
     bias = inputs[2] if len(inputs) > 2 else None
-    is_integer = not is_ir and len(grid.scales) == 1
-    if is_integer and bias is not None and bias.constant is not None and _has_integer_bias(node, bias):
+    if not is_ir and bias is not None and bias.constant is not None and _has_integer_bias(node, bias):
         scales = _codes(weight).scales[:, 0].astype(np.float64) * grid.scales[0]
         codes = np.rint(bias.constant.astype(np.float64) / scales)
         if np.all(np.abs(codes) < 2**31) and np.all(scales > np.finfo(np.float32).tiny):
@@ -209,7 +206,7 @@ def _dequantize(graph: Graph, weight: ModelWeight, codes: Codes, *, is_transpose
 
 
 def _scaled_groups(b: Builder, weight: ModelWeight, codes: Codes) -> Value:
-    """Emit ``Cast(codes) * scales``, also for weights with several axes of channels, which DequantizeLinear does not have."""
+    """Emit ``Cast(codes) * scales`` for weights with several axes of channels, which DequantizeLinear does not have."""
     name, rank = weight.source.name, len(weight.value.dims)
     shape: list[Any] = [weight.value.dims[axis] if axis in weight.channels else 1 for axis in range(rank)]
     elements = b.constant(weight.from_matrix(codes.codes).astype(np.int8), dtypes.i8, f"{name}_quantized")

@@ -172,7 +172,9 @@ def _quantize_activations(weights: Sequence[ModelWeight], writer: _Writer, calib
     chosen = [
         weight for weight in weights if weight.kind != LOOKUP and all(node.input(0).dtype == "f32" for node, _ in weight.readers)
     ]
-    for weight, grid in zip(chosen, choose_activations(*writer.copy(chosen), calibration.calls, method), strict=True):
+    has_channels = writer.encoding == IR
+    grids = choose_activations(*writer.copy(chosen), calibration.calls, method, has_channels=has_channels)
+    for weight, grid in zip(chosen, grids, strict=True):
         weight.activation = grid
 
 
