@@ -67,8 +67,12 @@ CHOICES = [
     ("int8", QuantizeOptions()), ("int8", QuantizeOptions(block_size=32)), ("int8", QuantizeOptions(64, False, "qdq")),
     ("int8", QuantizeOptions(encoding="ir")), ("int4", QuantizeOptions()), ("int4", QuantizeOptions(16, True)),
     ("int4", QuantizeOptions(32, False, "qdq")), ("int4", QuantizeOptions(32, True, "ir")), ("int4", QuantizeOptions(0, False)),
+    ("f8", QuantizeOptions()), ("f8e5m2", QuantizeOptions(encoding="qdq")),
     ("f16", QuantizeOptions()), ("bf16", QuantizeOptions()),
 ]  # fmt: skip
+
+
+ERRORS = {"int8": 0.03, "int4": 0.3, "f8": 0.08, "f8e5m2": 0.15, "f16": 1e-3, "bf16": 8e-3}
 
 
 def relative(found: Any, expected: Any) -> float:
@@ -83,7 +87,7 @@ def relative(found: Any, expected: Any) -> float:
 def test_the_runtime_of_a_written_file_gives_the_results_of_dovetail(
     to: str, options: QuantizeOptions, suffix: str, tmp_path: Path
 ) -> None:
-    encoding = "ir" if suffix == "xml" and to.startswith("int") else options.encoding
+    encoding = "ir" if suffix == "xml" and to not in ("f16", "bf16") else options.encoding
     for model, inputs in ((network(), {"x": normal(4, 64)}), (every_layer(), LAYER_INPUTS)):
         new = quantize(model, to, options=QuantizeOptions(options.block_size, options.symmetric, encoding, verify=False))
         dovetail.save(new, path := tmp_path / f"new.{suffix}")
@@ -93,7 +97,11 @@ def test_the_runtime_of_a_written_file_gives_the_results_of_dovetail(
         for name, expected in dict(dovetail.run(new, inputs)).items():
             assert relative(found[name], expected) < 1e-5
             np.testing.assert_allclose(ours[name], expected, rtol=1e-4, atol=1e-4)
-            assert 0 < relative(expected, original[name]) < {"int8": 0.03, "int4": 0.3, "f16": 1e-3, "bf16": 8e-3}[to]
+            assert (
+                0
+                < relative(expected, original[name])
+                < {"int8": 0.03, "int4": 0.3, "f8": 0.08, "f8e5m2": 0.15, "f16": 1e-3, "bf16": 8e-3}[to]
+            )
 
 
 @pytest.mark.parametrize(("to", "bits"), [("int8", 8), ("int4", 4)])

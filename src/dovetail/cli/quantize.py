@@ -13,6 +13,9 @@ from dovetail.cli.transformation import FileOptions, saving
 COLUMNS = ("node", "operator", "bits", "after", "inputs", "block", "rounding", "bytes saved", "predicted", "measured", "kept for")
 
 
+TARGETS = ("int8", "int4", "f8", "f8e5m2", "f16", "bf16")
+
+
 class Share(click.ParamType):  # type: ignore[type-arg]
     """Share is a parameter type: a number, or a number of percent such as 0.5%."""
 
@@ -34,9 +37,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
 @click.command()
 @options.model
 @options.target
-@click.option(
-    "--to", default="int8", show_default=True, type=click.Choice(("int8", "int4", "f16", "bf16")), help="The type of weights."
-)
+@click.option("--to", default="int8", show_default=True, type=click.Choice(TARGETS), help="The type of weights.")
 @options.input_option("--data", help="Rows of an input, in .npy or .npz files [random inputs].")
 @click.option("--budget", type=Share(), metavar="SHARE", help="Keep nodes until the error of the outputs is below it, as 0.5%.")
 @click.option("--block-size", type=int, help="Weights of a product that share a scale; 0: a channel [int4: 32, int8: 0].")
@@ -90,7 +91,7 @@ def quantize(
     is_ir = target != STREAM and format_of(target) == "openvino"
     if qdq and is_ir:
         raise click.UsageError("--qdq needs an ONNX target")
-    has_codes = to in ("int8", "int4")
+    has_codes = to not in ("f16", "bf16")
     encoding = ("ir" if is_ir else "qdq" if qdq else "matmulnbits") if has_codes else "qdq" if qdq else None
     file_settings = file_options.of(target)
     to_file = target_of(target, as_json)

@@ -16,7 +16,7 @@ from dovetail.passes.quantization.codes import BLOCK_SIZES
 from dovetail.passes.quantization.report import QuantizeOptions
 from dovetail.runtime.random_inputs import Inputs
 
-TARGETS = ("int8", "int4", "f16", "bf16")
+TARGETS = ("int8", "int4", "f8", "f8e5m2", "f16", "bf16")
 METHODS = ("minmax", "percentile", "mse")
 ROUNDINGS = ("nearest", "gptq")
 ENCODINGS = ("matmulnbits", "qdq", "ir")
@@ -41,7 +41,8 @@ def quantize(
     """Return a model whose weights are stored in fewer bits; its ``report`` is a QuantizeReport.
 
     ``to`` is "int8" (integer weights, one scale per output channel), "int4" (products in blocks, each with a scale and a zero
-    point; convolutions and tables of Gather as int8), "f16" or "bf16" (all constants of at least 256 elements, with a Cast to f32
+    point; convolutions and tables of Gather as int8), "f8" or "f8e5m2" (floats of 8 bits, f8e4m3 or f8e5m2, with one scale per
+    output channel), "f16" or "bf16" (all constants of at least 256 elements, with a Cast to f32
     behind them). The computations keep their type. Weights with NaN or infinities, those that exceed the range of f16, and, for
     integers, those near the largest number of their type keep their type; the report has the reason.
 
@@ -112,7 +113,9 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
     if options.block_size not in (None, 0, *BLOCK_SIZES):
         raise RuleError("argument.value", f"block_size must be 0 or one of {BLOCK_SIZES}, got {options.block_size!r}")
     block = options.block_size if options.block_size is not None else 32 if to == "int4" else 0
-    symmetric = to == "int8" if options.symmetric is None else options.symmetric
+    if to.startswith("f8") and (options.block_size or options.symmetric is False):
+        raise RuleError("argument.conflict", f"{to} has one scale per channel and no zero points, got {_describe_grid(options)}")
+    symmetric = to != "int4" if options.symmetric is None else options.symmetric
     rounding = options.rounding or ("gptq" if has_rows and options.verify else "nearest")
     if rounding not in ROUNDINGS:
         raise RuleError("argument.value", f"rounding must be one of {', '.join(ROUNDINGS)}, got {options.rounding!r}")
@@ -121,6 +124,10 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
     if options.activations is not None:
         _check_activations(to, block, options)
     return replace(options, block_size=block, symmetric=symmetric, rounding=rounding)
+
+
+def _describe_grid(options: QuantizeOptions) -> str:
+    return f"block_size={options.block_size}, symmetric={options.symmetric}"
 
 
 def _check_activations(to: str, block: int, options: QuantizeOptions) -> None:

@@ -84,7 +84,9 @@ def _check_rows(value: Value, rows: object) -> Array:
         raise EngineError("input.type", f"rows of input {value.name!r} must be a tensor, got {value.type}")
     array: Array = to_array(rows, value)
     shape = value.type.shape
-    if shape is not None and len(shape) != array.ndim:
+    sizes = shape or ()
+    fixed = [(size, found) for size, found in zip(sizes[1:], array.shape[1:], strict=False) if isinstance(size, int)]
+    if shape is not None and (len(shape) != array.ndim or any(size != found for size, found in fixed)):
         raise EngineError("input.shape", f"input {value.name!r} must be {value.type}, got the shape {list(array.shape)}")
     if shape and not len(array):
         raise EngineError("input.shape", f"input {value.name!r} must have at least one row, got none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from dovetail.ir import dtypes
@@ -27,6 +28,8 @@ class Grid:
 
     ``scale`` is the float type of scales, to which they are rounded.
 
+    With ``dtype``, a float type of 8 bits, codes are numbers of that type, without zero points.
+
     Symmetric codes are signed, and their zero point is 0. Other codes are unsigned. ``block`` 0 means one block per row. Scales
     of symmetric blocks may be negative, so that the element of largest magnitude has the code of largest magnitude.
     """
@@ -35,15 +38,30 @@ class Grid:
     block: int = 0
     symmetric: bool = True
     scale: DType = dtypes.f32
+    dtype: DType | None = None
+
+    @property
+    def code_type(self) -> DType:
+        """The type in which codes are stored."""
+        return dtypes.dtype(f"{'i' if self.symmetric else 'u'}{self.bits}") if self.dtype is None else self.dtype
+
+    @property
+    def array_type(self) -> type:
+        """The type of arrays of codes: i16, or f32 for codes that are numbers of a float type."""
+        return np.int16 if self.dtype is None else np.float32
 
     @property
     def low(self) -> int:
         """The smallest code. With one scale per row, -128 is left out, so that the range of 8 bits is symmetric."""
+        if self.dtype is not None:
+            return -self.high
         is_narrow = self.bits == 8 and not self.block
         return int(-127 if is_narrow else -(2 ** (self.bits - 1))) if self.symmetric else 0
 
     @property
     def high(self) -> int:
+        if self.dtype is not None:
+            return int(ml_dtypes.finfo(self.dtype.numpy).max)  # type: ignore[no-untyped-call]
         return int(2 ** (self.bits - 1) - 1 if self.symmetric else 2**self.bits - 1)
 
     def blocks(self, depth: int) -> int:
@@ -59,7 +77,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Codes is a matrix of integer codes: ``codes`` i16 [rows, depth], ``scales`` f32 [rows, blocks].
+    """Codes is a matrix of codes: ``codes`` i16 [rows, depth], f32 for float codes, and ``scales`` f32 [rows, blocks].
 
     ``zero_points`` i16 [rows, blocks] are all 0 on a symmetric grid. The elements are ``(code - zero_point) * scale``.
     """
@@ -86,7 +104,7 @@ def round_matrix(matrix: Array, grid: Grid) -> Codes:
     """
     rows, depth = matrix.shape
     count = grid.blocks(depth)
-    codes = np.empty((rows, depth), np.int16)
+    codes = np.empty((rows, depth), grid.array_type)
     scales, points = np.empty((rows, count), np.float32), np.empty((rows, count), np.int16)
     step = max(1, CHUNK // max(depth, 1))
     for start in range(0, rows, step):
@@ -189,6 +207,9 @@ def _squared_error(blocks: Array, scales: Array, points: Array, grid: Grid) -> A
 
 
 def encode(values: Array, scales: Array, points: Array, grid: Grid) -> Array:
-    """Return the codes i16 of ``values``; ``scales`` and ``points`` broadcast to them."""
+    """Return the codes of ``values``; ``scales`` and ``points`` broadcast to them."""
+    if grid.dtype is not None:
+        rounded: Array = np.clip(values / scales, grid.low, grid.high).astype(grid.dtype.numpy).astype(np.float32)
+        return rounded
     codes: Array = np.clip(np.rint(values / scales) + points, grid.low, grid.high).astype(np.int16)
     return codes

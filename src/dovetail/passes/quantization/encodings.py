@@ -156,7 +156,7 @@ def _look_up(b: Builder, node: Node, weight: ModelWeight, operands: dict[int, li
     if id(weight) not in operands:
         codes, name = _codes(weight), weight.source.name
         operands[id(weight)] = [
-            b.constant(codes.codes.astype(np.int8), dtypes.i8, f"{name}_quantized"),
+            b.constant(codes.codes.astype(codes.grid.code_type.numpy), codes.grid.code_type, f"{name}_quantized"),
             b.constant(codes.scales, weight.value.dtype, f"{name}_scales"),
         ]
     codes_value, scales = operands[id(weight)]
@@ -172,7 +172,7 @@ def _dequantize(graph: Graph, weight: ModelWeight, codes: Codes, *, is_transpose
     is_swapped = is_transposed and weight.channels == (1,)
 
     def write(b: Builder) -> Value:
-        kind = dtypes.dtype(f"{'i' if codes.grid.symmetric else 'u'}{codes.grid.bits}")
+        kind = codes.grid.code_type
         elements, scales, points = codes.codes, codes.scales, codes.zero_points
         channel = weight.channels[0]
         rank = len(weight.value.dims)
@@ -192,7 +192,7 @@ def _dequantize(graph: Graph, weight: ModelWeight, codes: Codes, *, is_transpose
             b.constant(np.ascontiguousarray(scales), weight.value.dtype, f"{name}_scales"),
         ]
         # onnxruntime needs zero points per axis, even zeros, where it converts signed weights to unsigned ones.
-        if not codes.grid.symmetric or not codes.grid.block:
+        if codes.grid.dtype is None and not (codes.grid.symmetric and codes.grid.block):
             parts.append(b.constant(np.ascontiguousarray(points).astype(kind.numpy), kind, f"{name}_zero_points"))
         assert 0 <= axis < rank
         y: Value = b.DequantizeLinear(*parts, axis=axis, block_size=codes.grid.block)
@@ -209,7 +209,8 @@ def _scaled_groups(b: Builder, weight: ModelWeight, codes: Codes) -> Value:
     """Emit ``Cast(codes) * scales`` for weights with several axes of channels, which DequantizeLinear does not have."""
     name, rank = weight.source.name, len(weight.value.dims)
     shape: list[Any] = [weight.value.dims[axis] if axis in weight.channels else 1 for axis in range(rank)]
-    elements = b.constant(weight.from_matrix(codes.codes).astype(np.int8), dtypes.i8, f"{name}_quantized")
+    kind = codes.grid.code_type
+    elements = b.constant(weight.from_matrix(codes.codes).astype(kind.numpy), kind, f"{name}_quantized")
     scales = b.constant(codes.scales.reshape(shape), weight.value.dtype, f"{name}_scales")
     y: Value = b.Multiply(b.Cast(elements, to=weight.value.dtype), scales)
     return y

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.passes.quantization.codes import Array, Codes, Grid, choose_scales, encode, split_blocks
+from dovetail.passes.quantization.codes import Array, Codes, Grid, choose_scales, encode
 
 DAMPING = (0.01, 0.3)
 """Shares of the mean of the Hessian's diagonal, one of which is added to the diagonal: the more, the less is compensated."""
@@ -67,7 +67,7 @@ def round_with_compensation(matrix: Array, hessian: Array, grid: Grid, damping: 
         return None
     work = _split_groups(matrix.astype(np.float32), hessian)
     groups, rows, _ = work.shape
-    codes = np.empty((groups, rows, depth), np.int16)
+    codes = np.empty((groups, rows, depth), grid.array_type)
     count, width = grid.blocks(depth), grid.block or depth
     scales, points = np.empty((groups, rows, count), np.float32), np.empty((groups, rows, count), np.int16)
     for start in range(0, depth, COLUMNS):
@@ -83,9 +83,7 @@ def round_with_compensation(matrix: Array, hessian: Array, grid: Grid, damping: 
                     block = np.concatenate([work[..., column:stop], later], axis=-1)
                 else:
                     block = work[..., column : column + width]
-                parts = split_blocks(block.reshape(groups * rows, -1), Grid(grid.bits, width, grid.symmetric))
-                block_scales, block_points = (each.reshape(groups, rows) for each in choose_scales(parts, grid))
-                scales[..., index], points[..., index] = block_scales, block_points
+                scales[..., index], points[..., index] = choose_scales(block, grid)
             codes[..., column] = encode(work[..., column], scales[..., index], points[..., index], grid)
             rounded = (codes[..., column] - points[..., index]) * scales[..., index]
             error = (work[..., column] - rounded) / factor[:, None, column, column]

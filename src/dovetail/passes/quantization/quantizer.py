@@ -12,6 +12,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.suggestions import closest
 from dovetail.ir.types import Unknown
+from dovetail.ops.constant import DefaultInput
 from dovetail.passes.quantization.activations import choose_activations
 from dovetail.passes.quantization.biases import find_shifts
 from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
@@ -49,7 +50,7 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     encoding = options.encoding or (IR if model.format == "openvino" else MATMULNBITS)
     weights = find(model.graph)
     if not weights:
-        raise UnsupportedError("constant.needed", f"the model must have constant float weights to be stored as {to}, got none")
+        raise _no_weights(model, to)
     _keep(model, weights, options.keep)
     calibration = calibrate(model, inputs) if options.verify else None
     _round(weights, to, options, encoding)
@@ -72,6 +73,15 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     new = _choose(model, chosen, calibration, writer, report, inputs.seed)
     new.report = report
     return new
+
+
+def _no_weights(model: Model, to: str) -> UnsupportedError:
+    count = sum(isinstance(node.op, DefaultInput) for node in model.graph.nodes)
+    found = (
+        f"none, and {count} optional inputs with a default; load with freeze_defaults makes these constants" if count else "none"
+    )
+    message = f"the model must have constant float weights to be stored as {to}, got {found}"
+    return UnsupportedError("constant.needed", message, file=model.file)
 
 
 class _Writer:
@@ -128,7 +138,8 @@ def _round(weights: Sequence[ModelWeight], to: str, options: QuantizeOptions, en
             weight.kept = _reason_against(weight, largest)
         else:
             assert options.block_size is not None and options.symmetric is not None
-            grid = grid_of(weight, Grid(4 if to == "int4" else 8, options.block_size, options.symmetric))
+            kind = None if to.startswith("int") else dtypes.dtype("f8e4m3" if to == "f8" else to)
+            grid = grid_of(weight, Grid(4 if to == "int4" else 8, options.block_size, options.symmetric, dtype=kind))
             grid = _fit_block(grid, weight.matrix_shape[1], encoding)
             if 0 < largest < _smallest_range(weight):
                 weight.kept = "its scales are subnormal"

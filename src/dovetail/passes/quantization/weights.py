@@ -247,5 +247,9 @@ def _weight_input(node: Node) -> tuple[int, str, tuple[int, ...]] | None:
 
 
 def grid_of(weight: ModelWeight, grid: Grid) -> Grid:
-    """Return the grid of a weight: ``grid`` for products, and one symmetric scale of 8 bits per channel for other kinds."""
-    return replace(grid if weight.kind == PRODUCT else Grid(8), scale=weight.value.dtype)
+    """Return the grid of a weight: ``grid`` for products, and one symmetric scale per channel for other kinds.
+
+    These have 8 bits; float codes where ``grid`` has them, but for tables: ONNX gathers no floats of 8 bits.
+    """
+    dtype = None if weight.kind == LOOKUP else grid.dtype
+    return replace(grid if weight.kind == PRODUCT else Grid(8, dtype=dtype), scale=weight.value.dtype)
