@@ -6,15 +6,22 @@ stack of one small product that is run again and again; it bounds the speed of t
 both times in our time.
 
     python bench/few_bits.py --bits 4 --rows 1 --threads 1
+
+``--memory``: the resident memory of a process that loads the stack from a file, compiles and runs it, in multiples of the file,
+with the mapped pages of the file; for MatMulNBits and DequantizeLinear in ONNX, and OpenVINO's compressed constants in IR.
+
+    python bench/few_bits.py --memory --size 2048 --layers 40
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +88,39 @@ def reader(count: int) -> Callable[[], np.ndarray]:
     return lambda: memory.sum()
 
 
+def measure_memory(path: Path, rows: int, size: int) -> tuple[float, float]:
+    """Return the peak of the resident bytes of a process that compiles and runs ``path``, and the bytes after it."""
+    # A first model imports all modules that a compilation needs.
+    with Builder() as b:
+        b.output("y", b.MatMulNBits(b.input("x", "f32", (1, BLOCK)), b.constant(np.zeros((1, 1, BLOCK // 2), np.uint8)),
+                                    b.constant(np.ones((1, 1), np.float32)), k=BLOCK, n=1))  # fmt: skip
+    first = path.with_name(f"first{path.suffix}")
+    dovetail.save(b.model, first)
+    dovetail.compile(first)(np.zeros((1, BLOCK), np.float32))
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    program = dovetail.compile(dovetail.load(path, map="always"))
+    program(np.zeros((rows, size), np.float32))
+    return _status("VmHWM") - before, _status("VmRSS") - before
+
+
+def _status(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def print_memory(args: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        model = stack(args.layers, args.size, args.rows, args.bits)
+        for encoding, suffix in (("matmulnbits", "onnx"), ("qdq", "onnx"), ("compressed", "xml")):
+            path = Path(name) / f"{encoding}.{suffix}"
+            dovetail.save(dovetail.change_encoding(model, encoding), path)
+            size = sum(file.stat().st_size for file in Path(name).glob(f"{encoding}.*"))
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                peak, after = pool.submit(measure_memory, path, args.rows, args.size).result()
+            print(f"{encoding:12} {size / 1e6:8.1f} MB  peak {peak / size:5.2f}  after the run {after / size:5.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", type=int, default=4, choices=[2, 4, 8, 32])
@@ -91,7 +131,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--level", type=int, default=0, help="accuracy_level of our model")
     parser.add_argument("--without", default="", help="peers to leave out: onnxruntime, openvino, f32")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of a process instead")
     args = parser.parse_args()
+    if args.memory:
+        print_memory(args)
+        return
     left_out = args.without.split(",")
     model = stack(args.layers, args.size, args.rows, args.bits, args.level)
     x = np.random.default_rng(1).standard_normal((args.rows, args.size)).astype(np.float32)

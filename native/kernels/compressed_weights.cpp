@@ -41,7 +41,10 @@ void check(const Spec& spec, bool holds, const char* text) {
 }
 
 float number_at(const Operand& operand, std::int64_t row, std::int64_t column) {
-    return *reinterpret_cast<const float*>(operand.constant + row * operand.strides[0] + column * operand.strides[1]);
+    // Constants of a mapped file may be unaligned.
+    float number;
+    std::memcpy(&number, operand.constant + row * operand.strides[0] + column * operand.strides[1], sizeof number);
+    return number;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -382,6 +384,40 @@ def test_compiled_weights_take_as_many_bytes_as_the_file_has() -> None:
     engine.bind({"x": rows_of(1, 4096)})
     stored = sum(value.constant.nbytes for value in model.graph.values() if value.constant is not None)
     assert engine.packed_bytes <= 1.2 * stored
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+import numpy as np
+import dovetail
+
+def status(field):
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+
+first, path = sys.argv[1:]
+dovetail.compile(first)(np.zeros((1, 1024), np.float32))
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS:")
+dovetail.compile(dovetail.load(path, map="always"))(np.zeros((1, 1024), np.float32))
+print(1024 * (status("VmHWM:") - before))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system has no peak of resident memory")
+def test_memory_of_a_compiled_model_is_that_of_its_packed_weights(tmp_path: Path) -> None:
+    """The pages of the file are returned to the system as the weights are packed."""
+    for name, layers in (("first", 1), ("model", 48)):
+        with Builder() as b:
+            x = b.input("x", "f32", ("n", 1024))
+            for _ in range(layers):
+                codes, scales = RNG.integers(0, 256, (1024, 32, 16)).astype(np.uint8), RNG.uniform(0, 0.01, (1024, 32))
+                x = b.MatMulNBits(x, b.constant(codes), b.constant(scales.astype(np.float32)), k=1024, n=1024)
+            b.output("y", x)
+        dovetail.save(b.model, tmp_path / f"{name}.onnx")
+    words = [sys.executable, "-c", MEMORY, str(tmp_path / "first.onnx"), str(tmp_path / "model.onnx")]
+    found = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert int(found.stdout) <= 1.2 * (tmp_path / "model.onnx").stat().st_size
 
 
 def test_weights_in_two_models_of_one_process_are_not_mixed_up() -> None:

@@ -88,6 +88,18 @@ def mapped_constants(graph: Graph) -> Iterator[tuple[np.ndarray[Any, Any], int]]
             yield array, region[1]
 
 
+def release_pages(array: np.ndarray[Any, Any]) -> None:
+    """Return the pages of a constant that maps a file to the system; a later read takes them from the file again."""
+    region = region_of(array) if array.flags.c_contiguous else None
+    map_ = map_of(array)
+    if region is None or map_ is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    first = -(-region[1] // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = (region[1] + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if size > 0:
+        map_.madvise(mmap.MADV_DONTNEED, first, size)
+
+
 def address_of(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 

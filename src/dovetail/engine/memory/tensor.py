@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.rewrite.compressed_product import is_packed
 from dovetail.errors import printable
 from dovetail.ir import symbolic
 from dovetail.ir.arrays import Array
@@ -152,7 +153,8 @@ class TensorMap:
         if data is not None and dtype is not None:
             # A string tensor holds Python objects, which no kernel copies.
             shape = None if dtype.name == "string" else tuple(data.shape)
-            return RunTensor(value.name, value.type, shape, dtype, as_row_major(data))
+            is_kept = data.flags.c_contiguous and is_packed(value)
+            return RunTensor(value.name, value.type, shape, dtype, data if is_kept else as_row_major(data))
         shape = None if dtype is None or dtype.name == "string" else self._shape_of(value.type)
         tensor = RunTensor(value.name, value.type, shape, dtype)
         if shape is not None and dtype is not None and dtype.is_integer and value._value is not None:

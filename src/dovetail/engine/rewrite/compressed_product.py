@@ -96,6 +96,11 @@ def round_rows(x: Array, block: int) -> Array:
     return result
 
 
+def is_packed(constant: Value) -> bool:
+    """Return whether only CompressedMatMul reads a constant: the core packs it, unaligned or not."""
+    return bool(constant.uses) and all(isinstance(user.op, CompressedMatMul) for user, _ in constant.uses)
+
+
 def compress_products(precision: str | None, skips_quantized: bool) -> Callable[[Builder, Node], Value | None]:
     """Return the rule that rewrites products with constant weights of few bits to CompressedMatMul.
 

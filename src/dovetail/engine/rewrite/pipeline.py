@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.engine.rewrite.activations import rewrite_multiply
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.compressed_gather import gather_codes
-from dovetail.engine.rewrite.compressed_product import compress_products
+from dovetail.engine.rewrite.compressed_product import compress_products, is_packed
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.grouped_heads import multiply_by_cache
@@ -97,6 +97,7 @@ from dovetail.ops.signal.stft import ISTFT, STFT
 from dovetail.ops.tensor.onehot_trilu_eye import EyeLike, OneHot
 from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
 from dovetail.ops.tensor.shape import Range
+from dovetail.storage.mapped_files import release_pages
 
 MAX_ROUNDS = 4
 """The maximum number of rounds of rewriting: a decomposition may contain operators that need rewriting too."""
@@ -167,13 +168,16 @@ def _rewrite_in_rounds(graph: Graph, unpack: Rule) -> None:
 def _make_constants_row_major(graph: Graph) -> None:
     """Copy constants that are not row-major or not aligned, once for all plans.
 
-    Kernels read aligned rows, and packed weights are shared by the address of their source.
+    Kernels read aligned rows, and packed weights are shared by the address of their source. Packing takes unaligned ones.
     """
     for node in graph.nodes:
         op = node.op
-        if isinstance(op, Constant) and not (op.data.flags.c_contiguous and op.data.flags.aligned):
+        if not isinstance(op, Constant) or (op.data.flags.c_contiguous and op.data.flags.aligned):
+            continue
+        if not (op.data.flags.c_contiguous and is_packed(node.outputs[0])):
             data = np.array(op.data, order="C")
             data.flags.writeable = False
+            release_pages(op.data)
             node.op = Constant(data, op.dtype)
 
 

@@ -20,6 +20,7 @@ from dovetail.errors import EngineError
 from dovetail.ir.arrays import Array
 from dovetail.ir.inputs_outputs import copy_into
 from dovetail.ir.limits import DEFAULT, Usage, active
+from dovetail.storage.mapped_files import release_pages
 
 RUN_TIME, LOOP_TRIPS = "run.time", "loop.trips"
 """Codes of limits that the core reports."""
@@ -114,6 +115,8 @@ class Executable:
         if fill is not None:
             fill(self.program)
             self.native_steps = list(plan.steps)
+            for step in plan.steps:
+                _release_pages_of(step)
             numbers: list[int | None] = list(range(len(plan.steps)))
         else:
             numbers = [self._add_step(step) for step in plan.steps]
@@ -184,6 +187,7 @@ class Executable:
             self.program.add(*encode_step(step), self.tensor_map.shares(step.constants()))
         except ValueError as error:
             return str(error)
+        _release_pages_of(step)
         return ""
 
     def _native_segment(self, first: int, last: int) -> Segment:
@@ -407,3 +411,10 @@ def _addresses_of(arrays: list[Array]) -> list[int]:
 
 def _address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0]) if isinstance(array, np.ndarray) else 0
+
+
+def _release_pages_of(step: Step) -> None:
+    """Return the pages of a file that hold weights of few bits to the system: the core has copied the weights."""
+    if step.attributes.get("format"):
+        for data in step.constants():
+            release_pages(data)

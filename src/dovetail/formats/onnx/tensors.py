@@ -24,6 +24,7 @@ from dovetail.ir.dtypes import DType
 from dovetail.ir.limits import current
 from dovetail.storage import files
 from dovetail.storage.file_pair import Pair
+from dovetail.storage.mapped_files import release_pages
 from dovetail.storage.safetensors_file import SUFFIX, SafetensorsFile
 from dovetail.storage.weights_file import Label, WeightsFile
 
@@ -426,6 +427,13 @@ def _encode_string(data: NDArray[Any]) -> list[bytes]:
 
 def _unpack_codes(packed: Codes, bits: int, count: int) -> Codes:
     """Unpack packed codes of ``bits`` bits to one code per byte; the lowest bits of a byte hold the first code."""
+    if 8 % bits == 0:
+        fields = np.empty((packed.size, 8 // bits), np.uint8)
+        for index in range(8 // bits):
+            np.right_shift(packed, bits * index, out=fields[:, index])
+        fields &= np.uint8(2**bits - 1)
+        release_pages(packed)
+        return fields.reshape(-1)[:count]
     stride, per_group, word = _group(bits)
     groups = -(-count // per_group)
     padded = np.zeros((groups, stride), np.uint8) if packed.size != groups * stride else packed.reshape(groups, stride)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.ir.dtypes import DType
+from dovetail.storage.mapped_files import release_pages
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -85,8 +85,12 @@ def _unpack_codes(data: Bytes, bits: int, count: int) -> Bytes:
         lows = _fields(groups[:, :2], low).reshape(len(groups), group_size)
         highs = _fields(groups[:, 2:], bits - low).reshape(len(groups), group_size)
         return (lows | highs << np.uint8(low)).reshape(-1)[:count]
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return (data[:, None] >> shifts & np.uint8((1 << bits) - 1)).reshape(-1)[:count]
+    fields = np.empty((data.size, 8 // bits), np.uint8)
+    for index in range(8 // bits):
+        np.right_shift(data, bits * index, out=fields[:, index])
+    fields &= np.uint8((1 << bits) - 1)
+    release_pages(data)
+    return fields.reshape(-1)[:count]
 
 
 def _fields(data: Bytes, bits: int) -> Bytes:
@@ -95,12 +99,8 @@ def _fields(data: Bytes, bits: int) -> Bytes:
 
 
 def decode(codes: Bytes, dtype: DType) -> Array:
-    if dtype.kind == "int":
-        spare = np.int8(8 - dtype.bits)
-        return (codes.view(np.int8) << spare >> spare).astype(dtype.numpy)
-    if dtype.numpy == np.dtype(ml_dtypes.float4_e2m1fn):
-        return codes.view(dtype.numpy)
-    return codes if dtype.numpy == np.uint8 else codes.astype(dtype.numpy)
+    """Return codes as elements of ``dtype``. The types of ml_dtypes store a code in the low bits of a byte."""
+    return codes if dtype.numpy == np.uint8 else codes.view(dtype.numpy)
 
 
 def _pack_codes(codes: Bytes, bits: int) -> Bytes:
