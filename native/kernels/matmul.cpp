@@ -146,6 +146,9 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && words_ > block_depth * 3 / 2 &&
         byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias)
         blocks_ = ceil_div(words_, block_depth);
+    // The heads of a cache whose outermost axis is the length are read together, in the order of memory.
+    interleaves_batches_ = right_ == RightOperand::dots && !batch_.empty() && b.column > depth_;
+    if (interleaves_batches_) chunk_panels_ = 1;
     if (is_compressed)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
     if (right_ == RightOperand::constant)
@@ -205,8 +208,9 @@ void MatMul::run(const Run& run) const {
                                                      : ceil_div(kTasksPerThread * threads, chunks * batches());
     const std::int64_t parts = std::min(tiling_.tiles, target_parts);
     const auto task = [&](std::int64_t index, int worker) {
-        const std::int64_t part = index % parts, chunk = index / parts % chunks;
-        const std::int64_t batch = index / parts / chunks;
+        const std::int64_t part = index % parts, rest = index / parts;
+        const std::int64_t chunk = interleaves_batches_ ? rest / batches() : rest % chunks;
+        const std::int64_t batch = interleaves_batches_ ? rest % batches() : rest / chunks;
         run_task(run,
                  {batch, static_cast<std::size_t>(chunk * panels / chunks),
                   static_cast<std::size_t>((chunk + 1) * panels / chunks), part * tiling_.tiles / parts,

@@ -109,7 +109,8 @@ private:
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
-    std::int64_t blocks_ = 1;  // number of blocks along the depth; the rows and columns of one block stay in cache
+    bool interleaves_batches_ = false;  // successive tasks compute the same columns of all batches
+    std::int64_t blocks_ = 1;           // number of blocks along the depth; the rows and columns of one block stay in cache
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
     const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);

@@ -52,7 +52,7 @@ def random_attention(kind: str, chance: np.random.Generator) -> tuple[dovetail.M
     with dovetail.Builder(kind) as b:
         x = b.input("x", "f32", ("batch", "t", 8))
         past = [b.input(f"past_key_values.0.{part}", "f32", shape) for part in ("key", "value")]
-        q, *new = (b.MatMul(x, chance.standard_normal((8, n * size)).astype("f4")) for n in (heads, groups, groups))
+        q, *new = (b.MatMul(x, (chance.standard_normal((8, n * size)) * 8**-0.5).astype("f4")) for n in (heads, groups, groups))
         bias = b.input("bias", "f32", ("batch", 1, "t", "total")) if mask == "bias" else None
         if kind in GROUPED:
             lengths = [b.input("seqlens_k", "i32", ("batch",)), b.input("total_sequence_length", "i32", ())]

@@ -42,35 +42,40 @@ void pack(float* to, const float* from, std::int64_t depth, std::int64_t columns
         for (std::int64_t j = columns; j < width; ++j) to[k * width + j] = 0;
 }
 
-// Prefetch distance, columns: each column is read once.
-constexpr std::int64_t kPrefetchColumns = 8;
-
-// Dot products of `count` columns, two chains of accumulators each.
-template <int count>
-inline void dots_of(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t column_step) {
-    const std::int64_t prefetch_floats = kPrefetchColumns * column_step;
-    Floats sums[2][count] = {};
+// Dot products of kLanes columns, one vector of accumulators for each. The accumulators are transposed, so that their elements
+// are added for all columns at once. Columns from `count` on are not stored; the last column stands for them.
+inline void dots_of_lanes(float* to, const float* a, const float* b, std::int64_t depth, int count, std::int64_t column_step) {
+    // Each column is read once: the same lines of the next columns are prefetched.
+    const std::int64_t prefetch_floats = kLanes * column_step;
+    const float* columns[kLanes];
+    for (int j = 0; j < kLanes; ++j) columns[j] = b + (j < count ? j : count - 1) * column_step;
+    Floats sums[kLanes] = {};
     std::int64_t k = 0;
-    for (; k + 2 * kLanes <= depth; k += 2 * kLanes)
+    for (; k + kLanes <= depth; k += kLanes) {
+        const Floats x = load(a + k);
+#pragma GCC unroll 16
+        for (int j = 0; j < kLanes; ++j) {
+            __builtin_prefetch(columns[j] + k + prefetch_floats);
+            sums[j] += x * load(columns[j] + k);
+        }
+    }
+    transpose_square(sums);
+#pragma GCC unroll 4
+    for (int step = kLanes / 2; step > 0; step /= 2)
 #pragma GCC unroll 8
-        for (int j = 0; j < count; ++j)
-#pragma GCC unroll 2
-            for (int c = 0; c < 2; ++c) {
-                const float* from = b + j * column_step + k + c * kLanes;
-                __builtin_prefetch(from + prefetch_floats);
-                sums[c][j] += load(a + k + c * kLanes) * load(from);
-            }
+        for (int j = 0; j < step; ++j) sums[j] += sums[j + step];
+    float results[kLanes];
+    store(results, sums[0]);
     for (int j = 0; j < count; ++j) {
-        float sum = sum_of(sums[0][j] + sums[1][j]);
-        for (std::int64_t k_rest = k; k_rest < depth; ++k_rest) sum += a[k_rest] * b[j * column_step + k_rest];
-        to[j] = sum;
+        for (std::int64_t k_rest = k; k_rest < depth; ++k_rest) results[j] += a[k_rest] * columns[j][k_rest];
+        to[j] = results[j];
     }
 }
 
 void dots(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t columns, std::int64_t column_step) {
-    std::int64_t j = 0;
-    for (; j + 4 <= columns; j += 4) dots_of<4>(to + j, a, b + j * column_step, depth, column_step);
-    for (; j < columns; ++j) dots_of<1>(to + j, a, b + j * column_step, depth, column_step);
+    for (std::int64_t j = 0; j < columns; j += kLanes)
+        dots_of_lanes(to + j, a, b + j * column_step, depth, static_cast<int>(columns - j < kLanes ? columns - j : kLanes),
+                      column_step);
 }
 
 }  // namespace
