@@ -185,11 +185,11 @@ def _of_blocks(b: Builder, op: GatherBlockQuantized, inputs: list[Value | None])
             if points.dims[-1] != factors.dims[-1]:
                 points = b.Slice(points, [0], [factors.dims[-1]], [len(points.dims) - 1], [1])
     wide, shifted = wide_type(scales.dtype), along + (slices.rank - 1 if along > axis else 0)
-    if points is None and kind == "u8":
-        points = b.constant(np.full((1,) * len(factors.dims), 2 ** (op.bits - 1), np.uint8))
+    middle = as_type(b, b.constant(np.uint8(2 ** (op.bits - 1))), wide) if points is None and kind == "u8" else None
     parameters = [as_type(b, factors, wide), None if points is None else as_type(b, points, wide)]
 
     def compute(x: Value, factor: Value, point: Value | None) -> Value:
+        point = middle if point is None else point
         y: Value = b.Multiply(x if point is None else b.Subtract(x, point), factor)
         return y
 
