@@ -3,7 +3,8 @@
 Every seed is one network (see ``networks/generator.py``), compared as ``networks/comparison.py`` says. The workers are
 processes, so that a crash or a run that does not end is one more failure, with its seed. ``--isa base,avx2,avx512`` gives the
 workers instruction sets in turn; without it they take DOVETAIL_ISA, or the best that the processor has. The last line has the
-counts; the exit code is 1 where there was a failure. With ``--sizes`` the networks with open sizes are called at several, as
+counts; the exit code is 1 where there was a failure. ``--precision f32,bf16,int8`` makes networks with layers of 16 bits and of
+few bits, whose products the engine may round. With ``--sizes`` the networks with open sizes are called at several, as
 ``networks/size_comparison.py`` says.
 """
 
@@ -15,7 +16,7 @@ import queue
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class Task:
     others: int
     is_shrunk: bool
     changes_sizes: bool
+    precisions: tuple[str, ...] = ()
 
 
 def work(task: Task, seed: Any, found: Any) -> None:
@@ -94,10 +96,13 @@ def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
     from networks.runtimes import compare_with_others
 
     done["networks"] += 1
-    network = generate(number)
+    precision = task.precisions[number % len(task.precisions)] if task.precisions else None
+    network = generate(number, precision)
+    options = options_of(number, precision or "f32")
     done["operators"] += len(network.steps)
+    done[f"precision {precision}"] += precision is not None
     try:
-        difference = compare(network, options_of(number), coverage)
+        difference = compare(network, options, coverage)
         if difference is None and task.others and number % task.others == 0:
             difference = compare_with_others(network, done)
     except Unstable:
@@ -108,20 +113,20 @@ def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
     done[f"failures: {difference.kind}"] += 1
     text = f"{difference}"
     if task.is_shrunk:
-        text += "\n" + shrunk(number, network, difference)
+        text += "\n" + shrunk(options, network, difference)
     return text
 
 
-def shrunk(number: int, network: Any, difference: Any) -> str:
+def shrunk(options: Any, network: Any, difference: Any) -> str:
     """Return the network made small, as text, and how it fails then."""
-    from networks.comparison import compare, options_of
+    from networks.comparison import compare
     from networks.runtimes import compare_with_others
     from networks.shrink import shrink
 
     def again(candidate: Any) -> Any:
         if difference.kind == "others":
             return compare_with_others(candidate, Counter())
-        return compare(candidate, options_of(number))
+        return compare(candidate, options)
 
     def fails(candidate: Any) -> bool:
         failure = again(candidate)
@@ -162,7 +167,7 @@ class Worker:
             self.process.kill()
         self.process.join()
         task = self.task
-        self.start(Task(number + task.step, task.end, task.step, task.deadline, task.others, task.is_shrunk, task.changes_sizes))
+        self.start(replace(task, first=number + task.step))
         return number, "does not end" if hangs else f"the process ended with {code}"
 
 
@@ -180,16 +185,34 @@ CONTEXT = multiprocessing.get_context("spawn")
 @click.option("--isa", default="", help="Instruction sets, separated by commas, which the workers take in turn.")
 @click.option("--shrink", "is_shrunk", is_flag=True, help="Make failing networks small and print them.")
 @click.option("--sizes", "changes_sizes", is_flag=True, help="Call those with open sizes at 12 sizes, beside new programs.")
+@click.option(
+    "--precision",
+    default="",
+    help="f32, bf16, int8, separated by commas, which the networks take in turn: networks with layers of few bits.",
+)
 def main(
-    first: int, count: int, workers: int, seconds: float, others: int, isa: str, is_shrunk: bool, changes_sizes: bool
+    first: int,
+    count: int,
+    workers: int,
+    seconds: float,
+    others: int,
+    isa: str,
+    is_shrunk: bool,
+    changes_sizes: bool,
+    precision: str,
 ) -> None:
     """Compare random networks in both engines."""
     begin = time.time()
     isas = isa.split(",")
+    precisions = tuple(precision.split(",")) if precision else ()
     found = CONTEXT.Queue()
     end, deadline = first + count, begin + seconds
     team = [
-        Worker(Task(first + place, end, workers, deadline, others, is_shrunk, changes_sizes), isas[place % len(isas)], found)
+        Worker(
+            Task(first + place, end, workers, deadline, others, is_shrunk, changes_sizes, precisions),
+            isas[place % len(isas)],
+            found,
+        )
         for place in range(workers)
     ]
     try:

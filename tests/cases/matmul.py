@@ -85,6 +85,8 @@ CASES: list[Case] = [
         MatMul(False, True), (floats(3, 4), floats(5, 4, seed=1)), "MatMul with constant weights", constants=(1,), tolerance=1e-5
     ),
     Case(MatMul(False, True), (floats(3, 4), floats(4, seed=1)), "MatMul by a vector that is not transposed", tolerance=1e-5),
+    Case(MatMul(), (floats(30, 40), floats(40, 33, seed=1)), "MatMul of a depth of 40", tolerance=1e-5),
+    Case(Gemm(0.5, -2.0), (floats(30, 40), floats(40, 33, seed=1), floats(33, seed=2)), "Gemm of a depth of 40", tolerance=1e-5),
     Case(Gemm(2.0, 2.0), (floats(3, 4), floats(4, 5, seed=1), floats(5, seed=2)), "Gemm doubled", tolerance=1e-5),
     Case(Gemm(), (floats(3, 4), floats(4, 5, seed=1)), "Gemm without bias", tolerance=1e-5),
     Case(Gemm(), (floats(3, 4), floats(4, 5, seed=1), floats(5, seed=2)), "Gemm with a row", tolerance=1e-5),

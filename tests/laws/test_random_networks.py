@@ -53,6 +53,24 @@ def test_both_engines_agree(first: int) -> None:
     assert failures == {}
 
 
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+@pytest.mark.parametrize("precision", ["f32", "bf16", "int8"])
+def test_networks_with_layers_of_few_bits_agree(precision: str) -> None:
+    """The interpreter does not round: the tolerance follows from what the engine may round."""
+    failures, coverage = {}, Coverage()
+    for seed in range(40):
+        try:
+            difference = compare(generate(seed, precision), options_of(seed, precision), coverage)
+        except Unstable:
+            continue
+        if difference is not None:
+            failures[seed] = str(difference)
+    assert failures == {}
+    assert precision != "bf16" or (coverage.counts["matmul: operands bf16"] and coverage.counts["conv: operands bf16"])
+    rows = "int8" if precision == "int8" else "f32"
+    assert {f"matmul: weights {kind}, rows {rows}" for kind in ("table4", "i8")} <= coverage.counts.keys()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])

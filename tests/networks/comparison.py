@@ -44,9 +44,11 @@ class Options:
     threads: int
     strided: bool = False
     into: bool = False
+    precision: str = "f32"
 
     def __str__(self) -> str:
         more = ", strided inputs" * self.strided + ", out=" * self.into
+        more += f", precision={self.precision}" * (self.precision != "f32")
         return f"native, elide={self.elide}, threads={self.threads}{more}"
 
 
@@ -58,14 +60,14 @@ ALL = tuple(
 )
 
 
-def options_of(seed: int) -> tuple[Options, ...]:
+def options_of(seed: int, precision: str = "f32") -> tuple[Options, ...]:
     """Return the ways in which network ``seed`` is run: as users do, with either number of threads, and in another way."""
     chance = random.Random(f"options {seed}")
     other = chance.choice(("all", "none"))
     return (
-        Options("auto", 1, into=chance.random() < 0.1),
-        Options("auto", 2, strided=chance.random() < 0.15),
-        Options(other, chance.choice((1, 2)), strided=chance.random() < 0.15),
+        Options("auto", 1, into=chance.random() < 0.1, precision=precision),
+        Options("auto", 2, strided=chance.random() < 0.15, precision=precision),
+        Options(other, chance.choice((1, 2)), strided=chance.random() < 0.15, precision=precision),
     )
 
 
@@ -76,15 +78,16 @@ def compare(network: Network, options: Sequence[Options] = ALL, coverage: Covera
     Two noisy runs may miss how far rounding reaches: a difference counts where it is beyond that of SAMPLES times as many.
     """
     os.environ["DOVETAIL_VERIFY"] = "1"
-    found = _compare(network, options, coverage, [answers(network, shot) for shot in network.shots])
+    precision = options[0].precision
+    found = _compare(network, options, coverage, [answers(network, shot, precision=precision) for shot in network.shots])
     if found is None or found.kind != "values":
         return found
-    return _compare(network, options, None, [_sampled(network, shot) for shot in network.shots])
+    return _compare(network, options, None, [_sampled(network, shot, precision) for shot in network.shots])
 
 
-def _sampled(network: Network, shot: Shot) -> dict[str, Answer]:
+def _sampled(network: Network, shot: Shot, precision: str) -> dict[str, Answer]:
     """Every value of a network in one run, with SAMPLES times as many noisy ones."""
-    rows = [answers(network, shot, seed) for seed in range(SAMPLES)]
+    rows = [answers(network, shot, seed, precision) for seed in range(SAMPLES)]
     return {
         name: answer if answer.is_exact else replace(answer, noisy=tuple(each for row in rows for each in row[name].noisy))
         for name, answer in rows[0].items()
@@ -130,7 +133,7 @@ def _native(
 ) -> Difference | None:
     name = str(option)
     try:
-        engine = Engine(model, option.threads, option.elide)
+        engine = Engine(model, option.threads, option.elide, precision=option.precision)
         places = [*range(len(network.shots)), 0]
         first = None
         for place in places:

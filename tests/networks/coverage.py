@@ -72,6 +72,10 @@ def _of_step(step: Step) -> set[str]:
         found.add(f"{kernel}: groups")
     if kernel in ("conv", "conv_transpose", "pool"):
         found.add(f"{kernel}: {len(step.writes[0].sizes) - 2} axes")
+    if "format" in attributes:
+        found.add(f"{kernel}: weights {attributes['format']}, rows {attributes.get('rows', 'f32')}")
+    if "precision" in attributes:
+        found.add(f"{kernel}: operands {attributes['precision']}")
     if kernel == "elementwise" and "body" in attributes:
         count = len(attributes["body"])
         found.add(f"elementwise: {'one' if count == 1 else 'short' if count < CHAIN else 'long'}")

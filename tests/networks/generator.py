@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from networks import control, convolution as conv, elementwise as each, movement as move, products, quantization as bytes_
+from networks import (
+    control,
+    convolution as conv,
+    elementwise as each,
+    few_bits,
+    movement as move,
+    products,
+    quantization as bytes_,
+)
 from networks.maker import CHANNELS, Maker
 from networks.network import Network
 
@@ -45,6 +53,9 @@ REDUCING: dict[Step, int] = {move.reduce_: 4}
 BYTES: dict[Step, int] = {
     bytes_.quantize: 2, bytes_.dequantize: 3, bytes_.layer: 6, bytes_.linear_conv: 4, bytes_.integer_product: 4, bytes_.added: 2,
     bytes_.byte_pool: 2, bytes_.fake: 1,
+}  # fmt: skip
+FEW_BITS: dict[Step, int] = {
+    few_bits.of_16_bits: 3, few_bits.matmul_nbits: 4, few_bits.dequantized: 3, few_bits.cast_and_scaled: 3, few_bits.gathered: 1,
 }  # fmt: skip
 SMALL: dict[Step, int] = {**FLOATS, **MOVES, **NORMS, **REDUCING, conv.conv: 3, products.matmul: 3, products.gemm: 2}
 """What the subgraphs of If and Loop are made of."""
@@ -83,20 +94,35 @@ FAMILIES: dict[str, tuple[int, tuple[tuple[dict[Step, int], float], ...]]] = {
 """For each family its weight, and the tables of steps with how often each is drawn from."""
 
 
-def generate(seed: int) -> Network:
-    """Network number ``seed``."""
-    head = Maker(seed)
+PRECISE: dict[str, tuple[int, tuple[tuple[dict[Step, int], float], ...]]] = {
+    "images": (2, ((FEW_BITS, 1), (IMAGES, 3), (MOVES, 0.5), (FLOATS, 0.5), (BYTES, 0.2))),
+    "rows": (4, ((FEW_BITS, 3), (PRODUCTS, 2), (NORMS, 1), (FLOATS, 1), (MOVES, 0.7), (CONTROL, 0.15))),
+    "sequences": (3, ((FEW_BITS, 2), (PRODUCTS, 2), (RECURRENT, 0.7), (NORMS, 1), (FLOATS, 0.6), (MOVES, 0.7))),
+    "halves": (1, ((FEW_BITS, 1), (IMAGES, 0.5), (PRODUCTS, 1), (FLOATS, 1), (MOVES, 0.5), (NORMS, 0.5))),
+    "wide": (1, ((FEW_BITS, 1), (PRODUCTS, 1), (IMAGES, 1), (FLOATS, 0.5), (NORMS, 0.5))),
+}  # fmt: skip
+"""The families of networks with layers of few bits."""
+
+
+def generate(seed: int, precision: str | None = None) -> Network:
+    """Return network number ``seed``; with a ``precision``, one of another series, with layers of 16 bits and of few bits.
+
+    ``precision`` is that in which the network will be run: it decides which steps rounding makes unstable.
+    """
+    head = Maker(seed if precision is None else f"{seed} {precision}")
     runs = head.among((1, 1, 3))
     sizes = (
         {"n": tuple(head.random.sample(range(1, 8), runs)), "m": tuple(head.number(2, 7) for _ in range(runs))}
         if runs > 1
         else {}
     )
-    m = Maker(f"{seed} itself", sizes, runs)
-    families = list(FAMILIES)
-    family = m.random.choices(families, [FAMILIES[name][0] for name in families])[0]
+    m = Maker(f"{seed} itself" if precision is None else f"{seed} {precision} itself", sizes, runs)
+    m.precision = precision or "f32"
+    all_families = FAMILIES if precision is None else PRECISE
+    families = list(all_families)
+    family = m.random.choices(families, [all_families[name][0] for name in families])[0]
     _inputs(m, family)
-    tables = FAMILIES[family][1]
+    tables = all_families[family][1]
     wanted = m.number(1, 4) if family in ("large", "wide") else m.number(2, 12)
     for _ in range(3 * wanted):
         table = m.random.choices([table for table, _ in tables], [share for _, share in tables])[0]

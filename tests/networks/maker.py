@@ -42,6 +42,8 @@ class Maker:
         """Scale and zero point with which a value is quantised."""
         self.kind = "f32"
         """The floats of which steps that compute are made."""
+        self.precision = "f32"
+        """What products an engine may round, for the tolerances; see :func:`networks.reference.evaluate`."""
         self.largest = LARGEST
         self.refused = 0
         self.depth = 0
@@ -175,7 +177,10 @@ class Maker:
             op = REGISTRY[kind](**attributes) if isinstance(kind, str) else kind
             for answers in self.answers:
                 infer_types(op, tuple(_view(answers, x, x in self.network.constants) for x in reads))
-            made = [evaluate(op, [None if x is None else answers[x] for x in reads], self.arrays) for answers in self.answers]
+            made = [
+                evaluate(op, [None if x is None else answers[x] for x in reads], self.arrays, self.precision)
+                for answers in self.answers
+            ]
         except (
             DovetailError,
             Unstable,

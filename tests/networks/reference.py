@@ -45,6 +45,10 @@ WORST = {"f32": 2e-2, "f16": 0.5, "bf16": 1.0, "f64": 1e-4}
 """The largest tolerance, relative to the tensor's magnitude, at which a comparison says anything."""
 
 
+ROUNDED_WORST = {"f32": 0.0, "bf16": 0.2, "int8": 0.2}
+"""The same for f32 in networks whose products may be rounded."""
+
+
 class Unstable(Exception):
     """Rounding decides the result, or the result is not finite."""
 
@@ -77,8 +81,11 @@ def exact(array: Any) -> Answer:
     return Answer(array, array, (array, array))
 
 
-def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer]:
-    """Return the outputs of an operator. Raises Unstable, and what the rule raises for operands that it refuses."""
+def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any, precision: str = "f32") -> list[Answer]:
+    """Return the outputs of an operator. Raises Unstable, and what the rule raises for operands that it refuses.
+
+    ``precision``: "bf16" and "int8" permit an engine to round the operands of products (see :func:`_rounded`).
+    """
     with np.errstate(all="ignore"):
         actual = apply(op, np, [None if x is None else x.actual for x in xs])
         if all(x is None or x.is_exact for x in xs) and all(_is_exact(op, y) for y in actual):
@@ -88,9 +95,12 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
         moves = has(op, "windows") or type(op).__name__ in CHOOSING
         jumps = type(op).__name__ in DISCONTINUOUS
         is_whole = moves or jumps or any(kind not in NOISE for kind in kinds)
-        noisy = [_noisy(op, _operands(op, xs, place, is_whole, generator), xs, kinds, generator) for place in (0, 1)]
+        noisy = [
+            _noisy(op, _operands(op, xs, place, is_whole, generator, precision), xs, kinds, generator, precision)
+            for place in (0, 1)
+        ]
         if jumps or any(kind not in NOISE for kind in kinds):
-            _refuse_boundaries(op, xs, kinds, truth, generator)
+            _refuse_boundaries(op, xs, kinds, truth, generator, BOUNDARY if precision == "f32" else 1.0)
     found = []
     for index, (y, kind) in enumerate(zip(actual, kinds, strict=True)):
         variants = [truth[index], *(each[index] for each in noisy)]
@@ -112,7 +122,11 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
         moved = variants[1:] if moves else [_moved(each, kind, generator, inner) for each in variants[1:]]
         answer = Answer(_checked(y), variants[0], (moved[0], moved[1]))
         top = float(np.abs(variants[0]).max(initial=0))
-        if 0 < top < LEAST[kind] or not top < LARGEST[kind] or not answer.tolerance() <= WORST[kind] * top:
+        if (
+            0 < top < LEAST[kind]
+            or not top < LARGEST[kind]
+            or not answer.tolerance() <= max(WORST[kind], ROUNDED_WORST[precision]) * top
+        ):
             raise Unstable("an ill-conditioned, large or tiny result")
         found.append(answer)
     return found
@@ -150,9 +164,11 @@ def _reach(xs: Sequence[Answer | None]) -> float:
     return max([0.0, *(x.tolerance() for x in xs if x is not None)])
 
 
-def _refuse_boundaries(op: Op, xs: Sequence[Answer | None], kinds: Sequence[str], truth: Sequence[Any], generator: Any) -> None:
-    """Raise Unstable where operands moved by BOUNDARY of their tolerances give another result."""
-    spans = [0.0 if x is None else BOUNDARY * x.tolerance() for x in xs]
+def _refuse_boundaries(
+    op: Op, xs: Sequence[Answer | None], kinds: Sequence[str], truth: Sequence[Any], generator: Any, share: float
+) -> None:
+    """Raise Unstable where operands moved by a share of their tolerances give another result."""
+    spans = [0.0 if x is None else share * x.tolerance() for x in xs]
     first = xs[0]
     if type(op).__name__ == "FakeQuantize" and first is not None and first.is_exact:
         # It rounds on its way to the steps, so that exact operands may lie at a boundary too.
@@ -209,28 +225,31 @@ def _wide(arrays: Sequence[Any]) -> list[Any]:
     return [x if x is None or dtypes.dtype(x.dtype).name not in WIDENED else x.astype(np.float64) for x in arrays]
 
 
-def _noisy(op: Any, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str], generator: Any) -> list[Any]:
+def _noisy(
+    op: Any, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str], generator: Any, precision: str
+) -> list[Any]:
     """Return the outputs in f64 for noisy operands; what the nodes of sub-graphs compute is noisy too."""
     if not hasattr(op, "through"):
         return _in_f64(op, arrays, xs, kinds)
-    found = op.evaluate_with(lambda body, inputs: _noisy_run(body, inputs, generator), np, *_wide(arrays))
+    found = op.evaluate_with(lambda body, inputs: _noisy_run(body, inputs, generator, precision), np, *_wide(arrays))
     return [np.asarray(y).astype(np.float64) if kind in NOISE else np.asarray(y) for y, kind in zip(found, kinds, strict=True)]
 
 
-def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
+def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any, precision: str) -> list[Any]:
     """Return the outputs of a sub-graph whose computed floats are noisy."""
     known = dict(zip(map(id, body.inputs), inputs, strict=True))
     for node in body.nodes:
         op: Any = node.op
         kinds = [y.dtype.name for y in node.outputs]
         xs = [None if x is None else known[id(x)] for x in node.inputs]
+        xs = _rounded(op, xs, precision, generator)
         computes = not (has(op, "windows") or type(op).__name__ in {*CHOOSING, *DISCONTINUOUS, "Constant", "Identity"})
         computes = computes and all(kind in NOISE for kind in kinds)
         first = node.inputs[0] if node.inputs else None
         if computes and first is not None and first.dtype.name in NOISE and not host_inputs(op, len(xs))[0]:
             xs[0] = _moved(_wide(xs[:1])[0], first.dtype.name, generator)
         if hasattr(op, "through"):
-            made = list(op.evaluate_with(lambda inner, given: _noisy_run(inner, given, generator), np, *_wide(xs)))
+            made = list(op.evaluate_with(lambda inner, given: _noisy_run(inner, given, generator, precision), np, *_wide(xs)))
         else:
             made = _applied(op, xs, [None if x is None else x.dtype.numpy for x in node.inputs], kinds)
         known.update(
@@ -240,16 +259,43 @@ def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
     return [known[id(y)] for y in body.outputs]
 
 
-def _operands(op: Op, xs: Sequence[Answer | None], place: int, is_whole: bool, generator: Any) -> list[Any]:
+def _operands(op: Op, xs: Sequence[Answer | None], place: int, is_whole: bool, generator: Any, precision: str) -> list[Any]:
     """Return the operands of a noisy evaluation: each element of the first operand moved, for the tolerance of sums in which
     it cancels.
 
     The noise that it has already may be the same in several elements (Expand, Gather), and cancels then.
     """
-    found = [None if x is None else x.noisy[place] for x in xs]
+    found = _rounded(op, [None if x is None else x.noisy[place] for x in xs], precision, generator)
     first = xs[0] if xs else None
     if first is not None and first.dtype in NOISE and not is_whole and not host_inputs(op, len(xs))[0]:
         found[0] = _moved(found[0].astype(np.float64), first.dtype, generator)
+    return found
+
+
+PRODUCTS = frozenset(("Conv", "ConvTranspose", "MatMul", "MatMulNBits", "Gemm", "Einsum", "LSTM", "GRU", "RNN"))
+"""Operators whose operands an engine may round."""
+ROUNDING = 2.0**-7
+"""The noise of rounding to bf16, relative to an element: twice the greatest error, of which most are less than a half."""
+
+
+def _rounded(op: Op, arrays: Sequence[Any], precision: str, generator: Any) -> list[Any]:
+    """Return the operands of a product, moved as rounding may move them: each element of bf16; for int8 each row of the first.
+
+    Equal elements are rounded alike, so that their noise is the same.
+    """
+    if precision == "f32" or type(op).__name__ not in PRODUCTS:
+        return list(arrays)
+    found = list(arrays)
+    table = 2 * generator.random(4096) - 1
+    for place, x in enumerate(arrays):
+        if x is None or dtypes.dtype(x.dtype).name not in NOISE or not x.size or (precision == "int8" and place):
+            continue
+        wide = x.astype(np.float64)
+        number = np.ascontiguousarray(wide.astype(np.float32)).view(np.uint32).reshape(wide.shape)
+        noise = table[(number * np.uint32(2654435761)) >> np.uint32(20)]
+        # A row is rounded to 8 bits in steps of its greatest magnitude / 127.
+        reach = ROUNDING * np.abs(wide) if precision == "bf16" else np.abs(wide).max(-1, keepdims=True, initial=0) / 127
+        found[place] = wide + reach * noise
     return found
 
 
@@ -278,11 +324,11 @@ def _cancellation(op: Op, xs: Sequence[Answer | None], kind: str) -> Any:
     return 0.0
 
 
-def answers(network: Network, shot: Shot, seed: int = 0) -> dict[str, Answer]:
+def answers(network: Network, shot: Shot, seed: int = 0, precision: str = "f32") -> dict[str, Answer]:
     """Every value of a network in one run."""
     generator = np.random.default_rng(seed)
     found = {name: exact(array) for name, array in (*network.constants.items(), *shot.items())}
     for step in network.steps:
-        made = evaluate(step.op, [None if name is None else found[name] for name in step.reads], generator)
+        made = evaluate(step.op, [None if name is None else found[name] for name in step.reads], generator, precision)
         found.update(zip(step.writes, made, strict=True))
     return found
