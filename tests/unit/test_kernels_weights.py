@@ -430,3 +430,31 @@ def test_weights_in_two_models_of_one_process_are_not_mixed_up() -> None:
             b.output(f"y{index}", b.MatMul(x, w))
     y0, y1 = dovetail.compile(b.model)(rows_of(2))
     np.testing.assert_allclose(y1, 2 * y0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16", "int8"])
+@pytest.mark.parametrize("name", [name for name in PRODUCTS if name != "i8 transposed"])  # which has a bias and Relu
+def test_results_are_within_the_roundings_of_their_path_from_f64(name: str, precision: str) -> None:
+    """With u = 2^-8 and v = 2^-24, the unit roundoffs of bf16 and f32, an error is at most a share of the product of magnitudes.
+
+    The share is (depth + 4) v for sums in f32 of weights that are rounded once, and (1 + u)^2 - 1 more where rows and weights are
+    rounded to bf16. Rows of 8 bits are half a step of their greatest magnitude / 127 away.
+    """
+    model, u, v = model_of(PRODUCTS[name]), 2.0**-8, 2.0**-24
+    weights = dovetail.compile(model, "interpreter")(np.eye(DEPTH, dtype=np.float32))["y"].astype(np.float64)
+    engine, was_rounded = Engine(model, precision=precision), False
+    for count in (1, 3, 9, 40, 130):
+        x = rows_of(count)
+        exact = x.astype(np.float64) @ weights
+        products = np.abs(x).astype(np.float64) @ np.abs(weights)
+        sums = (DEPTH + 4) * v * products
+        bound = sums
+        if precision == "bf16":
+            bound = sums + ((1 + u) ** 2 - 1) * products
+        if precision == "int8":
+            bound = sums + np.abs(x).max(-1, keepdims=True) / 254 * (1 + u) * np.abs(weights).sum(0)
+        error = np.abs(engine({"x": x})["y"] - exact)
+        assert (error <= bound).all(), f"{count} rows: {float((error / bound).max()):.3g} of the bound"
+        was_rounded = was_rounded or bool((error > sums).any())
+    is_integer = not name.startswith(("nf4", "f4", "f8", "f16", "bf16"))
+    assert was_rounded == (precision == "bf16" or (precision == "int8" and is_integer))
