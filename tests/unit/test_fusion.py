@@ -269,6 +269,47 @@ def test_the_epilogue_of_a_convolution(name: str) -> None:
     assert steps(model_of(write)) == expected
 
 
+def scaled(write: Callable[[Builder, Any, Any], Any]) -> Write:
+    """A product of two inputs, (2, 4, 6) and (2, 6, 5), that ``write`` scales."""
+    return lambda b: write(b, b.input("x", "f32", (2, 4, 6)), b.input("z", "f32", (2, 6, 5)))
+
+
+SCALED: dict[str, tuple[Write, list[str]]] = {
+    "the first operand": (
+        scaled(lambda b, x, z: b.MatMul(b.Multiply(x, real(0.3)), z)), ["matmul: Multiply MatMul"]
+    ),
+    "both operands and the product": (
+        scaled(lambda b, x, z: b.Multiply(b.MatMul(b.Multiply(real(0.3), x), b.Divide(z, real(3))), real(7))),
+        ["matmul: Divide Multiply MatMul Multiply"],
+    ),
+    "a dividend": (
+        scaled(lambda b, x, z: b.MatMul(b.Divide(real(0.3), x), z)), ["elementwise: Divide", "matmul: MatMul"]
+    ),
+    "an operand that is read twice": (
+        scaled(lambda b, x, z: (lambda t: [b.MatMul(t, z), t])(b.Multiply(x, real(0.3)))),
+        ["elementwise: Multiply", "matmul: MatMul"],
+    ),
+    "a number for each row": (
+        scaled(lambda b, x, z: b.MatMul(b.Multiply(x, numbers(4, 1)), z)), ["elementwise: Multiply", "matmul: MatMul"]
+    ),
+    "a great number": (
+        scaled(lambda b, x, z: b.MatMul(b.Multiply(x, real(1e5)), z)), ["elementwise: Multiply", "matmul: MatMul"]
+    ),
+    "with a bias": (
+        scaled(lambda b, x, z: b.Add(b.MatMul(b.Multiply(x, real(0.3)), z), numbers(5))), ["matmul: Multiply MatMul Add"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_factors_of_the_operands_of_a_product(name: str) -> None:
+    write, expected = SCALED[name]
+    model = model_of(write)
+    assert steps(model) == expected
+    feed = {"x": numbers(2, 4, 6), "z": numbers(2, 6, 5)}
+    np.testing.assert_allclose(Engine(model)(feed)["y0"], interpret(model, feed)["y0"], rtol=1e-4, atol=1e-5)
+
+
 def raised(b: Builder, term: Any) -> Any:
     return b.Add(term, real(1))
 

@@ -235,30 +235,70 @@ def _join(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> Ker
     return KernelCall("elementwise", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
 
 
-# Prologues of convolutions
+# Prologues of convolutions and matrix products
 
 
 def _fuse_prologues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
-    """Fuse scale, shift and Relu into the convolution that is the only reader of their result."""
+    """Fuse scale, shift and Relu into the convolution, and a factor into the matrix product, that alone reads their result."""
     uses = _Uses(calls)
     fused = dict(enumerate(calls))
+
+    def producer_of(x: RunTensor, reader: int) -> int | None:
+        """Return the position of the call that writes ``x``, if the call at ``reader`` is its only reader, once; else None."""
+        return uses.writer.get(x) if x not in outputs and uses.readers[x] == [reader] else None
+
     for position, call in enumerate(calls):
-        if call.kernel != "conv":
-            continue
-        x, *weights = call.present_reads
-        if x in outputs or x not in uses.writer or uses.readers[x] != [position]:
-            continue
-        producer = uses.writer[x]
-        prologue = _prologue_of(calls[producer])
-        if prologue is None:
-            continue
-        source, attributes = prologue
-        _, *channels_last = call.channels_last
-        nodes = (*calls[producer].nodes, *call.nodes)
-        merged = {**call.attributes, **attributes}
-        fused[position] = KernelCall("conv", nodes, [source, *weights], call.writes, merged, (source, *channels_last))
-        del fused[producer]
+        if call.kernel == "conv":
+            x, *weights = call.present_reads
+            producer = producer_of(x, position)
+            prologue = None if producer is None else _prologue_of(calls[producer])
+            if producer is None or prologue is None:
+                continue
+            source, attributes = prologue
+            _, *channels_last = call.channels_last
+            nodes = (*calls[producer].nodes, *call.nodes)
+            merged = {**call.attributes, **attributes}
+            fused[position] = KernelCall("conv", nodes, [source, *weights], call.writes, merged, (source, *channels_last))
+            del fused[producer]
+        elif call.kernel == "matmul" and "format" not in call.attributes:
+            for index in (0, 1):
+                x = fused[position].present_reads[index]
+                producer = producer_of(x, position)
+                found = None if producer is None else _factor_of(calls[producer])
+                if producer is None or found is None:
+                    continue
+                source, factor = found
+                alpha = fused[position].attributes.get("alpha", 1.0) * factor
+                if _is_normal_f32(np.asarray(alpha)):
+                    fused[position] = _with_operand(fused[position], index, fused.pop(producer), source, alpha)
     return list(fused.values())
+
+
+MAX_FACTOR = 4096.0
+"""The largest factor of an operand, and the inverse of the smallest one, that a matrix product applies to its results."""
+
+
+def _factor_of(call: KernelCall) -> tuple[RunTensor, float] | None:
+    """Return x and the number of an elementwise call that computes x times a number, or x divided by one; else None."""
+    if call.kernel != "elementwise" or len(call.attributes["body"]) != 1 or len(call.present_reads) != 2:
+        return None
+    ((op, _),), (first, second), (result,) = call.attributes["body"], call.present_reads, call.writes
+    for source, number in ((first, second), (second, first)):
+        if source.data is not None or number.data is None or number.count != 1 or source.sizes != result.sizes:
+            continue
+        factor = float(number.data.reshape(()))
+        if isinstance(op, Divide) and source is first and factor != 0:
+            factor = 1 / factor
+        elif not isinstance(op, Multiply):
+            return None
+        return (source, factor) if 1 / MAX_FACTOR <= abs(factor) <= MAX_FACTOR else None
+    return None
+
+
+def _with_operand(call: KernelCall, index: int, producer: KernelCall, source: RunTensor, alpha: float) -> KernelCall:
+    """Return a matrix product that reads ``source`` as operand ``index``, with the factor ``alpha``."""
+    reads = [*call.reads[:index], source, *call.reads[index + 1 :]]
+    return KernelCall("matmul", (*producer.nodes, *call.nodes), reads, call.writes, {**call.attributes, "alpha": alpha})
 
 
 def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
