@@ -601,7 +601,7 @@ def test_results_stay_when_the_request_runs_again(folder: Path) -> None:
 def test_the_precision_hint(folder: Path) -> None:
     """The hint bf16 rounds the operands of products where the processor has bf16, and is f32 elsewhere."""
     core = ours.Core()
-    compiled = {
+    compiled: dict[str, Any] = {
         hint: core.compile_model(folder / "image.onnx", "CPU", {"INFERENCE_PRECISION_HINT": hint}) for hint in ("f32", "bf16")
     }
     found = {hint: compiled[hint].get_property("INFERENCE_PRECISION_HINT").to_string() for hint in compiled}
