@@ -230,6 +230,8 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
         x, np.ones((2, 1, 16), np.uint8), np.ones((2, 1), np.float32), np.full((2, 1), 7.5, np.float32), k=32, n=2)),
     "weights that are no constants": (QDQ, "its weights must be constants", lambda b, x: b.MatMulNBits(
         x, b.input("w", "u8", (2, 1, 16)), np.ones((2, 1), np.float32), k=32, n=2)),
+    "codes that are gathered": (COMPRESSED, "its codes are computed by Gather", lambda b, x: b.Add(x, b.DequantizeLinear(
+        b.Gather(np.ones((4, 32), np.int8), b.input("i", "i64", (1,)), axis=0), HALF))),
     "nf4": (QDQ, "does not dequantize nf4", lambda b, x: b.MatMul(
         x, b.Multiply(b.Cast(b.constant(W.view(np.uint8) % 16, "nf4"), to="f32", source="nf4"), HALF))),
     "f8": (MATMULNBITS, "integers of 2, 4 or 8 bits, got f8e5m2", lambda b, x: b.MatMul(

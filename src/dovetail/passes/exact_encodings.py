@@ -399,10 +399,15 @@ def _check_product(op: MatMul | Gemm, node: Node, x: Value, weights: ScaledCodes
 
 def _change_activation(b: Builder, node: Node, encoding: str) -> Value | None:
     """Emit FakeQuantize for QuantizeLinear and DequantizeLinear, or these for FakeQuantize."""
+    source = node.input(0).node
+    if (
+        isinstance(node.op, DequantizeLinear)
+        and encoding != QDQ
+        and (source is None or not isinstance(source.op, QuantizeLinear))
+    ):
+        raise _Obstacle(f"its codes are {'an input' if source is None else f'computed by {type(source.op).__name__}'}")
     if isinstance(node.op, DequantizeLinear) and encoding == FAKE_QUANTIZE:
-        source = node.input(0).node
-        if source is None or not isinstance(source.op, QuantizeLinear):
-            return None
+        assert source is not None
         x, limits, levels = source.input(0), *_limits_of(source, node)
         found = _first_difference(_quantizer_of(source, node), _fake(limits, levels), limits, levels)
         if found is not None:
