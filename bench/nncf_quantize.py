@@ -31,6 +31,7 @@ def main() -> int:
         new = nncf.compress_weights(
             model, mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=32, all_layers=True, dataset=data,
             scale_estimation=True, subset_size=len(calls),
+            advanced_parameters=nncf.AdvancedCompressionParameters(group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST),
         )  # fmt: skip
     onnx.save(new, target)
     print(nncf.__version__)

@@ -6,7 +6,7 @@
 Needs build/zoo, which `make zoo` fills, and Pillow. Each quantizer gets the same file, simplified, of opset 17, without a final
 Softmax or Sigmoid, and the same N rows. `static` is 8 bits for weights and activations: dovetail.quantize with activations,
 quantize_static of onnxruntime with one scale per channel, nncf.quantize. `int4` is products in blocks of 32 with zero points:
-dovetail.quantize, MatMulNBitsQuantizer of onnxruntime, nncf.compress_weights with scale estimation. NNCF runs in an environment
+dovetail.quantize of MatMul, MatMulNBitsQuantizer of onnxruntime, nncf.compress_weights with scale estimation. NNCF runs in an environment
 of its own, whose Python --nncf names. `budget` is dovetail.quantize to 4 bits within --budget.
 
 All files run in onnxruntime on N other rows. An error is the norm of the difference, relative to the output, over all rows, the
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from quantize import text_of
+from quantize import ours_on_products, text_of
 from questions import ROOT
 from zoo_rows import SOURCES, ZOO, Array
 
@@ -84,7 +84,7 @@ def ours(source: Path, target: Path, rows: Call, _: list[Call], to: str) -> None
         options = dovetail.QuantizeOptions(activations="mse", encoding="qdq")
         new = dovetail.quantize(dovetail.load(source), "int8", inputs=rows, options=options)
     else:
-        new = dovetail.quantize(dovetail.load(source), "int4", inputs=rows)
+        new = ours_on_products(dovetail.load(source), 4, 32, rows)
     dovetail.save(new, target)
 
 

@@ -50,6 +50,17 @@ def test_a_page_has_every_section() -> None:
     assert json.loads(json.dumps(found.as_dict(), default=str))["summary"]["nodes"] == 2
 
 
+def test_a_page_of_a_quantized_model_has_the_table_of_its_weights() -> None:
+    with Builder("network") as b:
+        w = b.constant(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), name="w")
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), w))
+    found = dovetail.model_report(dovetail.quantize(b.model), runs=1)
+    text = sections_of(found)["quantization"]
+    (node,) = found.as_dict()["quantization"]["nodes"]
+    assert f"{node['measured']:.3g}" in text and "MatMul" in text and node["bits"] == 8
+    assert dovetail.model_report(b.model, runs=1).quantization is None
+
+
 def test_a_page_has_the_drawing() -> None:
     found = dovetail.model_report(network(), runs=1)
     assert "MatMul" in sections_of(found)["drawing"]

@@ -16,6 +16,7 @@ from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.suggestions import check_keywords
 from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
 from dovetail.passes.check import check_graph
+from dovetail.passes.quantization.report import QuantizeReport
 from dovetail.report.model_summary import describe_value, summarize
 from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.random_inputs import Inputs
@@ -45,6 +46,8 @@ class ModelReport:
     profile: ModelProfile | None = field(repr=False)
     drawing: str = field(repr=False)
     failures: dict[str, str]
+    quantization: dict[str, Any] | None = field(default=None, repr=False)
+    """The report of :func:`dovetail.quantize`, if that returned the model."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report without the drawing, as data for JSON."""
@@ -60,6 +63,7 @@ class ModelReport:
             "plan": None if self.plan is None else self.plan.as_dict(),
             "profile": None if self.profile is None else self.profile.as_dict(),
             "failures": self.failures,
+            "quantization": self.quantization,
         }
 
     def html(self) -> str:
@@ -90,7 +94,7 @@ def model_report(
     """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
 
     The parameters are those of :func:`dovetail.profile`. If a section fails, ``failures`` has the reason, so that a model that
-    cannot run has a report too.
+    cannot run has a report too. For a model that :func:`dovetail.quantize` returned, the report has the table of its weights.
 
     Raises the errors of :func:`load` for a file that does not load, EngineError [argument.value] for an unknown precision.
 
@@ -105,6 +109,8 @@ def model_report(
 
     computed = precision_of(precision)
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    quantized = loaded.report if isinstance(loaded.report, QuantizeReport) else None
+    sizes = {} if quantized is None else {"bytes": quantized.bytes, "bytes_before": quantized.bytes_before}
     chosen = loaded.limits if limits is None else limits
     loaded = copy_model(loaded)
     loaded.limits = replace(chosen, seconds=RUN_SECONDS if chosen.seconds is None else chosen.seconds)
@@ -140,6 +146,7 @@ def model_report(
         [item for item in found if item not in costs], [*_warnings(loaded), *costs],
         attempt("formats", lambda: export_blockers(loaded)), plan, profiled,
         attempt("drawing", lambda: drawing_of(loaded)) or "", failures,
+        None if quantized is None else asdict(quantized) | sizes,
     )  # fmt: skip
 
 

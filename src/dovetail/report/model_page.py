@@ -25,6 +25,8 @@ SECTIONS = (
     ("shapes", "Shapes"),
 )
 """The anchors and headings of the page's sections, in order."""
+QUANTIZATION = ("quantization", "Quantization")
+"""The section of a model that dovetail.quantize returned."""
 MAX_OPEN_ROWS = 30
 """The maximum number of rows of an open table of ports; larger tables are folded."""
 MAX_FAULTS = 100
@@ -34,14 +36,16 @@ MAX_FAULTS = 100
 def page(report: Any) -> str:
     """Return the HTML page, which is also well-formed XML."""
     title = f"Report of {report.name}"
-    links = " ".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading in SECTIONS)
+    sections = [*SECTIONS, *([] if report.quantization is None else [QUANTIZATION])]
+    links = " ".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading in sections)
     subtitle = f"{count(len(report.faults), 'fault')}, {count(len(report.warnings), 'warning')}"
     body = [f'<h1>{text_of(title)}</h1><p class="subtitle">{subtitle}</p><nav>{links}</nav>']
     makers = {
         "summary": _summary, "interface": _interface, "formats": _formats, "check": _check, "drawing": _drawing,
         "operators": _operators, "profile": _profile, "plan": _plan, "shapes": _shapes,
+        "quantization": lambda report: _quantization(report.quantization),
     }  # fmt: skip
-    for anchor, heading in SECTIONS:
+    for anchor, heading in sections:
         failure = report.failures.get(anchor)
         content = (
             f'<p class="failure">This section could not be made: {text_of(failure)}</p>' if failure else makers[anchor](report)
@@ -121,6 +125,29 @@ def _operators(report: Any) -> str:
     types = [(name, f"{number:,}") for name, number in report.summary["constants"].items()]
     constants = table("Constants by element type", ("type", "#elements"), types, "There are none.")
     return table("By count", ("operator", "#nodes", "share"), rows, "There are none.") + constants
+
+
+def _quantization(facts: dict[str, Any]) -> str:
+    nodes = facts["nodes"]
+    items = [
+        ("weights", facts["to"], f"{count(len(nodes), 'weight')}"),
+        ("bytes", size(facts["bytes"]), f"of {size(facts['bytes_before'])}"),
+        ("error", _error(facts["measured"]), f"predicted {_error(facts['predicted'])}"),
+    ]
+    names = ("node", "op", "bits_before", "bits", "activation_bits", "rounding")
+    rows = [
+        (*(node[name] for name in names), size(node["bytes_before"] - node["bytes"]),
+         _error(node["predicted"]), _error(node["measured"]), node["kept"])
+        for node in nodes
+    ]  # fmt: skip
+    columns = (
+        "node", "operator", "#bits", "#after", "#inputs", "rounding", "#bytes saved", "#predicted", "#measured", "kept for",
+    )  # fmt: skip
+    return cards(items) + table("Weights", columns, rows, "There are none.")
+
+
+def _error(error: float | None) -> str:
+    return "-" if error is None else f"{error:.3g}"
 
 
 def _profile(report: Any) -> str:
