@@ -1,12 +1,12 @@
 """Quantize models of the zoo by dovetail, onnxruntime and NNCF, and compare errors and bytes.
 
-    python bench/quantize_zoo.py [--models TEXT[,TEXT...]] [--to static,int4,budget] [--rows N] [--nncf PYTHON]
-                                 [--budget SHARE]
+    python bench/quantize_zoo.py [--models TEXT[,TEXT...]] [--to static,int4,budget] [--rows N] [--seed N]
+                                 [--nncf PYTHON] [--budget SHARE]
 
 Needs build/zoo, which `make zoo` fills, and Pillow. Each quantizer gets the same file, simplified, of opset 17, without a final
 Softmax or Sigmoid, and the same N rows. `static` is 8 bits for weights and activations: dovetail.quantize with activations,
-quantize_static of onnxruntime with one scale per channel, nncf.quantize. `int4` is products in blocks of 32 with zero points:
-dovetail.quantize of MatMul, MatMulNBitsQuantizer of onnxruntime, nncf.compress_weights with scale estimation. NNCF runs in an environment
+quantize_static of onnxruntime with one scale per channel, nncf.quantize. `int4` is MatMul in blocks of 32 with zero points:
+dovetail.quantize, MatMulNBitsQuantizer of onnxruntime, nncf.compress_weights with scale estimation. NNCF runs in an environment
 of its own, whose Python --nncf names. `budget` is dovetail.quantize to 4 bits within --budget.
 
 All files run in onnxruntime on N other rows. An error is the norm of the difference, relative to the output, over all rows, the
@@ -123,9 +123,9 @@ def nncf_by(python: str) -> Callable[[Path, Path, Call, list[Call], str], None]:
     return quantize
 
 
-def rows_of(name: str, count: int) -> tuple[Call, Call]:
+def rows_of(name: str, count: int, seed: int) -> tuple[Call, Call]:
     """Return the rows that calibrate a model, and others."""
-    return tuple(SOURCES[name].draw(np.random.default_rng(seed), count) for seed in (0, 1))  # type: ignore[return-value]
+    return tuple(SOURCES[name].draw(np.random.default_rng(2 * seed + part), count) for part in (0, 1))  # type: ignore[return-value]
 
 
 def convert(path: Path, target: Path) -> dovetail.Model:
@@ -137,13 +137,14 @@ def convert(path: Path, target: Path) -> dovetail.Model:
     return model
 
 
-def compare(name: str, path: Path, to: str, count: int, nncf: str | None) -> dict[str, Any]:
+def compare(name: str, path: Path, to: str, count: int, seed: int, nncf: str | None) -> dict[str, Any]:
     """Return the row of a model; a quantizer that fails has the reason in place of its error."""
     row: dict[str, Any] = {"model": name, "kind": SOURCES[name].kind}
-    rows, others = rows_of(name, count)
+    rows, others = rows_of(name, count, seed)
     quantizers = {"dovetail": ours, "onnxruntime": onnxruntimes} | ({"NNCF": nncf_by(nncf)} if nncf else {})
     with tempfile.TemporaryDirectory() as folder:
         model = convert(path, source := Path(folder) / "source.onnx")
+        rows, others = ({value.name: part[value.name] for value in model.inputs} for part in (rows, others))
         calls, other_calls = calls_of(model, rows), calls_of(model, others)
         expected = outputs_of(source, other_calls)
         row["bytes before"] = source.stat().st_size
@@ -160,11 +161,12 @@ def compare(name: str, path: Path, to: str, count: int, nncf: str | None) -> dic
     return row
 
 
-def keep_budget(name: str, path: Path, budget: float, count: int) -> dict[str, Any]:
+def keep_budget(name: str, path: Path, budget: float, count: int, seed: int) -> dict[str, Any]:
     """Return the row of a model whose weights have 4 and 8 bits within ``budget``, with the error on rows it has not seen."""
-    rows, others = rows_of(name, count)
+    rows, others = rows_of(name, count, seed)
     with tempfile.TemporaryDirectory() as folder:
         model = convert(path, source := Path(folder) / "source.onnx")
+        rows, others = ({value.name: part[value.name] for value in model.inputs} for part in (rows, others))
         new = dovetail.quantize(model, "int4", inputs=rows, budget=budget)
         dovetail.save(new, target := Path(folder) / "new.onnx")
         calls = calls_of(model, others)
@@ -208,6 +210,7 @@ def main() -> int:
     parser.add_argument("--models", default="", help="only models whose names contain one of these texts")
     parser.add_argument("--to", default="static,int4")
     parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=0, help="the seed of both sets of rows")
     parser.add_argument("--nncf", metavar="PYTHON", help="the Python of an environment with NNCF")
     parser.add_argument("--budget", type=float, default=0.02)
     arguments = parser.parse_args()
@@ -219,10 +222,10 @@ def main() -> int:
         print(f"\n{to}\n\n" + "\n".join(table(COLUMNS, [])))
         for name in names:
             if to == "budget":
-                row = keep_budget(name, index[name], arguments.budget, arguments.rows)
+                row = keep_budget(name, index[name], arguments.budget, arguments.rows, arguments.seed)
                 print(table(BUDGET_COLUMNS, [row])[2], flush=True)
             elif to == "static" or has_products(index[name]):
-                row = compare(name, index[name], to, arguments.rows, arguments.nncf)
+                row = compare(name, index[name], to, arguments.rows, arguments.seed, arguments.nncf)
                 rows.append(row)
                 print(table(COLUMNS, [row])[2], flush=True)
         print("\n".join(summary(rows)))

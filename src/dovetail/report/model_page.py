@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -40,7 +40,7 @@ def page(report: Any) -> str:
     links = " ".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading in sections)
     subtitle = f"{count(len(report.faults), 'fault')}, {count(len(report.warnings), 'warning')}"
     body = [f'<h1>{text_of(title)}</h1><p class="subtitle">{subtitle}</p><nav>{links}</nav>']
-    makers = {
+    makers: dict[str, Callable[[Any], str]] = {
         "summary": _summary, "interface": _interface, "formats": _formats, "check": _check, "drawing": _drawing,
         "operators": _operators, "profile": _profile, "plan": _plan, "shapes": _shapes,
         "quantization": lambda report: _quantization(report.quantization),
