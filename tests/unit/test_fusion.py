@@ -270,7 +270,7 @@ def test_the_epilogue_of_a_convolution(name: str) -> None:
 
 
 def scaled(write: Callable[[Builder, Any, Any], Any]) -> Write:
-    """A product of two inputs, (2, 4, 6) and (2, 6, 5), that ``write`` scales."""
+    """Return a product of two inputs, (2, 4, 6) and (2, 6, 5), that ``write`` scales."""
     return lambda b: write(b, b.input("x", "f32", (2, 4, 6)), b.input("z", "f32", (2, 6, 5)))
 
 
