@@ -2063,13 +2063,14 @@ class OperatorMethods:
 
         ``data`` is u4, i4, f8, f4, or u8. A byte of u8 packs 8 / ``bits`` codes of the last axis, the first in its lowest bits; the
         table is then that much longer. ``scales`` and ``zero_points`` have the sizes of the table, but along ``quantize_axis`` one
-        element for each block of ``block_size``. Zero points of u8 are packed like the codes. The default zero point is 0, for u8 2 **
-        (bits - 1). Tables of f8 and f4 have none, their ``block_size`` may be 0 (the whole axis), and a size of their scales 1.
+        element for each block of ``block_size``. Zero points of u8 are packed like the codes. The default zero point is 0, for u8
+        2^(bits - 1). Tables of f8 and f4 have none, their ``block_size`` may be 0 (the whole axis), and a size of their scales 1.
 
         The output shape is table.shape[:gather_axis] + indices.shape + table.shape[gather_axis + 1:]. A negative index counts from
         the end, an index outside the axis gives zeros. Products are computed in f32 and rounded once to the type of ``scales``.
         Errors: [quantize.type] for other types of ``data``; [attribute.range] for other blocks or bits; [attribute.conflict] for zero
-        points of floats, and for u8 that is not gathered along axis 0 or whose axes are equal; [shape.rank], [shape.disagree].
+        points of floats, and for u8 that is not gathered along axis 0 or has blocks along another axis than the last; [shape.rank],
+        [shape.disagree].
         Source: com.microsoft GatherBlockQuantized of onnxruntime 1.32.
 
         >>> import dovetail, numpy as np

@@ -119,7 +119,10 @@ def _concat_sizes(b: Builder, *parts: Any) -> Any:
 def _repeat_blocks(b: Builder, values: Value, x: Value, index: int, block: int) -> Any:
     rank = len(values.dims)
     wide = b.Tile(b.Unsqueeze(values, [index + 1]), [block if axis == index + 1 else 1 for axis in range(rank + 1)])
-    shape = _concat_sizes(b, shape_value(b, values, range(index)), [-1], shape_value(b, values, range(index + 1, rank)))
+    blocks = values.dims[index]
+    # -1 is not possible where another size is 0.
+    repeated = [blocks * block if isinstance(blocks, int) else -1]
+    shape = _concat_sizes(b, shape_value(b, values, range(index)), repeated, shape_value(b, values, range(index + 1, rank)))
     flat = b.Reshape(wide, shape, special_zero=False)
     size = shape_value(b, x, [index])
     return b.Slice(flat, [0], size, [index], [1])
