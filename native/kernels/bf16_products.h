@@ -15,8 +15,8 @@ constexpr std::int64_t kMinBf16Depth = 16;
 // by a zero.
 struct Bf16Kernels {
     GemmKernels gemm;  // without depthwise kernels
-    // The copies of the convolution prologue, rounded. `to`, `to_step` and the count of clear() are in pairs, counts of channels
-    // and of elements are not; interleave() rounds up the channels of a pixel to pairs.
+    // The copies of the convolution prologue, rounded. `to` and `to_step` are in pairs, counts of channels and of elements are
+    // not; interleave() rounds up the channels of a pixel to pairs.
     PrologueKernels prologue;
     // to[k / 2 * width + j] holds from[k * depth_step + j * column_step] and its successor along the depth, rounded; zeros for
     // columns <= j < width.

@@ -163,7 +163,10 @@ void Conv::fill_patch(const float* x, const Task& task, float* patch, std::int64
 void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const {
     const ConvGeometry& g = geometry_;
     const bool is_outside = depth < 0 || depth >= g.in[0] || row < 0 || row >= g.in[1];
-    if (is_outside) return prologue_->clear(to, patch_pixels_ * words_);
+    if (is_outside) {
+        std::fill_n(to, patch_pixels_ * words_, 0.0f);
+        return;
+    }
     // Pixels left .. last-1 of the row are inside the input; padding may be negative.
     const std::int64_t left = std::clamp<std::int64_t>(g.pad_begin[2], 0, patch_pixels_);
     const std::int64_t last = std::clamp<std::int64_t>(g.pad_begin[2] + g.in[2], left, patch_pixels_);
@@ -171,7 +174,7 @@ void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t de
     const std::int64_t channel = task.group * g.channels;
     const float* from =
         x + channel * g.x.channel + depth * g.x.spatial[0] + row * g.x.spatial[1] + (left - g.pad_begin[2]) * g.x.spatial[2];
-    prologue_->clear(to, left * words_);
+    std::fill_n(to, left * words_, 0.0f);
     const bool is_dense = g.x.channel == 1 && g.x.spatial[2] == g.channels && (!is_bf16_ || g.channels % 2 == 0);
     if (!has_prologue_ && is_dense)
         prologue_->run(to + left * words_, from, (last - left) * g.channels, 1, prologue, channel);
@@ -180,7 +183,7 @@ void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t de
     else
         for (std::int64_t p = left; p < last; ++p)
             prologue_->run(to + p * words_, from + (p - left) * g.x.spatial[2], g.channels, g.x.channel, prologue, channel);
-    prologue_->clear(to + last * words_, (patch_pixels_ - last) * words_);
+    std::fill_n(to + last * words_, (patch_pixels_ - last) * words_, 0.0f);
 }
 
 }  // namespace dovetail

@@ -22,7 +22,6 @@ struct PrologueKernels {
                    std::int64_t length, const Prologue& prologue, std::int64_t channel);
     // to[i * channels + c] = from[i + c * plane].
     void (*interleave)(float* to, const float* from, std::int64_t count, std::int64_t channels, std::int64_t plane);
-    void (*clear)(float* to, std::int64_t count);
 };
 
 const PrologueKernels& prologue_kernels();

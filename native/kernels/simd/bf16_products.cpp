@@ -76,10 +76,6 @@ void interleave_pairs(float* to, const float* from, std::int64_t count, std::int
     }
 }
 
-void clear_pairs(float* to, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = 0;
-}
-
 // The words of rows k and k + 1 of a matrix with adjacent columns.
 DOVETAIL_INLINE void pack_rows(float* to, const float* first, const float* second, std::int64_t columns) {
     for (std::int64_t j = 0; j < columns; j += kLanes) {
@@ -130,7 +126,7 @@ void pack_pairs(float* to, const float* from, std::int64_t depth, std::int64_t c
 void round_whole(float* to, const float* from, std::int64_t count) { round_run(to, from, count); }
 
 constexpr Bf16Kernels kBf16Kernels = {
-    tiles_of<Bf16Product>(), {round_mapped, round_pixels, interleave_pairs, clear_pairs}, pack_pairs, round_whole};
+    tiles_of<Bf16Product>(), {round_mapped, round_pixels, interleave_pairs}, pack_pairs, round_whole};
 
 }  // namespace
 

@@ -55,13 +55,9 @@ void interleave(float* to, const float* from, std::int64_t count, std::int64_t c
         for (std::int64_t i = 0; i < count; ++i) to[i * channels + c] = from[i + c * plane];
 }
 
-void clear(float* to, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = 0;
-}
-
 }  // namespace
 
 extern const PrologueKernels prologue_kernel_table;
-const PrologueKernels prologue_kernel_table = {run, pixels, interleave, clear};
+const PrologueKernels prologue_kernel_table = {run, pixels, interleave};
 
 }  // namespace dovetail::DOVETAIL_ISA
