@@ -1,10 +1,10 @@
 """Measure transformers beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
-    python bench/transformer_times.py [--threads 1 2] [--rounds N] [--precision bf16] [--json]
+    python bench/transformer_times.py [--threads 1 2] [--rounds N] [--json]
 
 The encoder has the sizes of BERT-base (12 layers, 768 wide) for one text of 128 tokens; the decoder is four layers, 1024 wide,
 that make one token after 511 others. Weights are random and seeded (examples/transformers.py), in f32. A ratio below 1: dovetail
-is faster. With ``--precision bf16`` dovetail and OpenVINO compute in bf16, and the differences are from dovetail's f32.
+is faster. bench/models.py compares engines in bf16 too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
@@ -51,18 +50,18 @@ def main() -> None:
             path = str(Path(folder) / "model.onnx")
             dovetail.save(model, path)
             for threads in options.threads:
-                rows.append(_measured(name, path, feed, threads, options.rounds, options.precision))
+                rows.append(_measured(name, path, feed, threads, options.rounds))
                 if not options.json:
                     print(_text(rows[-1]), flush=True)
     if options.json:
         print(json.dumps({"rows": rows, "load": os.getloadavg()}, indent=1))
 
 
-def _measured(name: str, path: str, feed: dict[str, Any], threads: int, rounds: int, precision: str) -> dict[str, Any]:
-    runners = {each: runner(each, path, threads, precision=precision) for each in ("dovetail", *PEERS) if is_installed(each)}
+def _measured(name: str, path: str, feed: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]:
+    runners = {each: runner(each, path, threads) for each in ("dovetail", *PEERS) if is_installed(each)}
     times = median_times({each: found.call(feed) for each, found in runners.items()}, rounds)
     results = {each: found.run(feed)["y"] for each, found in runners.items()}
-    exact = results["dovetail"] if precision == "f32" else runner("dovetail", path, threads).run(feed)["y"]
+    exact = results["dovetail"]
     differences = {each: float(np.abs(exact - other).max() / np.abs(exact).max()) for each, other in results.items()}
     peers = [seconds for each, seconds in times.items() if each != "dovetail"]
     ms = {each: seconds * 1e3 for each, seconds in times.items()}
