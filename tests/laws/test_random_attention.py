@@ -155,3 +155,23 @@ def test_growing_lengths(kind: str, seed: int, tmp_path: Path) -> None:
     assert len(addresses) == len(sessions)
     if kind != "shared buffer":
         assert copies_of_caches(model, feed, before) <= 4 * batch * row
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (0, 3, 5), (2, 0, 5), (1, 2, 0), (0, 0, 0)])
+def test_repeated_heads_of_any_size(sizes: tuple[int, int, int]) -> None:
+    """Products with heads of a cache that an exporter repeats have the interpreter's shapes and numbers, also without rows."""
+    batch, rows, past = sizes
+    with dovetail.Builder() as b:
+        queries = b.input("queries", "f32", ("n", 4, "t", 8))
+        cache = b.Concat(b.input("past", "f32", ("n", 2, "s", 8)), b.input("new", "f32", ("n", 2, "u", 8)), axis=2)
+        shape = b.Shape(cache)
+        twice = b.Concat(*[b.Unsqueeze(cache, [2])] * 2, axis=2)
+        ends = [b.Gather(shape, np.array(axes), axis=0) for axes in ([0], [2, 3])]
+        repeated = b.Reshape(twice, b.Concat(ends[0], np.array([4]), ends[1], axis=0))
+        b.output("y", b.MatMul(queries, repeated, transpose_b=True))
+    rng = np.random.default_rng(0)
+    shapes = {"queries": (batch, 4, rows, 8), "past": (batch, 2, past, 8), "new": (batch, 2, 1, 8)}
+    feed = {name: rng.standard_normal(each).astype(np.float32) for name, each in shapes.items()}
+    found, want = dovetail.compile(b.model)(feed)["y"], dovetail.interpret(b.model, feed)["y"]
+    assert found.shape == want.shape
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)

@@ -53,10 +53,12 @@ def multiply_by_cache(b: Builder, node: Node) -> Value | None:
     y = b.Transpose(cache, [0, 1, 3, 2]) if is_transposed else cache
     if times == 1:
         return b.MatMul(x, y, transpose_b=op.transpose_b)
-    rows = x.dims[2]
-    grouped = b.Reshape(x, [0, heads, times * rows if isinstance(rows, int) else -1, 0])
+    rows = shape_value(b, x, [2])
+    # -1 is not possible where another size is 0.
+    grouped_rows = [times * rows[0]] if isinstance(rows, list) else b.Multiply(rows, np.array([times]))
+    grouped = b.Reshape(x, join_sizes(b, [0, heads, grouped_rows, 0]))
     product = b.MatMul(grouped, y, transpose_b=op.transpose_b)
-    result: Value = b.Reshape(product, join_sizes(b, [0, x.dims[1], shape_value(b, x, [2]), 0]))
+    result: Value = b.Reshape(product, join_sizes(b, [0, x.dims[1], rows, 0]))
     return result
 
 
