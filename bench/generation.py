@@ -159,8 +159,8 @@ def measured(
                 start = perf_counter()
                 results[name] = runner(feed)
                 times[name].append(perf_counter() - start)
-            first, *others = (result for name, result in results.items() if name != "read")
-            difference = max(difference, *(float(np.abs(result - first).max()) for result in others), 0.0)
+            logits = [result for name, result in results.items() if name != "read"]
+            difference = max([difference, *(float(np.abs(other - logits[0]).max()) for other in logits[1:])])
         if before is not None:
             after = runners["dovetail"].program.statistics
     found = {

@@ -116,7 +116,7 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     const bool is_compressed = right_ == RightOperand::compressed;
     if (!is_compressed && b_.is_constant())
         right_ = RightOperand::constant;
-    else if (!is_compressed && rows_ < 4 && b.row == 1 && is_plain)
+    else if (!is_compressed && rows_ <= kMaxDotRows && b.row == 1 && is_plain)
         right_ = RightOperand::dots;
     else if (!is_compressed)
         right_ = rows_ < kMinRowsForPacking && b.column == 1 ? RightOperand::in_place : RightOperand::packed;
@@ -148,7 +148,9 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         blocks_ = ceil_div(words_, block_depth);
     // The heads of a cache whose outermost axis is the length are read together, in the order of memory.
     interleaves_batches_ = right_ == RightOperand::dots && !batch_.empty() && b.column > depth_;
-    if (interleaves_batches_) chunk_panels_ = 1;
+    for (std::int64_t i = 0; interleaves_batches_ && i < batches(); ++i)
+        batch_offsets_.push_back({offset(a, i), offset(b, i), offset(y, i)});
+    if (interleaves_batches_) chunk_panels_ = 2;
     if (is_compressed)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (compressed_.blocks * compressed_.block_bytes * tiling_.vectors), 1);
     if (right_ == RightOperand::constant)
@@ -209,15 +211,14 @@ void MatMul::run(const Run& run) const {
     const std::int64_t parts = std::min(tiling_.tiles, target_parts);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, rest = index / parts;
-        const std::int64_t chunk = interleaves_batches_ ? rest / batches() : rest % chunks;
-        const std::int64_t batch = interleaves_batches_ ? rest % batches() : rest / chunks;
+        const std::int64_t chunk = rest % chunks, batch = rest / chunks;
         run_task(run,
                  {batch, static_cast<std::size_t>(chunk * panels / chunks),
                   static_cast<std::size_t>((chunk + 1) * panels / chunks), part * tiling_.tiles / parts,
                   (part + 1) * tiling_.tiles / parts, parts == 1 ? threads : 1, offset(a, batch), offset(y, batch)},
                  worker);
     };
-    const std::int64_t tasks = parts * chunks * batches();
+    const std::int64_t tasks = parts * chunks * (interleaves_batches_ ? 1 : batches());
     if (is_small)
         for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
     else
@@ -232,7 +233,7 @@ MatMul::Workspace MatMul::workspace_of(const Run& run, int worker) const {
 
 void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     const Workspace workspace = workspace_of(run, worker);
-    if (right_ == RightOperand::dots) return dot(run, task, workspace);
+    if (right_ == RightOperand::dots) return multiply_dots(run, task, workspace);
     if (right_ == RightOperand::compressed) {
         if (byte_rows_) return multiply_byte_rows(run, task, workspace);
         if (has_few_rows()) return multiply_few_rows(run, task, workspace);
@@ -374,22 +375,35 @@ void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspa
         for (std::int64_t j = 0; j < panel.columns; ++j) to[r * y.row + j * y.column] = workspace.y[r * width + j];
 }
 
-// Dot products of few rows with columns that are contiguous along the depth.
-void MatMul::dot(const Run& run, const Task& task, const Workspace& workspace) const {
-    const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a;
-    const float* columns = reinterpret_cast<const float*>(run.at(b_)) + offset(b, task.batch);
-    float* to = reinterpret_cast<float*>(run.at(y_)) + task.y;
-    for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
-        const Panel& panel = panels_[index];
-        for (std::int64_t row = row_of(task.first_tile); row < row_of(task.last_tile); ++row) {
-            packing_.dots(workspace.y, from + row * a.row, columns + panel.first * b.column, depth_, panel.columns, b.column);
-            for (std::int64_t j = 0; j < panel.columns; ++j) {
-                float value = workspace.y[j] * scale_;
-                value = epilogue_.low > value ? epilogue_.low : value;
-                to[row * y.row + (panel.first + j) * y.column] = epilogue_.high < value ? epilogue_.high : value;
-            }
-        }
+// Dot products of few rows with columns that are contiguous along the depth. The columns of interleaved batches are read in the
+// order of memory, one vector of columns of each batch at a time.
+void MatMul::multiply_dots(const Run& run, const Task& task, const Workspace& workspace) const {
+    const Panel& last = panels_[task.last_panel - 1];
+    const std::int64_t end = last.first + last.columns, row = row_of(task.first_tile), rows = row_of(task.last_tile) - row;
+    if (!interleaves_batches_) {
+        const BatchOffsets offsets{task.a, offset(b, task.batch), task.y};
+        const std::int64_t width = kMaxVectors * kernels_->lanes;
+        for (std::int64_t column = panels_[task.first_panel].first; column < end; column += width)
+            multiply_dots(run, offsets, workspace, row, rows, column, std::min(width, end - column));
+        return;
     }
+    for (std::int64_t column = panels_[task.first_panel].first; column < end; column += kernels_->lanes)
+        for (const BatchOffsets& offsets : batch_offsets_)
+            multiply_dots(run, offsets, workspace, row, rows, column, std::min<std::int64_t>(kernels_->lanes, end - column));
+}
+
+void MatMul::multiply_dots(const Run& run, const BatchOffsets& offsets, const Workspace& workspace, std::int64_t row,
+                           std::int64_t rows, std::int64_t column, std::int64_t count) const {
+    const std::int64_t width = kMaxVectors * kernels_->lanes;
+    packing_.dots(workspace.y, width, reinterpret_cast<const float*>(run.at(a_)) + offsets.a + row * a.row, a.row, rows,
+                  reinterpret_cast<const float*>(run.at(b_)) + offsets.b + column * b.column, depth_, count, b.column);
+    float* to = reinterpret_cast<float*>(run.at(y_)) + offsets.y + row * y.row + column * y.column;
+    for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t j = 0; j < count; ++j) {
+            float value = workspace.y[r * width + j] * scale_;
+            value = epilogue_.low > value ? epilogue_.low : value;
+            to[r * y.row + j * y.column] = epilogue_.high < value ? epilogue_.high : value;
+        }
 }
 
 std::unique_ptr<Kernel> make_matmul(const Spec& spec, WeightCache& cache) { return std::make_unique<MatMul>(spec, cache); }

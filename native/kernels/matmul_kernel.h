@@ -43,6 +43,10 @@ private:
         std::int64_t stride;  // distance to this thread's next chunk, in chunks
         std::int64_t a, y;    // offsets of the batch, in floats
     };
+    // Offsets of the operands of one batch, in floats.
+    struct BatchOffsets {
+        std::int64_t a, b, y;
+    };
     struct Workspace {
         float *a, *b, *y, *addend;
     };
@@ -77,7 +81,9 @@ private:
                   const float* rows, const Block& columns, const float* initial = nullptr) const;
     void set_residual(const Run& run, const Task& task, GemmTile& tile, float* to, const Panel& panel, std::int64_t row,
                       std::int64_t count) const;
-    void dot(const Run& run, const Task& task, const Workspace& workspace) const;
+    void multiply_dots(const Run& run, const Task& task, const Workspace& workspace) const;
+    void multiply_dots(const Run& run, const BatchOffsets& offsets, const Workspace& workspace, std::int64_t row,
+                       std::int64_t rows, std::int64_t column, std::int64_t count) const;
     // Compressed weights (compressed_matmul.cpp).
     bool has_few_rows() const { return tiling_.tiles == 1 && rows_ <= compressed_kernels_.max_rows; }
     std::int64_t first_position(std::int64_t block) const;
@@ -109,8 +115,9 @@ private:
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
-    bool interleaves_batches_ = false;  // successive tasks compute the same columns of all batches
-    std::int64_t blocks_ = 1;           // number of blocks along the depth; the rows and columns of one block stay in cache
+    bool interleaves_batches_ = false;         // a task computes its columns of all batches
+    std::vector<BatchOffsets> batch_offsets_;  // of interleaved batches
+    std::int64_t blocks_ = 1;  // number of blocks along the depth; the rows and columns of one block stay in cache
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const float>> packed_;  // one per batch, or one for all batches
     const CompressedKernels& compressed_kernels_ = DOVETAIL_SELECT_ISA(compressed_kernels);

@@ -53,6 +53,21 @@ def test_a_product_is_the_sum_over_its_depth(sizes: tuple[int, int, int], consta
         check(y, expected)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize(("heads", "depth", "length"), [(3, 64, 300), (2, 70, 257), (5, 7, 33), (1, 16, 15)])
+def test_heads_of_a_cache_whose_outermost_axis_is_the_length(
+    heads: int, depth: int, length: int, rows: int, threads: int
+) -> None:
+    queries, cache = random((2, heads, rows, depth)), random((length, 2, heads, depth), seed=1).transpose(1, 2, 0, 3)
+    scores = np.zeros((2, heads, rows, length), np.float32)
+    run("matmul", [queries, cache.swapaxes(-1, -2)], [scores], {}, threads=threads)
+    check(scores, queries.astype(np.float64) @ cache.swapaxes(-1, -2))
+    mixed = np.zeros((2, heads, rows, depth), np.float32)
+    run("matmul", [scores, cache], [mixed], {}, threads=threads)
+    check(mixed, scores.astype(np.float64) @ cache)
+
+
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 40])
 @pytest.mark.parametrize(

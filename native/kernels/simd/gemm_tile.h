@@ -16,9 +16,18 @@ constexpr int kRows[kMaxVectors] = {14, 14, 9, 6};
 constexpr int kRows[kMaxVectors] = {12, 6, 4, 0};
 #endif
 
-// Prefetch distance of weights in floats. Each tile reads its weights once, mostly from L2. The distance reaches across the end
-// of a panel into the next panel.
+// Prefetch distances of weights: of dense ones in floats, of strided ones in positions. Each tile reads dense weights once,
+// mostly from L2; the distance reaches across the end of a panel into the next panel. Strided ones are an operand in memory, of
+// which many lines must be in flight: they are prefetched to L2.
 constexpr int kPrefetchFloats = 1024;
+constexpr int kPrefetchPositions = 32;
+
+DOVETAIL_INLINE void prefetch_weights(const float* from, bool is_dense, std::int64_t stride) {
+    if (is_dense)
+        __builtin_prefetch(from + kPrefetchFloats);
+    else
+        __builtin_prefetch(from + kPrefetchPositions * stride, 0, 2);
+}
 
 // Floats of a cache line.
 constexpr int kLine = 16;
@@ -152,7 +161,7 @@ void multiply_tile(const GemmTile& tile) {
 #pragma GCC unroll 32
                         for (int v = 0; v < vectors; ++v) {
                             const float* w = weights + c * stride + v * kLanes;
-                            __builtin_prefetch(w + kPrefetchFloats);
+                            prefetch_weights(w, is_dense, stride);
 #pragma GCC unroll 32
                             for (int r = 0; r < count; ++r)
                                 Product::add(accumulators[c][r][v], Product::broadcast(at[r] + k + c), load(w));
@@ -180,7 +189,7 @@ void multiply_tile(const GemmTile& tile) {
 #pragma GCC unroll 32
                 for (int v = 0; v < vectors; ++v) {
                     w[v] = load(weights + v * kLanes);
-                    __builtin_prefetch(weights + v * kLanes + kPrefetchFloats);
+                    prefetch_weights(weights + v * kLanes, is_dense, stride);
                 }
 #pragma GCC unroll 32
                 for (int r = 0; r < count; ++r) {

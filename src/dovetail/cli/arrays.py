@@ -90,7 +90,7 @@ def read_inputs(
         raise click.UsageError(f"--dim: {error.message}") from None
     missing = [value.name for value in own_inputs(model) if value.name not in found]
     if missing:
-        known = {**sizes_of_arrays(model, found), **sizes}
+        known = {**sizes_of_arrays(model.inputs, found), **sizes}
         found.update(
             random_inputs(
                 model,

@@ -182,10 +182,10 @@ def zeros_of(value: Value, shape: Several[int]) -> Any:
     return np.full(shape, "", object) if dtype.name == "string" else np.zeros(shape, dtype.numpy)
 
 
-def sizes_of_arrays(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
+def sizes_of_arrays(inputs: Iterable[Value], arrays: Mapping[str, Any]) -> dict[str, int]:
     """Return the values of symbols that are dimensions of inputs, read from the shapes of ``arrays`` without a check."""
     sizes: dict[str, int] = {}
-    for value in model.inputs:
+    for value in inputs:
         array = arrays.get(value.name)
         if array is not None and isinstance(value.type, Tensor) and len(value.type.shape or ()) == np.ndim(array):
             names = map(symbolic.name_of, value.type.shape or ())

@@ -109,7 +109,7 @@ def verify_types(model: Model, inferred: Model, seed: int = 0) -> list[Differenc
     rows = compare(run_for_verification(model, arrays), run_for_verification(inferred, arrays), random=random_outputs(inferred))
     whole = copy_model(inferred)
     whole.graph.outputs = [y for node in whole.graph.nodes for y in node.outputs if isinstance(y.type, Tensor)]
-    sizes = sizes_of_arrays(inferred, arrays)
+    sizes = sizes_of_arrays(inferred.inputs, arrays)
     for value, array in zip(whole.outputs, interpret(whole, arrays).values(), strict=True):
         why = _contradiction(value, array, sizes)
         if why:

@@ -144,9 +144,11 @@ def _are_full(model: Model, lengths: _Lengths, program: NativeProgram, caches: l
     For buffers: that the step fits, and writes one row or all sequences have equally many tokens.
     """
     names = [x.name for x in program.inputs]
+    needed = {str(symbol) for symbol in symbolic.symbols(lengths.rows)}
+    sized = [x for x in model.inputs if needed & {str(symbol) for size in sizes_in(x.type) for symbol in symbolic.symbols(size)}]
 
     def are_full(arrays: Arrays) -> bool:
-        rows = symbolic.evaluate(lengths.rows, sizes_of_arrays(model, arrays))
+        rows = symbolic.evaluate(lengths.rows, sizes_of_arrays(sized, arrays))
         last, total = program({name: arrays[name] for name in names})
         wanted = int(total.reshape(-1)[0])
         if lengths.buffer is not None and last.size:

@@ -195,7 +195,7 @@ class RewriteVerification:
         for number, beside in enumerate(searches):
             try:
                 inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside=beside, distinct=True)
-                chosen = sizes_of_arrays(self._model, inputs)
+                chosen = sizes_of_arrays(self._model.inputs, inputs)
                 start = time.perf_counter()
                 native = self._run(inputs)
                 self._seconds = time.perf_counter() - start

@@ -62,7 +62,7 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
     missing = [name for name in own if name not in arrays]
     if not arrays:
         first = _draw(model, inputs, missing, {}, 0)
-        sized = replace(inputs, sizes={**(inputs.sizes or {}), **sizes_of_arrays(model, first)})
+        sized = replace(inputs, sizes={**(inputs.sizes or {}), **sizes_of_arrays(model.inputs, first)})
         return _split([first, *(_draw(model, sized, missing, {}, index) for index in range(1, DRAWN_CALLS))], missing)
     errors: list[DovetailError] = []
     rows: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def _has_batch(name: str, values: Mapping[str, Value], counts: Mapping[str, int]
 
 def _draw(model: Model, inputs: Inputs, names: Sequence[str], call: Call, index: int) -> Call:
     """Draw the inputs ``names`` of one call, with the sizes of the arrays in ``call``."""
-    sizes = {**(inputs.sizes or {}), **sizes_of_arrays(model, call)}
+    sizes = {**(inputs.sizes or {}), **sizes_of_arrays(model.inputs, call)}
     return random_inputs(model, seed=inputs.seed + index, sizes=sizes, shapes=inputs.shapes, only=names, beside=call)
 
 

@@ -45,7 +45,7 @@ def _run(model: Model, sizes: dict[str, int], seed: int) -> SizeRun:
         results = run_for_verification(model, arrays)
     except DovetailError as error:
         return SizeRun(sizes, error.diagnostics[0].message, error.diagnostics[0].node or "")
-    every = {**sizes, **sizes_of_arrays(model, arrays)}
+    every = {**sizes, **sizes_of_arrays(model.inputs, arrays)}
     for value in model.outputs:
         wanted = _shape_at(value.type, every)
         if wanted is not None and wanted != np.shape(results[value.name]):
