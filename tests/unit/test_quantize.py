@@ -20,6 +20,7 @@ from dovetail.compare.verification.conversion import runner_for
 from dovetail.passes.quantization.activations import Activation, grid_of_range
 from dovetail.passes.quantization.codes import Grid, round_matrix
 from dovetail.passes.quantization.encodings import pack_bits
+from dovetail.passes.quantization.error_bounds import MAX_FACTOR, bound_error, student_quantile
 from dovetail.passes.quantization.error_compensation import round_with_compensation
 from dovetail.passes.quantization.selection import smallest_count
 
@@ -443,6 +444,57 @@ def test_a_budget_holds_on_rows_that_were_not_passed(budget: float, to: str) -> 
     assert {node.value for node in report.nodes if node.value in constants} == {node.value for node in kept}
 
 
+@pytest.mark.parametrize("calls", [2, 4, 8, 16])
+@pytest.mark.parametrize(("sigma", "share"), [(0.3, 0.035), (0.7, 0.05)])
+def test_the_bound_of_an_error_holds_for_as_many_other_calls(calls: int, sigma: float, share: float) -> None:
+    rng = np.random.default_rng(calls)
+    errors, others = np.exp(sigma * rng.standard_normal((2, 2000, calls)))
+    norms, other_norms = np.exp(0.5 * rng.standard_normal((2, 2000, calls)))
+    bounds = np.array([bound_error(*pair) for pair in zip(errors.tolist(), norms.tolist(), strict=True)])
+    found = np.sqrt(others.sum(axis=1) / other_norms.sum(axis=1))
+    assert np.mean(found > bounds) <= share
+    measured = np.sqrt(errors.sum(axis=1) / norms.sum(axis=1))
+    assert np.all((bounds >= measured) & (bounds <= MAX_FACTOR * measured * (1 + 1e-12)))
+
+
+def test_bounds_of_few_calls_of_zeros_and_of_infinities() -> None:
+    assert bound_error([4.0], [1.0]) == 2 * MAX_FACTOR
+    assert bound_error([0.0, 0.0], [1.0, 1.0]) == 0 and bound_error([4.0, 0.0], [0.0, 0.0]) == 2 * MAX_FACTOR
+    assert bound_error([float("inf"), 1.0], [1.0, 1.0]) == float("inf")
+    assert bound_error([1e300, 2e300], [1e300, 1e300]) <= MAX_FACTOR * 1.5
+    assert bound_error([2.0] * 8, [8.0] * 8) == 0.5
+
+
+def test_quantiles_are_those_of_the_t_distribution() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for freedom in (*range(1, 20), 50, 1000):
+        assert student_quantile(0.975, freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.01)
+
+
+def test_budgets_hold_on_other_rows_in_the_stated_share_of_cases() -> None:
+    outcomes = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        with Builder() as b:
+            h = b.input("x", "f32", ("n", 32))
+            for _ in range(6):
+                w = b.constant((rng.standard_normal((32, 32)) / 6).astype(np.float32))
+                h = h + b.Tanh(b.MatMul(h, w)) * float(10 ** rng.uniform(-1.5, 0))
+            b.output("y", b.MatMul(h, b.constant(rng.standard_normal((32, 4)).astype(np.float32))))
+        # Rows of various magnitudes have errors of various sizes.
+        rows, others = (
+            (rng.standard_normal((count, 32)) * np.exp(0.5 * rng.standard_normal((count, 1)))).astype(np.float32)
+            for count in (32, 8)
+        )
+        budget = float(rng.uniform(0.01, 0.1))
+        new = quantize(b.model, "int4", inputs={"x": rows}, budget=budget)
+        error = relative(dovetail.run(new, others)["y"], dovetail.run(b.model, others)["y"].astype(np.float64))
+        outcomes.append((error > budget, error > new.report.upper, bool(new.report.upper)))
+        assert new.report.held_out == 8 and new.report.measured <= new.report.upper <= budget
+    over_budget, over_bound, rounded = np.sum(outcomes, axis=0)
+    assert over_budget <= over_bound <= 2 and rounded > 30
+
+
 def test_a_larger_budget_keeps_fewer_nodes() -> None:
     model, rows = mixed_network(), {"x": normal(64, 4, 48)}
     kept = [sum(bool(node.kept) for node in quantize(model, "int4", inputs=rows, budget=budget).report.nodes)
@@ -489,7 +541,7 @@ def test_inputs_with_equally_many_rows_are_split_together(size: str | None) -> N
         b.output("y", b.MatMul(h, b.constant(normal(64, 32))))
     for count in (64,) if size == "n" else (64, 1):
         report = quantize(b.model, inputs={"x": normal(64, 64), "z": normal(count, 64)}).report
-        assert (report.calls, report.held_out) == (2, 1)
+        assert (report.calls, report.held_out) == (2, 16)
 
 
 def test_inputs_without_rows_are_drawn_for_each_call() -> None:

@@ -79,7 +79,7 @@ def quantize(
 
     Rows are calibrated on, and a quarter of them is held out. The errors are those of the outputs on held-out rows, relative to
     the outputs, where only this node is rounded. With --budget, nodes keep their weights in order of predicted error for each
-    saved byte, until the measured error of the result is within the budget.
+    saved byte, until the error of the result, with a confidence bound for other rows, is within the budget.
     """
     from dovetail.cli.arrays import read_files, shapes_of, sizes_of
     from dovetail.formats import save
@@ -109,10 +109,11 @@ def quantize(
         narrate(f"warning {note}")
     if report.measured is not None:
         predicted = "" if report.predicted is None else f", predicted {report.predicted:.3g}"
-        narrate(f"error of the outputs on held-out rows {report.measured:.3g}{predicted}")
+        upper = "" if report.upper is None else f", at most {report.upper:.3g} expected on other rows"
+        narrate(f"error of the outputs on held-out rows {report.measured:.3g}{predicted}{upper}")
     narrate(f"weights {report.bytes_before:,} bytes before, {report.bytes:,} after; wrote {target}")
     if as_json:
-        facts = {name: getattr(report, name) for name in ("budget", "predicted", "measured", "calls", "held_out")}
+        facts = {name: getattr(report, name) for name in ("budget", "predicted", "measured", "upper", "calls", "held_out")}
         say_json(
             "quantize", source=model, target=target, to=to, seed=seed, random=report.drawn, **facts,
             bytes_before=report.bytes_before, bytes=report.bytes, notes=report.notes,

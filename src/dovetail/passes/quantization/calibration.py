@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -15,14 +15,17 @@ from dovetail.ir.inputs_outputs import bind_sizes, sizes_of_arrays, to_array, un
 from dovetail.ir.state import own_inputs
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Tensor
+from dovetail.passes.quantization.error_bounds import bound_error
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 from dovetail.runtime.random_inputs import Inputs, random_inputs
 
 ROWS = 32
 """The maximum number of rows of one call of a model with a symbolic first dimension."""
+HELD_OUT_CALLS = 16
+"""Number of calls of a model with a symbolic first dimension into which the held-out rows are split, if ROWS permits."""
 DRAWN_CALLS = 8
-"""Number of calls on random inputs, where no rows are passed."""
+"""Number of calls on random inputs, where no rows are passed; half of them are held out."""
 
 Array = np.ndarray[Any, Any]
 Call = dict[str, Any]
@@ -63,7 +66,8 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
     if not arrays:
         first = _draw(model, inputs, missing, {}, 0)
         sized = replace(inputs, sizes={**(inputs.sizes or {}), **sizes_of_arrays(model.inputs, first)})
-        return _split([first, *(_draw(model, sized, missing, {}, index) for index in range(1, DRAWN_CALLS))], missing)
+        drawn = [first, *(_draw(model, sized, missing, {}, index) for index in range(1, DRAWN_CALLS))]
+        return Calibration(drawn[: DRAWN_CALLS // 2], drawn[DRAWN_CALLS // 2 :], missing)
     errors: list[DovetailError] = []
     rows: dict[str, Any] = {}
     for name, array in arrays.items():
@@ -72,10 +76,11 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
         except DovetailError as error:
             errors.append(error.at(file=model.file))
     raise_all(errors, "inputs whose rows cannot calibrate the model")
-    calls = _split_rows({name: own[name] for name in rows}, rows)
+    calls, held = _split_rows({name: own[name] for name in rows}, rows)
     if missing:
         calls = [{**call, **_draw(model, inputs, missing, call, index)} for index, call in enumerate(calls)]
-    return _split(calls, missing)
+    # A single call is used twice.
+    return Calibration(calls[:-held], calls[-held:], missing) if held else Calibration(calls, calls, missing)
 
 
 def _check_rows(value: Value, rows: object) -> Array:
@@ -101,8 +106,11 @@ def _check_rows(value: Value, rows: object) -> Array:
     return array
 
 
-def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Call]:
-    """Split arrays into calls. Raises EngineError [input.shape] for arrays of different numbers of rows or other sizes."""
+def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> tuple[list[Call], int]:
+    """Split arrays into calls; return these, and how many at the end are held out: 0 where there is a single call.
+
+    Raises EngineError [input.shape] for arrays of different numbers of rows or other sizes.
+    """
     sizes = {name: _rows_of_call(value) for name, value in values.items()}
     fixed = {name: len(rows[name]) // size for name, size in sizes.items() if size and len(rows[name]) != size}
     symbolic = {name: len(rows[name]) for name, size in sizes.items() if size == 0}
@@ -113,16 +121,19 @@ def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Ca
     count = next(iter(counts.values()), 1)
     if fixed:
         # A symbolic first size is then no number of rows: the array is passed as it is.
+        held = max(1, count // 4) if count > 1 else 0
         parts = [
             {name: array[index * (sizes[name] or 0) : (index + 1) * (sizes[name] or 0)] if name in fixed else array
              for name, array in rows.items()}
             for index in range(count)
         ]  # fmt: skip
     else:
-        held = max(1, count // 4) if count > 1 else 0
+        held_rows = max(1, count // 4) if count > 1 else 0
         # At least two calls calibrate.
-        step = max(1, min(ROWS, (count - held) // 2))
-        bounds = [*range(0, count - held, step), *range(count - held, count, step), count]
+        step = max(1, min(ROWS, (count - held_rows) // 2))
+        starts = range(count - held_rows, count, min(ROWS, -(-held_rows // HELD_OUT_CALLS)) or 1)
+        held = len(starts)
+        bounds = [*range(0, count - held_rows, step), *starts, count]
         axes = {name: _axis_of_rows(name, values, rows, counts) for name in rows}
         parts = [
             {name: array if axes[name] is None else array[(slice(None),) * (axes[name] or 0) + (slice(start, stop),)]
@@ -131,7 +142,7 @@ def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> list[Ca
         ]  # fmt: skip
     for part in parts:
         bind_sizes([values[name] for name in part], list(part.values()))
-    return parts
+    return parts, held
 
 
 def _rows_of_call(value: Value) -> int | None:
@@ -169,14 +180,6 @@ def _draw(model: Model, inputs: Inputs, names: Sequence[str], call: Call, index:
     return random_inputs(model, seed=inputs.seed + index, sizes=sizes, shapes=inputs.shapes, only=names, beside=call)
 
 
-def _split(calls: list[Call], drawn: list[str]) -> Calibration:
-    """Hold out the last quarter of the calls, and at least one; a single call is used twice."""
-    if len(calls) == 1:
-        return Calibration(calls, calls, drawn)
-    held = max(1, len(calls) // 4)
-    return Calibration(calls[:-held], calls[-held:], drawn)
-
-
 def count_rows(call: Call) -> int:
     """Return the number of rows of a call: the first size of its first tensor; 1 if it has none."""
     return next((len(array) for array in call.values() if np.ndim(array)), 1)
@@ -203,7 +206,8 @@ class ReferenceRun:
         self.calls = list(calls)
         program = compile(model) if program is None else program
         self.outputs = [self._run(program, {**call, **(more or {})}) for call in self.calls]
-        self.norms = {name: sum(_squares(outputs[name]) for outputs in self.outputs) for name in self.names}
+        self.squares = {name: [_squares(outputs[name]) for outputs in self.outputs] for name in self.names}
+        self.norms = {name: sum(squares) for name, squares in self.squares.items()}
 
     def _run(self, program: Program, call: Call) -> dict[str, Any]:
         results = program(call)
@@ -215,12 +219,22 @@ class ReferenceRun:
         ``more``: inputs that are added to those of each call. Elements that are finite in neither model are left out; an
         element that is finite in one model only makes the error infinite.
         """
-        sums = dict.fromkeys(self.names, 0.0)
+        return self.errors(lambda call: self._run(program, {**call, **(more or {})}))[0]
+
+    def errors(self, run: Callable[[Call], Mapping[str, Array]]) -> tuple[float, float]:
+        """Return the error of the outputs of ``run``, which takes the inputs of a call, and its bound on other rows.
+
+        The latter is the largest of all outputs' :func:`bound_error`.
+        """
+        squares: dict[str, list[float]] = {name: [] for name in self.names}
         for call, expected in zip(self.calls, self.outputs, strict=True):
-            found = self._run(program, {**call, **(more or {})})
+            found = run(call)
             for name in self.names:
-                sums[name] += _squared_difference(expected[name], found[name])
-        return max(_ratio(sums[name], self.norms[name]) for name in self.names)
+                squares[name].append(_squared_difference(expected[name], np.asarray(found[name]).astype(np.float64)))
+        return (
+            max(_ratio(sum(squares[name]), self.norms[name]) for name in self.names),
+            max(bound_error(squares[name], self.squares[name]) for name in self.names),
+        )
 
 
 def _squares(array: Array) -> float:

@@ -21,7 +21,7 @@ from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weigh
 from dovetail.passes.quantization.error_compensation import compensate
 from dovetail.passes.quantization.hessians import collect_hessians, group_weights
 from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
-from dovetail.passes.quantization.selection import MARGIN, order_to_keep, predict_count, smallest_count
+from dovetail.passes.quantization.selection import order_to_keep, predict_count, smallest_count
 from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
 from dovetail.passes.quantization.weights import (
     CONVOLUTION,
@@ -260,17 +260,17 @@ def _choose(
     for row, prediction, measurement in zip(rows, predicted, measured, strict=True):
         row.predicted, row.measured = prediction, measurement
     order = order_to_keep(chosen, errors)
-    results: dict[int, tuple[Model, float]] = {}
+    results: dict[int, tuple[Model, float, float]] = {}
 
     def holds(count: int) -> bool:
         kept = set(order[:count])
         new, _ = writer.write([weight for index, weight in enumerate(chosen) if index not in kept])
         program = compile(new)
-        error = held_out.error(program)
-        results[count] = new, error
-        if report.budget is None or error > MARGIN * report.budget:
+        error, upper = held_out.errors(program)
+        results[count] = new, error, upper
+        if report.budget is None or upper > report.budget:
             return report.budget is None
-        return reference is held_out or reference.error(program) <= MARGIN * report.budget
+        return reference is held_out or reference.error(program) <= report.budget
 
     count = 0
     if report.budget is None:
@@ -278,9 +278,9 @@ def _choose(
     else:
         count = smallest_count(predict_count(order, errors, report.budget), len(order), holds)
     if count == len(order):
-        new, report.measured = writer.write([])[0], 0.0
+        new, report.measured, report.upper = writer.write([])[0], 0.0, 0.0
     else:
-        new, report.measured = results[count]
+        new, report.measured, report.upper = results[count]
     for index in order[:count]:
         row = rows[index]
         row.kept, row.bits, row.block, row.rounding, row.bytes = "the budget", row.bits_before, 0, "", row.bytes_before

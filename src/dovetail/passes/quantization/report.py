@@ -68,8 +68,8 @@ class QuantizedNode:
 class QuantizeReport:
     """QuantizeReport is the report of :func:`quantize`.
 
-    ``predicted`` and ``measured`` are relative errors of the outputs of the result, the latter on the held-out rows; None where
-    nothing ran. ``drawn`` names the random inputs. ``calls`` and ``held_out`` are numbers of calls of the model. ``notes`` are
+    ``predicted`` and ``measured`` are relative errors of the outputs of the result, the latter on the held-out rows; ``upper`` is
+    a confidence bound of the error on as many other rows. They are None where nothing ran. ``drawn`` names the random inputs. ``calls`` and ``held_out`` are numbers of calls of the model. ``notes`` are
     for people.
     """
 
@@ -78,6 +78,7 @@ class QuantizeReport:
     budget: float | None = None
     predicted: float | None = None
     measured: float | None = None
+    upper: float | None = None
     calls: int = 0
     held_out: int = 0
     drawn: list[str] = field(default_factory=list)

@@ -6,9 +6,6 @@ from collections.abc import Callable, Sequence
 
 from dovetail.passes.quantization.weights import ModelWeight
 
-MARGIN = 0.95
-"""Share of the budget that a measured error must not exceed, since the error on other rows differs."""
-
 
 def order_to_keep(weights: Sequence[ModelWeight], errors: Sequence[float]) -> list[int]:
     """Return the indices of weights by squared error for each byte that rounding saves, the largest first."""
