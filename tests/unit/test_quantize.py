@@ -343,7 +343,7 @@ def test_a_bias_in_front_of_quantized_activations_has_32_bits_with_the_scale_of_
 
 
 def test_an_outlier_widens_the_range_of_minmax_only() -> None:
-    rows = normal(400, 64)
+    rows = normal(600, 64)
     rows[3, 5] = 1000.0
     with Builder() as b:
         b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(normal(64, 32))))

@@ -47,6 +47,12 @@ def set_input(node: Node, index: int, value: Value | None) -> None:
         value.uses[node, index] = None
 
 
+def connect_input(node: Node, value: Value) -> None:
+    """Add ``value`` as the last input of ``node``."""
+    value.uses[node, len(node.inputs)] = None
+    node.inputs.append(value)
+
+
 def disconnect(node: Node) -> None:
     """Remove a node from the uses of its inputs, before the node is removed from its graph."""
     for index, x in enumerate(node.inputs):

@@ -41,10 +41,10 @@ def quantize(
     """Return a model whose weights are stored in fewer bits; its ``report`` is a QuantizeReport.
 
     ``to`` is "int8" (integer weights, one scale per output channel), "int4" (products in blocks, each with a scale and a zero
-    point; convolutions and tables of Gather as int8), "f8" or "f8e5m2" (floats of 8 bits, f8e4m3 or f8e5m2, with one scale per
-    output channel), "f16" or "bf16" (all constants of at least 256 elements, with a Cast to f32
-    behind them). The computations keep their type. Weights with NaN or infinities, those that exceed the range of f16, and, for
-    integers, those near the largest number of their type keep their type; the report has the reason.
+    point; convolutions, recurrent layers, tables of Gather and weights in subgraphs as int8), "f8" or "f8e5m2" (floats of 8
+    bits, f8e4m3 or f8e5m2, with one scale per output channel), "f16" or "bf16" (all constants of at least 256 elements, with a
+    Cast to f32 behind them). The computations keep their type. Weights with NaN or infinities, those that exceed the range of
+    f16, and, for integers, those near the largest number of their type keep their type; the report has the reason.
 
     ``inputs`` are rows for the model: arrays by name, or :class:`dovetail.Inputs`, with the rows on the first axis. Inputs
     without an array are random, and the report names them. A quarter of the rows is held out. Weights are rounded to nearest;

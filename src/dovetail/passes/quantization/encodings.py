@@ -26,7 +26,16 @@ MATMULNBITS, QDQ, IR = "matmulnbits", "qdq", "ir"
 
 
 def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) -> None:
-    """Replace weights by their rounded forms. The weights must be values of ``graph``."""
+    """Replace weights by their rounded forms. The weights must be values of ``graph`` or of its subgraphs."""
+    owners: dict[int, tuple[Graph, list[ModelWeight]]] = {}
+    for weight in weights:
+        owner = weight.owner(graph)
+        owners.setdefault(id(owner), (owner, []))[1].append(weight)
+    for owner, parts in owners.values():
+        _encode_weights(owner, parts, encoding)
+
+
+def _encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) -> None:
     packed: dict[int, ModelWeight] = {}
     quantized: dict[int, ModelWeight] = {}
     for weight in weights:
@@ -35,7 +44,7 @@ def encode_weights(graph: Graph, weights: Iterable[ModelWeight], encoding: str) 
         shift_biases(graph, weight)
         if rounded.codes is None:
             _replace(graph, weight, partial(_cast, weight=weight, rounded=rounded))
-        elif weight.kind == LOOKUP or _is_packable(weight, encoding):
+        elif (weight.kind == LOOKUP and not weight.is_captured) or _is_packable(weight, encoding):
             packed.update({id(node): weight for node, _ in weight.readers})
         else:
             if len(weight.channels) > 1 and rounded.codes.grid.symmetric:

@@ -33,6 +33,8 @@ MIN_PATCHES = 4096
 
 def has_hessian(weight: ModelWeight) -> bool:
     """Return whether all readers of a weight are products of rows, or convolutions of patches, with the weight."""
+    if not weight.is_linear:
+        return False
     if weight.kind == CONVOLUTION:
         return all(isinstance(node.op, Conv | GroupConv) and node.outputs[0].shape is not None for node, _ in weight.readers)
     return weight.kind == PRODUCT and all(

@@ -22,7 +22,7 @@ from dovetail.passes.quantization.error_compensation import compensate
 from dovetail.passes.quantization.hessians import collect_hessians, group_weights
 from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
 from dovetail.passes.quantization.selection import order_to_keep, predict_count, smallest_count
-from dovetail.passes.quantization.sensitivity import copy_with_weights, measure_errors, predict_errors
+from dovetail.passes.quantization.sensitivity import copy_with_weights, lift_weights, measure_errors, predict_errors
 from dovetail.passes.quantization.weights import (
     CONVOLUTION,
     GPTQ,
@@ -93,16 +93,21 @@ class _Writer:
         self.model, self.weights, self.find, self.encoding = model, list(weights), find, encoding
 
     def copy(self, chosen: Sequence[ModelWeight]) -> tuple[Model, list[ModelWeight]]:
-        """Return a copy of the model and, among its weights, those of ``chosen``."""
-        wanted = set(map(id, chosen))
-        new, others = copy_with_weights(self.model, self.weights, self.find)
-        return new, [other for other, weight in zip(others, self.weights, strict=True) if id(weight) in wanted]
+        """Return a copy of the model and, among its weights, those of ``chosen``, none of them in a subgraph."""
+        new, others = self._copy(chosen)
+        lift_weights(new.graph, others)
+        return new, others
 
     def write(self, chosen: Sequence[ModelWeight]) -> tuple[Model, list[ModelWeight]]:
         """Return a copy of the model in which the weights ``chosen`` are rounded, and these weights."""
-        new, others = self.copy(chosen)
+        new, others = self._copy(chosen)
         encode_weights(new.graph, others, self.encoding)
         return new, others
+
+    def _copy(self, chosen: Sequence[ModelWeight]) -> tuple[Model, list[ModelWeight]]:
+        wanted = set(map(id, chosen))
+        new, others = copy_with_weights(self.model, self.weights, self.find)
+        return new, [other for other, weight in zip(others, self.weights, strict=True) if id(weight) in wanted]
 
 
 def _keep(model: Model, weights: Sequence[ModelWeight], names: Collection[str]) -> None:
@@ -181,7 +186,9 @@ def _compensate(weights: Sequence[ModelWeight], writer: _Writer, calibration: Ca
 def _quantize_activations(weights: Sequence[ModelWeight], writer: _Writer, calibration: Calibration, method: str) -> None:
     """Choose the grids of the inputs of products and convolutions from the rows of ``calibration``."""
     chosen = [
-        weight for weight in weights if weight.kind != LOOKUP and all(node.input(0).dtype == "f32" for node, _ in weight.readers)
+        weight
+        for weight in weights
+        if weight.is_linear and weight.kind != LOOKUP and all(node.input(0).dtype == "f32" for node, _ in weight.readers)
     ]
     has_channels = writer.encoding == IR
     grids = choose_activations(*writer.copy(chosen), calibration.calls, method, has_channels=has_channels)
@@ -193,7 +200,7 @@ def _correct_biases(weights: Sequence[ModelWeight], writer: _Writer, calibration
     """Shift the biases of products and convolutions by the mean changes on the rows of ``calibration``."""
     if len(calibration.calls) < 2:
         return
-    chosen = [weight for weight in weights if weight.kind in (PRODUCT, CONVOLUTION)]
+    chosen = [weight for weight in weights if weight.is_linear and weight.kind in (PRODUCT, CONVOLUTION)]
     for weight, shifts in zip(chosen, find_shifts(*writer.copy(chosen), calibration.calls), strict=True):
         weight.shifts = shifts
 
@@ -242,6 +249,31 @@ def _row(weight: ModelWeight) -> QuantizedNode:
     )  # fmt: skip
 
 
+def _predict(
+    chosen: list[ModelWeight], writer: _Writer, reference: ReferenceRun, report: QuantizeReport, seed: int
+) -> list[float | None]:
+    """Return the predicted errors; None for weights without a gradient, with a note in the report."""
+    linear = [weight for weight in chosen if weight.is_linear]
+    for group, name in ((chosen, "the model"), (linear, "a recurrent layer or a subgraph")):
+        if not group:
+            break
+        try:
+            errors = dict(zip(map(id, group), predict_errors(*writer.copy(group), reference, seed), strict=True))
+        except (DovetailError, Unknown) as error:
+            failure = error
+            continue
+        if group is linear:
+            report.notes.append(_describe_order(name, failure))
+        return [errors.get(id(weight)) for weight in chosen]
+    report.notes.append(_describe_order("the model", failure))
+    return [None] * len(chosen)
+
+
+def _describe_order(name: str, error: DovetailError | Unknown) -> str:
+    reason = error.message if isinstance(error, DovetailError) else "a rank is not known"
+    return f"{name} has no gradient, nodes are ordered by their measured errors: {reason}"
+
+
 def _choose(
     model: Model, chosen: list[ModelWeight], calibration: Calibration, writer: _Writer, report: QuantizeReport, seed: int
 ) -> Model:
@@ -249,13 +281,8 @@ def _choose(
     reference = ReferenceRun(model, calibration.calls)
     held_out = reference if calibration.is_shared else ReferenceRun(model, calibration.held_out)
     measured = measure_errors(*writer.copy(chosen), held_out)
-    try:
-        errors = predict_errors(*writer.copy(chosen), reference, seed)
-        predicted: list[float | None] = [*errors]
-    except (DovetailError, Unknown) as error:
-        reason = error.message if isinstance(error, DovetailError) else "a rank is not known"
-        report.notes.append(f"the model has no gradient, nodes are ordered by their measured errors: {reason}")
-        errors, predicted = measured, [None] * len(chosen)
+    predicted = _predict(chosen, writer, reference, report, seed)
+    errors = [there if error is None else error for error, there in zip(predicted, measured, strict=True)]
     rows = [row for row in report.nodes if not row.kept]
     for row, prediction, measurement in zip(rows, predicted, measured, strict=True):
         row.predicted, row.measured = prediction, measurement

@@ -69,8 +69,8 @@ class QuantizeReport:
     """QuantizeReport is the report of :func:`quantize`.
 
     ``predicted`` and ``measured`` are relative errors of the outputs of the result, the latter on the held-out rows; ``upper`` is
-    a confidence bound of the error on as many other rows. They are None where nothing ran. ``drawn`` names the random inputs. ``calls`` and ``held_out`` are numbers of calls of the model. ``notes`` are
-    for people.
+    a confidence bound of the error on as many other rows. They are None where nothing ran. ``drawn`` names the random inputs.
+    ``calls`` and ``held_out`` are numbers of calls of the model. ``notes`` are for people.
     """
 
     to: str

@@ -15,8 +15,9 @@ import numpy as np
 
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_model, remove_dead
+from dovetail.ir.edit import connect_input, copy_model, remove_dead, set_input
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import bodies
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.laws.gradients import adjoints
@@ -45,15 +46,15 @@ def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
     outputs = [names[name] for name in reference.names]
     b = Builder(graph=graph)
     seeds = [b.input_of(graph.free_name(f"probe:{y.name}"), y.type) for y in outputs]
-    results = [node.outputs[0] for weight in weights if weight.kind != CONSTANT for node, _ in weight.readers]
-    constants = [weight.value for weight in weights if weight.kind == CONSTANT]
+    results = [node.outputs[0] for weight in weights if weight.is_linear for node, _ in weight.readers]
+    constants = [weight.value for weight in weights if not weight.is_linear]
     sources = list({id(value): value for value in (*results, *constants)}.values())
     gradients = dict(zip(map(id, sources), adjoints(b, outputs, seeds, sources), strict=True))
     sums: list[list[Value]] = []
     for weight in weights:
         assert weight.rounded is not None
         operands = operands_of(b, weight)
-        if weight.kind == CONSTANT:
+        if not weight.is_linear:
             sums.append([_total(b, gradients[id(weight.value)], operands.delta)])
             continue
         changes = [(node.outputs[0], change_of(b, node, index, operands)) for node, index in weight.readers]
@@ -63,7 +64,7 @@ def predict_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
         b.output(graph.free_name("sum"), value)
     order = [[value.name for value in values] for values in sums]
     remove_dead(graph)
-    has_constants = any(weight.kind == CONSTANT for weight in weights)
+    has_constants = any(not weight.is_linear for weight in weights)
     return _run(model, order, [value.name for value in seeds], reference, seed, has_constants=has_constants)
 
 
@@ -114,7 +115,7 @@ def _sum_rows(b: Builder, gradient: Value, change: Value) -> Value:
 
 def _total(b: Builder, gradient: Value, change: Value) -> Value:
     rank = len(gradient.dims)
-    product: Value = b.Multiply(gradient, change)
+    product: Value = b.Multiply(as_type(b, gradient, dtypes.f32), as_type(b, change, dtypes.f32))
     return product if not rank else b.ReduceSum(product, list(range(rank)), keepdims=False)
 
 
@@ -136,7 +137,7 @@ def measure_errors(model: Model, weights: Sequence[ModelWeight], reference: Refe
         operands = operands_of(b, weight)
         graph.nodes = graph.nodes[mark:] + graph.nodes[:mark]
         switches.append(switch.name)
-        if weight.kind == CONSTANT:
+        if not weight.is_linear:
             assert weight.value.node is not None
             changes[id(weight.value.node)] = None, operands, switch
         else:
@@ -170,3 +171,31 @@ def copy_with_weights(
     for other, weight in zip(others, weights, strict=True):
         other.rounded, other.kept, other.activation, other.shifts = weight.rounded, weight.kept, weight.activation, weight.shifts
     return new, others
+
+
+def lift_weights(graph: Graph, weights: Sequence[ModelWeight]) -> None:
+    """Let the readers of weights that are not linear read a constant of ``graph`` that nothing else reads.
+
+    A weight of a subgraph becomes a further input of the subgraphs of its path, so that it has a gradient and can be changed.
+    The weights then are those constants.
+    """
+    for weight in weights:
+        if weight.is_linear or (weight.kind == CONSTANT and not weight.path):
+            continue
+        mark = len(graph.nodes)
+        value = Builder(graph=graph).constant(weight.data.astype(weight.value.dtype.numpy), weight.value.dtype, weight.value.name)
+        graph.nodes = graph.nodes[mark:] + graph.nodes[:mark]
+        inner = value
+        for node, body in weight.path:
+            connect_input(node, inner)
+            for _, other in bodies(node.op):
+                new = Value(other.claim(weight.value.name), value.type)
+                other.inputs.append(new)
+                if other is body:
+                    inner = new
+        for node, index in weight.readers:
+            set_input(node, index, inner)
+        if weight.kind == CONSTANT:
+            owner = weight.owner(graph)
+            owner.outputs = [inner if output is weight.value else output for output in owner.outputs]
+        weight.value, weight.path, weight.is_captured = value, (), True
