@@ -22,6 +22,7 @@ from dovetail.passes.quantization.codes import Grid, round_matrix
 from dovetail.passes.quantization.encodings import pack_bits
 from dovetail.passes.quantization.error_bounds import MAX_FACTOR, bound_error, student_quantile
 from dovetail.passes.quantization.error_compensation import round_with_compensation
+from dovetail.passes.quantization.report import PROPERTY, QuantizedNode, QuantizeReport, decode_report, encode_report
 from dovetail.passes.quantization.selection import smallest_count
 
 RNG = np.random.default_rng(5)
@@ -120,7 +121,7 @@ def test_a_written_file_has_the_bytes_of_the_report(tmp_path: Path) -> None:
     for to in ("int8", "int4", "f16"):
         new = quantize(model, to, options=QuantizeOptions(verify=False))
         dovetail.save(new, tmp_path / "new.onnx")
-        assert abs((tmp_path / "new.onnx").stat().st_size - new.report.bytes) < 4000
+        assert abs((tmp_path / "new.onnx").stat().st_size - new.report.bytes) < 5000
         assert new.report.bytes < model_bytes(model) / {"int8": 3.8, "int4": 6, "f16": 1.9}[to]
 
 
@@ -389,7 +390,8 @@ def test_the_error_is_no_larger_than_that_of_the_static_quantizer_of_onnxruntime
     theirs = relative(runner_for(tmp_path / "theirs.onnx").run({"x": others})["y"], expected)
     for method in METHODS:
         dovetail.save(quantize(model, inputs={"x": rows}, options=QuantizeOptions(activations=method)), tmp_path / "ours.onnx")
-        assert (tmp_path / "ours.onnx").stat().st_size < (tmp_path / "theirs.onnx").stat().st_size + 500
+        # The file has the report, too.
+        assert (tmp_path / "ours.onnx").stat().st_size < (tmp_path / "theirs.onnx").stat().st_size + 1500
         assert relative(runner_for(tmp_path / "ours.onnx").run({"x": others})["y"], expected) <= theirs
 
 
@@ -445,16 +447,16 @@ def test_a_budget_holds_on_rows_that_were_not_passed(budget: float, to: str) -> 
 
 
 @pytest.mark.parametrize("calls", [2, 4, 8, 16])
-@pytest.mark.parametrize(("sigma", "share"), [(0.3, 0.035), (0.7, 0.05)])
-def test_the_bound_of_an_error_holds_for_as_many_other_calls(calls: int, sigma: float, share: float) -> None:
+@pytest.mark.parametrize(("sigma", "share"), [((0.3, 0.5), 0.04), ((0.7, 0.5), 0.05), ((0.5, 2.0), 0.125)])
+def test_the_bound_of_an_error_holds_for_as_many_other_calls(calls: int, sigma: tuple[float, float], share: float) -> None:
     rng = np.random.default_rng(calls)
-    errors, others = np.exp(sigma * rng.standard_normal((2, 2000, calls)))
-    norms, other_norms = np.exp(0.5 * rng.standard_normal((2, 2000, calls)))
+    errors, others = np.exp(sigma[0] * rng.standard_normal((2, 2000, calls)))
+    norms, other_norms = np.exp(sigma[1] * rng.standard_normal((2, 2000, calls)))
     bounds = np.array([bound_error(*pair) for pair in zip(errors.tolist(), norms.tolist(), strict=True)])
     found = np.sqrt(others.sum(axis=1) / other_norms.sum(axis=1))
     assert np.mean(found > bounds) <= share
     measured = np.sqrt(errors.sum(axis=1) / norms.sum(axis=1))
-    assert np.all((bounds >= measured) & (bounds <= MAX_FACTOR * measured * (1 + 1e-12)))
+    assert np.all((bounds >= measured * (1 - 1e-12)) & (bounds <= MAX_FACTOR * measured * (1 + 1e-12)))
 
 
 def test_bounds_of_few_calls_of_zeros_and_of_infinities() -> None:
@@ -462,7 +464,8 @@ def test_bounds_of_few_calls_of_zeros_and_of_infinities() -> None:
     assert bound_error([0.0, 0.0], [1.0, 1.0]) == 0 and bound_error([4.0, 0.0], [0.0, 0.0]) == 2 * MAX_FACTOR
     assert bound_error([float("inf"), 1.0], [1.0, 1.0]) == float("inf")
     assert bound_error([1e300, 2e300], [1e300, 1e300]) <= MAX_FACTOR * 1.5
-    assert bound_error([2.0] * 8, [8.0] * 8) == 0.5
+    assert bound_error([4.0, 0.0], [1.0, 1.0]) == pytest.approx(np.sqrt(2) * MAX_FACTOR)
+    assert bound_error([2.0] * 8, [8.0] * 8) == pytest.approx(0.5)
 
 
 def test_quantiles_are_those_of_the_t_distribution() -> None:
@@ -520,6 +523,80 @@ def test_a_model_without_gradient_is_ordered_by_measured_errors() -> None:
     report = quantize(b.model, "int8", budget=0.5).report
     assert any("no gradient" in note for note in report.notes)
     assert all(node.predicted is None and node.measured is not None for node in report.nodes)
+
+
+# The report in the file
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+@pytest.mark.parametrize("source", ["built", "onnx", "xml"])
+def test_a_written_file_has_the_report(source: str, suffix: str, tmp_path: Path) -> None:
+    model = network()
+    if source != "built":
+        dovetail.save(model, tmp_path / f"source.{source}")
+        model = dovetail.load(tmp_path / f"source.{source}")
+    new = quantize(model, "int4", inputs={"x": normal(64, 64)}, budget=0.2)
+    dovetail.save(new, path := tmp_path / f"new.{suffix}")
+    dovetail.save(dovetail.load(path), other := tmp_path / ("again.xml" if suffix == "onnx" else "again.onnx"))
+    for file in (path, other):
+        facts = dovetail.model_report(file, runs=1).as_dict()["quantization"]
+        assert (facts["to"], facts["budget"], facts["bytes"], facts["bytes_before"]) == (
+            "int4", 0.2, new.report.bytes, new.report.bytes_before,
+        )  # fmt: skip
+        assert facts["upper"] == pytest.approx(new.report.upper, rel=1e-3)
+        for row, node in zip(facts["nodes"], new.report.nodes, strict=True):
+            assert (row["value"], row["bits"], row["kept"]) == (node.value, node.bits, node.kept)
+            assert row["measured"] == pytest.approx(node.measured, rel=1e-3)
+    done = CliRunner().invoke(command, ["report", str(path), "-o", str(tmp_path / "page.html"), "--runs", "1"])
+    assert done.exit_code == 0 and "weights as int4" in done.stdout and "bytes saved" in done.stdout
+    assert 'id="quantization"' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def record_of(**changes: Any) -> str:
+    row = ["node", "MatMul", "w", 32, 8, 0, "nearest", 400, 100, 32, 0.1, None, ""]
+    facts = {
+        "to": "int8", "nodes": [row], "budget": None, "predicted": 0.1, "measured": 0.1, "upper": 0.2, "calls": 1, "held_out": 1,
+        "drawn": [], "notes": [],
+    }  # fmt: skip
+    return json.dumps({**facts, **changes})
+
+
+BAD_RECORDS = [
+    "", "[]", "{}", "[" * 100_000, "nul", record_of(more=1), record_of(nodes=[[]]), record_of(to=3), record_of(calls=-1),
+    record_of(calls=True), record_of(calls=10**30), record_of(measured="0.1"), record_of(measured=float("nan")),
+    record_of(measured=float("inf")), record_of(notes=["x"] * 1000), record_of(to="x" * 10_000), record_of(drawn=[3]),
+    record_of(nodes=[["node", "MatMul", "w", 32, 8, 0, "nearest", 400, 100, 32, 0.1, None, None]]),
+    record_of(notes=["x" * 2**21]),
+    record_of(nodes=[["node", "MatMul", "w", 32, 8, 0, "nearest", 400, 100, 32, 0.1, None, ""]] * 1001),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD_RECORDS, ids=range(len(BAD_RECORDS)))
+def test_a_record_that_dovetail_does_not_write_is_ignored(text: str) -> None:
+    model = network((64, 32))
+    model.metadata["onnx"] = {"metadata_props": {PROPERTY: text}}
+    assert dovetail.model_report(model, runs=1).quantization is None
+
+
+def test_names_in_a_record_are_text(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>\x1b[31m\u202e"
+    row = [hostile, hostile, hostile, 32, 8, 0, hostile, 400, 100, 32, 0.1, None, hostile]
+    model = network((64, 32))
+    model.metadata["onnx"] = {"metadata_props": {PROPERTY: record_of(to=hostile, nodes=[row])}}
+    dovetail.save(model, path := tmp_path / "model.onnx")
+    page = dovetail.model_report(path, runs=1).html()
+    assert "alert(1)" in page and not any(text in page for text in ("<script>alert", "\x1b", "\u202e"))
+    done = CliRunner().invoke(command, ["report", str(path), "-o", str(tmp_path / "page.html"), "--runs", "1"])
+    assert done.exit_code == 0 and "alert(1)" in done.stdout and not any(text in done.stdout for text in ("\x1b", "\u202e"))
+
+
+def test_the_report_in_a_file_is_bounded() -> None:
+    node = QuantizedNode("n" * 1000, "MatMul", "w" * 1000, 32, 8, 0, "nearest", 400, 100)
+    report = QuantizeReport("int8", [node] * 5000, measured=float("inf"), notes=["x" * 1000] * 1000)
+    text = encode_report(report)
+    found = decode_report(text)
+    assert found is not None and len(text) <= 2**20 and len(found.nodes) == 1000 and found.measured is None
+    assert found.notes[0] == "4000 weights are left out" and found.nodes[0].node == "n" * 160
 
 
 # Rows

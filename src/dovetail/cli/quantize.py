@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import click
 
@@ -120,17 +122,21 @@ def quantize(
             nodes=[{**dataclasses.asdict(node), "kept": node.kept or None} for node in report.nodes],
         )  # fmt: skip
     elif target != STREAM:
-        rows_of_table = [
-            (
-                node.node, node.op, node.bits_before, node.bits, node.activation_bits, node.block or "", node.rounding,
-                f"{node.bytes_before - node.bytes:,}",
-                _number(node.predicted), _number(node.measured), node.kept,
-            )
-            for node in report.nodes
-        ]  # fmt: skip
-        table(COLUMNS, rows_of_table)
+        table(COLUMNS, rows_of([dataclasses.asdict(node) for node in report.nodes]))
     return 0
 
 
 def _number(error: float | None) -> str:
     return "" if error is None else f"{error:.3g}"
+
+
+def rows_of(nodes: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return the rows of a table with COLUMNS, from the fields of each QuantizedNode."""
+    return [
+        (
+            node["node"], node["op"], node["bits_before"], node["bits"], node["activation_bits"], node["block"] or "",
+            node["rounding"], f"{node['bytes_before'] - node['bytes']:,}", _number(node["predicted"]),
+            _number(node["measured"]), node["kept"],
+        )
+        for node in nodes
+    ]  # fmt: skip

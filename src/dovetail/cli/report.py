@@ -6,6 +6,7 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, write_file
+from dovetail.cli.quantize import COLUMNS, rows_of
 
 
 @click.command()
@@ -69,4 +70,12 @@ def report(
             ("sections without content", ", ".join(found.failures) or "-"),
         ]
         table(("", found.name), rows)
+        if found.quantization is not None:
+            facts = found.quantization
+            errors = ", ".join(
+                f"{name} {facts[name]:.3g}" for name in ("predicted", "measured", "upper") if facts[name] is not None
+            )
+            title = f"weights as {facts['to']}: {facts['bytes_before']:,} bytes before, {facts['bytes']:,} after"
+            click.echo()
+            table(COLUMNS, rows_of(facts["nodes"]), f"{title}; error {errors or 'not measured'}")
     return 0

@@ -16,7 +16,7 @@ from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.suggestions import check_keywords
 from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
 from dovetail.passes.check import check_graph
-from dovetail.passes.quantization.report import QuantizeReport
+from dovetail.passes.quantization.report import report_of
 from dovetail.report.model_summary import describe_value, summarize
 from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.random_inputs import Inputs
@@ -47,7 +47,7 @@ class ModelReport:
     drawing: str = field(repr=False)
     failures: dict[str, str]
     quantization: dict[str, Any] | None = field(default=None, repr=False)
-    """The report of :func:`dovetail.quantize`, if that returned the model."""
+    """The report of :func:`dovetail.quantize`, if that returned the model or wrote it to the file."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report without the drawing, as data for JSON."""
@@ -94,7 +94,7 @@ def model_report(
     """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
 
     The parameters are those of :func:`dovetail.profile`. If a section fails, ``failures`` has the reason, so that a model that
-    cannot run has a report too. For a model that :func:`dovetail.quantize` returned, the report has the table of its weights.
+    cannot run has a report too. For a model of :func:`dovetail.quantize`, also from a file, the report has the table of weights.
 
     Raises the errors of :func:`load` for a file that does not load, EngineError [argument.value] for an unknown precision.
 
@@ -109,7 +109,7 @@ def model_report(
 
     computed = precision_of(precision)
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
-    quantized = loaded.report if isinstance(loaded.report, QuantizeReport) else None
+    quantized = report_of(loaded)
     sizes = {} if quantized is None else {"bytes": quantized.bytes, "bytes_before": quantized.bytes_before}
     chosen = loaded.limits if limits is None else limits
     loaded = copy_model(loaded)

@@ -56,10 +56,10 @@ def quantize(
     prediction adds up the squares of all float outputs.
 
     With ``budget``, an upper bound of that error such as 0.005, nodes keep their weights in order of error for each saved byte
-    until the error is within the budget on the rows of the calibration, and its confidence bound ``upper`` on the held-out rows.
-    That comes from the spread over held-out calls (delta method, Student's t): on as many other rows of the same distribution,
-    the error exceeds it in about 1 of 40 cases, and in more where the errors of rows are skewed. It is at most 3 times
-    the measured error, which it is for a single held-out call.
+    until a confidence bound of the error on other rows, ``upper``, is within the budget. That comes from the spread over calls
+    (jackknife, Student's t), the held-out ones and all: on as many other rows of the same distribution, the error exceeds
+    it in about 1 of 40 cases, and in up to 1 of 8 where outputs of different rows differ in size by orders of magnitude.
+    It is at most 4 times the error, and exactly that for a single call.
 
     Raises RuleError [argument.value] for an unknown ``to`` or option, and for rows with NaN; [argument.conflict] for a budget
     without runs; [name.unknown] for a name in ``keep`` that the model does not have; [argument.type]; [grad.dtype] where a budget

@@ -35,11 +35,13 @@ Call = dict[str, Any]
 class Calibration:
     """Calibration holds the inputs of ``calls``, and of ``held_out`` calls, on whose rows nothing is calibrated.
 
-    ``drawn`` names the inputs that are random. Where there is one call, it is also the only one in ``held_out``.
+    ``drawn`` names the inputs that are random. Where there is one call, it is also the only one in ``held_out``. ``small_calls``
+    have the rows of ``calls``, as few in a call as ``held_out`` has, so that their errors have a spread.
     """
 
     calls: list[Call]
     held_out: list[Call]
+    small_calls: list[Call]
     drawn: list[str] = field(default_factory=list)
 
     @property
@@ -67,7 +69,8 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
         first = _draw(model, inputs, missing, {}, 0)
         sized = replace(inputs, sizes={**(inputs.sizes or {}), **sizes_of_arrays(model.inputs, first)})
         drawn = [first, *(_draw(model, sized, missing, {}, index) for index in range(1, DRAWN_CALLS))]
-        return Calibration(drawn[: DRAWN_CALLS // 2], drawn[DRAWN_CALLS // 2 :], missing)
+        first_half = drawn[: DRAWN_CALLS // 2]
+        return Calibration(first_half, drawn[DRAWN_CALLS // 2 :], first_half, missing)
     errors: list[DovetailError] = []
     rows: dict[str, Any] = {}
     for name, array in arrays.items():
@@ -76,11 +79,12 @@ def calibrate(model: Model, inputs: Inputs) -> Calibration:
         except DovetailError as error:
             errors.append(error.at(file=model.file))
     raise_all(errors, "inputs whose rows cannot calibrate the model")
-    calls, held = _split_rows({name: own[name] for name in rows}, rows)
-    if missing:
-        calls = [{**call, **_draw(model, inputs, missing, call, index)} for index, call in enumerate(calls)]
+    calls, held_out, small_calls = (
+        [{**call, **_draw(model, inputs, missing, call, index)} for index, call in enumerate(each)] if missing else each
+        for each in _split_rows({name: own[name] for name in rows}, rows)
+    )
     # A single call is used twice.
-    return Calibration(calls[:-held], calls[-held:], missing) if held else Calibration(calls, calls, missing)
+    return Calibration(calls, held_out or calls, small_calls, missing)
 
 
 def _check_rows(value: Value, rows: object) -> Array:
@@ -106,10 +110,11 @@ def _check_rows(value: Value, rows: object) -> Array:
     return array
 
 
-def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> tuple[list[Call], int]:
-    """Split arrays into calls; return these, and how many at the end are held out: 0 where there is a single call.
+def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> tuple[list[Call], list[Call], list[Call]]:
+    """Split arrays into the calls of the calibration, those that are held out, and the former in small calls.
 
-    Raises EngineError [input.shape] for arrays of different numbers of rows or other sizes.
+    No calls are held out where there is a single one. Raises EngineError [input.shape] for arrays of different numbers of rows or
+    other sizes.
     """
     sizes = {name: _rows_of_call(value) for name, value in values.items()}
     fixed = {name: len(rows[name]) // size for name, size in sizes.items() if size and len(rows[name]) != size}
@@ -119,30 +124,30 @@ def _split_rows(values: Mapping[str, Value], rows: Mapping[str, Any]) -> tuple[l
         text = ", ".join(f"{count} of {name!r}" for name, count in counts.items())
         raise EngineError("input.shape", f"all inputs must have equally many rows, got {text}")
     count = next(iter(counts.values()), 1)
-    if fixed:
-        # A symbolic first size is then no number of rows: the array is passed as it is.
-        held = max(1, count // 4) if count > 1 else 0
-        parts = [
-            {name: array[index * (sizes[name] or 0) : (index + 1) * (sizes[name] or 0)] if name in fixed else array
-             for name, array in rows.items()}
-            for index in range(count)
-        ]  # fmt: skip
-    else:
-        held_rows = max(1, count // 4) if count > 1 else 0
-        # At least two calls calibrate.
-        step = max(1, min(ROWS, (count - held_rows) // 2))
-        starts = range(count - held_rows, count, min(ROWS, -(-held_rows // HELD_OUT_CALLS)) or 1)
-        held = len(starts)
-        bounds = [*range(0, count - held_rows, step), *starts, count]
-        axes = {name: _axis_of_rows(name, values, rows, counts) for name in rows}
-        parts = [
-            {name: array if axes[name] is None else array[(slice(None),) * (axes[name] or 0) + (slice(start, stop),)]
-             for name, array in rows.items()}
-            for start, stop in pairwise(bounds)
-        ]  # fmt: skip
-    for part in parts:
-        bind_sizes([values[name] for name in part], list(part.values()))
-    return parts, held
+    held = max(1, count // 4) if count > 1 else 0
+    axes = {name: None if fixed else _axis_of_rows(name, values, rows, counts) for name in rows}
+
+    def split(first: int, last: int, step: int) -> list[Call]:
+        """Return calls of ``step`` rows, or of one call's rows of the inputs of fixed size."""
+        parts: list[Call] = []
+        for start, stop in pairwise([*range(first, last, step), last]):
+            part = dict(rows)
+            for name, array in rows.items():
+                size, axis = sizes[name] or 0, axes[name]
+                # With inputs of fixed size, a symbolic first size is no number of rows: the array is passed as it is.
+                if name in fixed:
+                    part[name] = array[start * size : stop * size]
+                elif axis is not None:
+                    part[name] = array[(slice(None),) * axis + (slice(start, stop),)]
+            bind_sizes([values[name] for name in part], list(part.values()))
+            parts.append(part)
+        return parts
+
+    # At least two calls calibrate.
+    step = 1 if fixed else max(1, min(ROWS, (count - held) // 2))
+    small = 1 if fixed else max(1, min(ROWS, -(-held // HELD_OUT_CALLS)))
+    calls = split(0, count - held, step)
+    return calls, split(count - held, count, small), calls if small >= step else split(0, count - held, small)
 
 
 def _rows_of_call(value: Value) -> int | None:
@@ -221,19 +226,22 @@ class ReferenceRun:
         """
         return self.errors(lambda call: self._run(program, {**call, **(more or {})}))[0]
 
-    def errors(self, run: Callable[[Call], Mapping[str, Array]]) -> tuple[float, float]:
+    def errors(self, run: Callable[[Call], Mapping[str, Array]], held_out: int | None = None) -> tuple[float, float]:
         """Return the error of the outputs of ``run``, which takes the inputs of a call, and its bound on other rows.
 
-        The latter is the largest of all outputs' :func:`bound_error`.
+        The error is that on the last ``held_out`` calls, by default on all. The bound is the largest :func:`bound_error` of an
+        output, on these calls or on all calls.
         """
         squares: dict[str, list[float]] = {name: [] for name in self.names}
         for call, expected in zip(self.calls, self.outputs, strict=True):
             found = run(call)
             for name in self.names:
                 squares[name].append(_squared_difference(expected[name], np.asarray(found[name]).astype(np.float64)))
-        return (
-            max(_ratio(sum(squares[name]), self.norms[name]) for name in self.names),
-            max(bound_error(squares[name], self.squares[name]) for name in self.names),
+        first = 0 if held_out is None else len(self.calls) - held_out
+        error = max(_ratio(sum(squares[name][first:]), sum(self.squares[name][first:])) for name in self.names)
+        starts = {0, first}
+        return error, max(
+            bound_error(squares[name][start:], self.squares[name][start:]) for name in self.names for start in starts
         )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, isfinite, pi, sqrt, tan
+from math import exp, isfinite, log, pi, sqrt, tan
 from statistics import NormalDist
 
 CONFIDENCE = 0.975
 """One-sided confidence of the bound of an error if the logarithms of errors are normal; it is less for skewed ones."""
-MAX_FACTOR = 3.0
+MAX_FACTOR = 4.0
 """Largest ratio of the bound to an error; also the ratio for a single call, whose errors have no spread."""
 
 
@@ -16,24 +16,28 @@ def bound_error(errors: Sequence[float], norms: Sequence[float]) -> float:
     """Return an upper confidence bound of the relative error on as many other calls.
 
     ``errors`` and ``norms`` are the squared norms of the differences and of the outputs of each call. The relative error is the
-    square root of the ratio R of their sums. With the delta method, the standard error of ln R for n calls is
-    ``s = sqrt(n / (n - 1) * sum((error - R * norm)^2)) / sum(errors)``, and other n calls add the same variance. The bound
-    is ``sqrt(R * exp(t * sqrt(2) * s))`` with Student's t for n - 1 degrees of freedom and CONFIDENCE, at most MAX_FACTOR times
-    the relative error. For outputs of 0 the relative error is the square root of the sum of ``errors``.
+    square root of the ratio R of their sums. The standard error s of ln R is that of the jackknife: for n calls, (n - 1) / n
+    times the sum of the squared deviations of the n values of ln R without one call. Other n calls add the same variance. The
+    bound is ``sqrt(R * exp(t * sqrt(2) * s))`` with Student's t for n - 1 degrees of freedom and CONFIDENCE, at most MAX_FACTOR
+    times the relative error. For outputs of 0 the relative error is the square root of the sum of ``errors``.
 
-    Source: Cochran, "Sampling Techniques", 1977, section 6.3 (variance of a ratio estimate).
+    Source: Efron, Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11 (the jackknife).
     """
     total, norm, count = sum(errors), sum(norms), len(errors)
     if total == 0 or not isfinite(total):
         return total
-    ratio = total / norm if norm > 0 else total
+    if norm == 0:
+        return sqrt(total) * MAX_FACTOR
+    rest = [(total - error, norm - square) for error, square in zip(errors, norms, strict=True)]
     factor = MAX_FACTOR
-    if count > 1 and norm > 0:
-        spread = sum(((error - ratio * square) / total) ** 2 for error, square in zip(errors, norms, strict=True))
-        deviation = sqrt(count / (count - 1) * spread)
-        exponent = student_quantile(CONFIDENCE, count - 1) * sqrt(2) * deviation / 2
-        factor = MAX_FACTOR if exponent > MAX_FACTOR else min(exp(exponent), MAX_FACTOR)
-    return sqrt(ratio) * factor
+    # Without the call, errors or outputs may be 0 but for the rounding of the sums.
+    if all(error > 1e-12 * total and square > 1e-12 * norm for error, square in rest):
+        logarithms = [log(error) - log(square) for error, square in rest]
+        mean = sum(logarithms) / count
+        deviation = sqrt((count - 1) / count * sum((logarithm - mean) ** 2 for logarithm in logarithms))
+        exponent = student_quantile(CONFIDENCE, count - 1) * deviation / sqrt(2)
+        factor = min(exp(min(exponent, MAX_FACTOR)), MAX_FACTOR)
+    return sqrt(total / norm) * factor
 
 
 def student_quantile(confidence: float, freedom: int) -> float:

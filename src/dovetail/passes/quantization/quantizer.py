@@ -20,7 +20,7 @@ from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
 from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weights
 from dovetail.passes.quantization.error_compensation import compensate
 from dovetail.passes.quantization.hessians import collect_hessians, group_weights
-from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport
+from dovetail.passes.quantization.report import QuantizedNode, QuantizeOptions, QuantizeReport, attach_report
 from dovetail.passes.quantization.selection import order_to_keep, predict_count, smallest_count
 from dovetail.passes.quantization.sensitivity import copy_with_weights, lift_weights, measure_errors, predict_errors
 from dovetail.passes.quantization.weights import (
@@ -65,13 +65,13 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
     report = QuantizeReport(to, [_row(weight) for weight in weights], budget)
     if calibration is None or not chosen:
         new, _ = writer.write(chosen)
-        new.report = report
+        attach_report(new, report)
         return new
     report.calls, report.held_out, report.drawn = len(calibration.calls), len(calibration.held_out), calibration.drawn
     if calibration.is_shared:
         report.notes.append("the rows fit one call: the result is measured on the rows that were used for calibration")
     new = _choose(model, chosen, calibration, writer, report, inputs.seed)
-    new.report = report
+    attach_report(new, report)
     return new
 
 
@@ -280,6 +280,7 @@ def _choose(
     """Rank the weights ``chosen``, keep some of them for the budget, measure the result, and complete the report."""
     reference = ReferenceRun(model, calibration.calls)
     held_out = reference if calibration.is_shared else ReferenceRun(model, calibration.held_out)
+    all_rows = reference if calibration.is_shared else ReferenceRun(model, [*calibration.small_calls, *calibration.held_out])
     measured = measure_errors(*writer.copy(chosen), held_out)
     predicted = _predict(chosen, writer, reference, report, seed)
     errors = [there if error is None else error for error, there in zip(predicted, measured, strict=True)]
@@ -293,11 +294,9 @@ def _choose(
         kept = set(order[:count])
         new, _ = writer.write([weight for index, weight in enumerate(chosen) if index not in kept])
         program = compile(new)
-        error, upper = held_out.errors(program)
+        error, upper = all_rows.errors(program, len(calibration.held_out))
         results[count] = new, error, upper
-        if report.budget is None or upper > report.budget:
-            return report.budget is None
-        return reference is held_out or reference.error(program) <= report.budget
+        return report.budget is None or upper <= report.budget
 
     count = 0
     if report.budget is None:
