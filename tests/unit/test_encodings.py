@@ -236,6 +236,10 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
         x, b.Multiply(b.Cast(b.constant(W.view(np.uint8) % 16, "nf4"), to="f32", source="nf4"), HALF))),
     "f8": (MATMULNBITS, "integers of 2, 4 or 8 bits, got f8e5m2", lambda b, x: b.MatMul(
         x, b.DequantizeLinear(W.astype(dtypes.dtype("f8e5m2").numpy), HALF))),
+    "codes of 32 bits": (COMPRESSED, "codes must have at most 8 bits, got i32", lambda b, x: b.Add(
+        x, b.DequantizeLinear(np.arange(32, dtype=np.int32), HALF))),
+    "a scalar": (COMPRESSED, "codes must have at least 1 axis, got a scalar", lambda b, x: b.Add(
+        x, b.DequantizeLinear(b.constant(np.int8(3)), HALF))),
     "two readers": (MATMULNBITS, "other operators than products read the weight", lambda b, x: b.Add(
         b.MatMul(x, w := b.DequantizeLinear(W, HALF)), b.ReduceSum(w, [0]))),
     "f16": (MATMULNBITS, "elements rounded to f16", lambda b, x: b.MatMul(

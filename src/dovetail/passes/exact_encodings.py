@@ -147,6 +147,10 @@ def _exact_weights(y: Value) -> ScaledCodes:
         node = y.node
         if node is not None and isinstance(node.op, FakeQuantize):
             raise _Obstacle("its elements are not exactly (code - zero point) * scale in f32, with integers of at most 8 bits")
+        if node is not None and isinstance(node.op, DequantizeLinear) and node.input(0).dtype.bits > 8:
+            raise _Obstacle(f"codes must have at most 8 bits, got {node.input(0).dtype}")
+        if y.shape == ():
+            raise _Obstacle("codes must have at least 1 axis, got a scalar")
         raise _Obstacle("its scales and zero points are no constants that broadcast to the codes")
     if weights.rounding is None:
         raise _Obstacle("its operators round more than once")
