@@ -15,8 +15,10 @@ import dovetail
 from dovetail import Builder, Model, Value, cli
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.compressed_product import CompressedMatMul
+from dovetail.engine.step_profile import profile_steps
 from dovetail.ir import dtypes
 from dovetail.ir.host import native_core
+from dovetail.measure import node_measures
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
@@ -355,6 +357,42 @@ def test_the_command_line_and_the_plan_cache_keep_precisions_apart(tmp_path: Pat
         np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), want)
         np.testing.assert_array_equal(found.setdefault(precision, want), want)
     assert np.abs(found["f32"] - found["int8"]).max() > 1e-4
+
+
+def test_rows_of_a_dataset_are_computed_in_the_precision_of_the_job(tmp_path: Path) -> None:
+    path, x = tmp_path / "m.onnx", rows_of(40)
+    dovetail.save(model_of(PRODUCTS["MatMulNBits 4 codes"]), path)
+    np.save(tmp_path / "x.npy", x)
+    for precision in ("f32", "int8"):
+        words = ["map", str(path), str(tmp_path / "x.npy"), "-o", str(tmp_path / precision), "--workers", "1", "--batch", "8"]
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*words, "--precision", precision])
+        assert ended.value.code == 0
+        found = np.concatenate([np.load(part) for part in sorted((tmp_path / precision / "y").iterdir())])
+        program = dovetail.compile(str(path), precision=precision)
+        np.testing.assert_array_equal(found, np.concatenate([program(x[start : start + 8])["y"] for start in range(0, 40, 8)]))
+    with pytest.raises(dovetail.EngineError, match=r"folder\.resume.*precision 'int8', now 'f32'"):
+        mapper = dovetail.Mapper(path, batch=8, precision="f32")
+        dovetail.map_rows(mapper, tmp_path / "x.npy", tmp_path / "int8", workers=1)
+    with pytest.raises(dovetail.EngineError, match=r"argument\.value"):
+        dovetail.Mapper(path, precision="i8")
+
+
+def test_a_picture_has_the_times_of_the_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, found = tmp_path / "m.onnx", []
+    dovetail.save(model_of(PRODUCTS["MatMulNBits 4 codes"]), path)
+
+    def profile(*arguments: Any, precision: str | None) -> Any:
+        found.append(precision)
+        return profile_steps(*arguments, precision=precision)
+
+    monkeypatch.setattr(node_measures, "profile_steps", profile)
+    words = ["draw", str(path), "-o", str(tmp_path / "m.svg"), "--color", "time", "--dim", "n=4"]
+    for precision in ("int8", "f32"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*words, "--precision", precision])
+        assert ended.value.code == 0
+    assert found == ["int8", "f32"]
 
 
 def test_packed_weights_with_derived_scales_stay_in_their_process() -> None:

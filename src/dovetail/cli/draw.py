@@ -31,6 +31,7 @@ MEASURES = ("time", "copied", "error", "difference")
 @options.shapes
 @options.dims
 @options.threads
+@options.precision
 @options.seed
 @loading
 def draw(
@@ -45,6 +46,7 @@ def draw(
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     threads: int | None,
+    precision: str | None,
     seed: int,
     as_json: bool,
 ) -> int:
@@ -64,7 +66,7 @@ def draw(
         raise click.UsageError(f"--color {color} needs --colors FILE" + (" or --difference" if color == "difference" else ""))
     loaded = load(model)
     options = (
-        _measure_options(loaded, color, colors, shapes, dims, threads, seed)
+        _measure_options(loaded, color, colors, shapes, dims, threads, precision, seed)
         if difference is None
         else _difference_options(loaded, difference)
     )
@@ -90,6 +92,7 @@ def _measure_options(
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     threads: int | None,
+    precision: str | None,
     seed: int,
 ) -> dict[str, Any]:
     """Return the options of ``draw_model`` for a measure."""
@@ -101,7 +104,9 @@ def _measure_options(
     from dovetail.measure.node_measures import plan_measure
 
     with progress("planning and timing"):
-        found = plan_measure(model, color, shapes=shapes_of(shapes), sizes=sizes_of(dims), threads=threads, seed=seed)
+        found = plan_measure(
+            model, color, shapes=shapes_of(shapes), sizes=sizes_of(dims), threads=threads, seed=seed, precision=precision
+        )
     return {"colors": found, "measure": color, "unit": "s" if color == "time" else "B"}
 
 

@@ -32,6 +32,7 @@ LINE_SECONDS = 30.0
 @click.option("--address", help="The address of a Ray or Dask cluster; else one is started on this host.")
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes (default: one per core, or all of the cluster).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of a worker [1].")
+@options.precision
 @click.option("--batch", default=64, show_default=True, type=click.IntRange(min=1), help="Rows of one run of the model.")
 @click.option("--column", "columns", multiple=True, metavar="INPUT=COLUMN", help="The column of an input [that of its name].")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="A column that is copied to the results.")
@@ -60,6 +61,7 @@ def map(
     address: str | None,
     workers: int | None,
     threads: int | None,
+    precision: str | None,
     batch: int,
     columns: tuple[str, ...],
     keep: tuple[str, ...],
@@ -102,7 +104,7 @@ def map(
     try:
         mapper = Mapper(
             model, batch=batch, threads=threads, columns=_columns_of(columns), keep=keep, constants=_constants_of(constants),
-            cast=cast, limits=limits_of_options(),
+            cast=cast, limits=limits_of_options(), precision=precision,
         )  # fmt: skip
         with _show_progress(f"{model} on {source}") as show:
             report = map_rows(

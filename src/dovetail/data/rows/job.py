@@ -135,6 +135,7 @@ def record_of(job: Job) -> dict[str, Any]:
             "cast": mapper.cast,
             "format": job.format,
             **({"constants": mapper.constant_texts} if mapper.constants else {}),
+            **({"precision": mapper.precision} if mapper.precision else {}),
             **job.options,
         },
         "part_rows": job.part_rows,

@@ -56,6 +56,7 @@ class Mapper:
       shorter batch is filled with copies of its last row.
     - ``cast`` allows rounding; without it, values are only converted without loss.
     - ``threads`` is by default 1 if an engine runs a worker for each core, else the number of processors of the process.
+    - ``precision`` is the option of :func:`compile`; "auto" is decided by the processor of this process, for all workers.
     - ``cache_dir`` is the folder of plans that the processes of a host share. "auto" is a folder in the temporary folder; None
       disables the cache.
     - ``model`` is a path, which each process opens, or a Model. A process compiles equal models with equal options once.
@@ -76,8 +77,11 @@ class Mapper:
         cast: bool = False,
         limits: Limits | None = None,
         cache_dir: str | PathLike[str] | None = "auto",
+        precision: str | None = None,
     ) -> None:
+        # Deferred: a worker that starts from a plan compiles nothing.
         from dovetail.data.rows.model_content import read_model
+        from dovetail.runtime.compilation import precision_of
 
         if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MAX_BATCH:
             raise EngineError("argument.value", f"batch must be an integer from 1 to {MAX_BATCH}, got {batch!r}")
@@ -88,6 +92,7 @@ class Mapper:
         if isinstance(keep, str):
             raise EngineError("argument.value", f"keep must be a list of names of columns, got {keep!r}")
         self.threads = threads
+        self.precision = precision_of(precision, "auto")
         self.keep = tuple(keep)
         self.cast = cast
         self.limits = limits
@@ -152,7 +157,12 @@ class Mapper:
     def program(self) -> SharedProgram:
         """The program of this process, which is compiled in its first call."""
         options = ProgramOptions(
-            worker_thread_count(self.threads), self.limits, self._cache_folder, self._constants, self.signature.maps
+            worker_thread_count(self.threads),
+            self.limits,
+            self._cache_folder,
+            self._constants,
+            self.signature.maps,
+            self.precision,
         )
         return shared_program(self._content, options)
 

@@ -60,6 +60,7 @@ class ProgramOptions:
     """The inputs that are the same in each call."""
     maps: tuple[MapKeys, ...] = ()
     """The outputs with a map for each row, which each call returns as columns."""
+    precision: str | None = None
 
 
 class SharedProgram:
@@ -118,7 +119,7 @@ class SharedProgram:
         if content.path is not None:
             check_files(content)
         model = content.load(options.limits) if content.path is None else content.path
-        return compile(model, threads=options.threads, limits=options.limits)
+        return compile(model, threads=options.threads, limits=options.limits, precision=options.precision)
 
 
 def _shared_plan(content: ModelContent, options: ProgramOptions) -> _SharedPlan | None:
@@ -142,7 +143,7 @@ class _SharedPlan:
         self._content = content
         self._limits = options.limits
         assert options.cache_dir is not None and content.path is not None
-        self._options = {"threads": options.threads, "elide": "auto"}
+        self._options = {"threads": options.threads, "elide": "auto", "precision": options.precision}
         self._cache_dir = options.cache_dir
         self._compiled: Callable[..., Any] | None = None
 
