@@ -24,6 +24,7 @@ from dovetail.passes.quantization.error_bounds import MAX_FACTOR, bound_error, s
 from dovetail.passes.quantization.error_compensation import round_with_compensation
 from dovetail.passes.quantization.report import PROPERTY, QuantizedNode, QuantizeReport, decode_report, encode_report
 from dovetail.passes.quantization.selection import smallest_count
+from dovetail.runtime.peers import Names, runner
 
 RNG = np.random.default_rng(5)
 
@@ -552,10 +553,46 @@ def test_a_written_file_has_the_report(source: str, suffix: str, tmp_path: Path)
     assert 'id="quantization"' in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("engine", "suffix"), [("interpreter", "onnx"), ("native", "xml"), ("onnxruntime", "onnx"), ("openvino", "xml")]
+)
+def test_the_error_of_the_result_is_measured_in_the_chosen_engine(engine: str, suffix: str, tmp_path: Path) -> None:
+    if engine in ("onnxruntime", "openvino"):
+        pytest.importorskip(engine)
+    model, rows = network(), normal(64, 64)
+    dovetail.save(model, source := str(tmp_path / f"m.{suffix}"))
+    np.save(tmp_path / "rows.npy", rows)
+    target = str(tmp_path / f"q.{suffix}")
+    arguments = [source, "-o", target, "--data", str(tmp_path / "rows.npy"), "--json"]
+    done = run(*arguments, "--engine", engine)
+    assert done.exception is None, done.output
+    data = json.loads(done.stdout)
+    held_out = rows[-16:]
+    expected = dovetail.run(model, held_out)["y"]
+    if engine in ("onnxruntime", "openvino"):
+        found = runner(engine, target, names=Names(["x"], ["y"])).run({"x": held_out})["y"]
+    else:
+        found = dovetail.compile(target, engine=engine)(held_out)["y"]
+    assert data["engine"] == engine and data["measured"] == pytest.approx(relative(found, expected.astype(np.float64)), rel=1e-3)
+    kept = json.loads(run(*arguments, "--engine", engine, "--budget", "0").stdout)
+    assert kept["measured"] == 0 and {node["kept"] for node in kept["nodes"]} == {"the budget"}
+
+
+def test_engines_that_cannot_run_the_result_are_refused() -> None:
+    for options, code in (
+        (QuantizeOptions(engine="tensorrt"), "argument.value"),
+        (QuantizeOptions(engine="native", verify=False), "argument.conflict"),
+    ):
+        with pytest.raises(DovetailError) as caught:
+            quantize(network(), options=options)
+        assert caught.value.code == code
+
+
 def record_of(**changes: Any) -> str:
     row = ["node", "MatMul", "w", 32, 8, 0, "nearest", 400, 100, 32, 0.1, None, ""]
     facts = {
-        "to": "int8", "nodes": [row], "budget": None, "predicted": 0.1, "measured": 0.1, "upper": 0.2, "calls": 1, "held_out": 1,
+        "to": "int8", "nodes": [row], "budget": None, "predicted": 0.1, "measured": 0.1, "upper": 0.2, "engine": "", "calls": 1,
+        "held_out": 1,
         "drawn": [], "notes": [],
     }  # fmt: skip
     return json.dumps({**facts, **changes})

@@ -52,6 +52,9 @@ class Share(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--qdq", is_flag=True, help="Write DequantizeLinear for weights in blocks, not MatMulNBits.")
 @click.option("--keep", multiple=True, metavar="NAME", help="A node or a constant whose weights keep their type [repeatable].")
+@click.option(
+    "--engine", metavar="ENGINE", help="interpreter, native, onnxruntime, openvino: it runs the result to measure its error."
+)
 @click.option("--verify/--no-verify", default=True, help="Run the model and the result on rows, and measure errors [on].")
 @options.shapes
 @options.dims
@@ -70,6 +73,7 @@ def quantize(
     activations: str | None,
     qdq: bool,
     keep: tuple[str, ...],
+    engine: str | None,
     verify: bool,
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
@@ -99,7 +103,7 @@ def quantize(
     to_file = target_of(target, as_json)
     source = load(model)
     rows = Inputs(read_files(source, inputs), sizes_of(dims) or None, shapes_of(shapes) or None, seed)
-    settings = QuantizeOptions(block_size, symmetric, encoding, rounding, activations, verify, keep)
+    settings = QuantizeOptions(block_size, symmetric, encoding, rounding, activations, verify, keep, engine)
     with progress(f"quantizing {model}"):
         new = quantize_model(source, to, inputs=rows, budget=budget, options=settings)
     with progress(f"writing {target}"):
@@ -115,7 +119,9 @@ def quantize(
         narrate(f"error of the outputs on held-out rows {report.measured:.3g}{predicted}{upper}")
     narrate(f"weights {report.bytes_before:,} bytes before, {report.bytes:,} after; wrote {target}")
     if as_json:
-        facts = {name: getattr(report, name) for name in ("budget", "predicted", "measured", "upper", "calls", "held_out")}
+        facts = {
+            name: getattr(report, name) for name in ("budget", "predicted", "measured", "upper", "engine", "calls", "held_out")
+        }
         say_json(
             "quantize", source=model, target=target, to=to, seed=seed, random=report.drawn, **facts,
             bytes_before=report.bytes_before, bytes=report.bytes, notes=report.notes,

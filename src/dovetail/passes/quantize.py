@@ -64,7 +64,7 @@ def quantize(
     Raises RuleError [argument.value] for an unknown ``to`` or option, and for rows with NaN; [argument.conflict] for a budget
     without runs; [name.unknown] for a name in ``keep`` that the model does not have; [argument.type]; [grad.dtype] where a budget
     is given and no output is a float tensor; EngineError [input.*] for rows that do not fit the model; UnsupportedError
-    [constant.needed] for a model without such weights; and the errors of :func:`run`.
+    [constant.needed] for a model without such weights, [runtime.missing]; and the errors of :func:`run`.
 
     Sources: Frantar et al., "GPTQ", 2023; the ranking is the Gauss-Newton estimate of the squared output error, with random
     probes (Hutchinson).
@@ -88,6 +88,9 @@ def quantize(
 
 def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, has_rows: bool) -> QuantizeOptions:
     """Return the options with their defaults. Raises RuleError [argument.value], [argument.conflict], [argument.type]."""
+    # Deferred for start-up time: the engines of other runtimes.
+    from dovetail.compare.values.engines import check_engines
+
     options = QuantizeOptions() if options is None else options
     if not isinstance(options, QuantizeOptions):
         raise ArgumentTypeError("argument.type", f"options must be QuantizeOptions, got {type(options).__name__}")
@@ -104,6 +107,10 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
     if options.encoding is not None and options.encoding not in ENCODINGS:
         names = f"{', '.join(ENCODINGS)}, got {options.encoding!r}{closest(str(options.encoding), ENCODINGS)}"
         raise RuleError("argument.value", f"encoding must be one of {names}")
+    if options.engine is not None:
+        check_engines([options.engine])
+        if not options.verify:
+            raise RuleError("argument.conflict", "an engine needs runs of the model, got verify=False")
     if to in ("f16", "bf16"):
         wrong = [
             name

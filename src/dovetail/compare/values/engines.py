@@ -15,9 +15,10 @@ from dovetail.compare.values.subject import Part
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
 from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.find_shapes import refuse_live_memory
-from dovetail.runtime.peers import Names, is_installed, runner
+from dovetail.runtime.peers import Names, Runner, is_installed, runner
 
 ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
 PEERS = ("onnxruntime", "openvino")
@@ -78,19 +79,10 @@ def _run_program(engine: str, part: Part, folder: str, threads: int | None, prec
 
 def _run_peer(engine: str, part: Part, folder: str, threads: int | None, precision: str | None) -> list[Any]:
     refuse_live_memory(part.model, [part.inputs[x.name] for x in part.model.inputs])
-    names = Names([x.name for x in part.model.inputs], [y.name for y in part.model.outputs])
-    source: str | bytes
     is_ir = engine == "openvino" and part.model.format == "openvino"
     try:
-        if is_ir:
-            source = os.path.join(folder, "part.xml")
-            save(part.model, source)
-        else:
-            stream = io.BytesIO()
-            save(part.model, stream)
-            source = stream.getvalue()
-            del stream
-        found = runner(engine, source, threads, names, exact=True, precision=precision).run(part.inputs)
+        loaded = peer_runner(engine, part.model, folder if is_ir else None, threads, exact=True, precision=precision)
+        found = loaded.run(part.inputs)
     except DovetailError:
         raise
     except Exception as error:
@@ -103,3 +95,29 @@ def _run_peer(engine: str, part: Part, folder: str, threads: int | None, precisi
                 if os.path.exists(path):
                     os.unlink(path)
     return list(found.values())
+
+
+def peer_runner(
+    engine: str,
+    model: Model,
+    folder: str | None = None,
+    threads: int | None = None,
+    *,
+    exact: bool = False,
+    precision: str | None = None,
+) -> Runner:
+    """Load a model in onnxruntime or OpenVINO: as ONNX from memory, or with a ``folder`` as an IR file in it.
+
+    ``exact`` and ``precision``: see :func:`runner`. Raises the errors of :func:`save`, EngineError [runtime.load].
+    """
+    names = Names([x.name for x in model.inputs], [y.name for y in model.outputs])
+    source: str | bytes
+    if folder is not None:
+        source = os.path.join(folder, "part.xml")
+        save(model, source)
+    else:
+        stream = io.BytesIO()
+        save(model, stream)
+        source = stream.getvalue()
+        del stream
+    return runner(engine, source, threads, names, exact=exact, precision=precision)

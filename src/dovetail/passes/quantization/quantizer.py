@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dovetail.errors import DovetailError, RuleError, UnsupportedError
+from dovetail.compare.values.engines import PEERS, peer_runner
+from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.suggestions import closest
@@ -15,7 +19,7 @@ from dovetail.ir.types import Unknown
 from dovetail.ops.constant import DefaultInput
 from dovetail.passes.quantization.activations import choose_activations
 from dovetail.passes.quantization.biases import find_shifts
-from dovetail.passes.quantization.calibration import Calibration, ReferenceRun, calibrate
+from dovetail.passes.quantization.calibration import Calibration, Call, ReferenceRun, calibrate
 from dovetail.passes.quantization.codes import BLOCK_SIZES, Grid, round_matrix
 from dovetail.passes.quantization.encodings import IR, MATMULNBITS, encode_weights
 from dovetail.passes.quantization.error_compensation import compensate
@@ -67,10 +71,11 @@ def quantize_weights(model: Model, to: str, inputs: Inputs, budget: float | None
         new, _ = writer.write(chosen)
         attach_report(new, report)
         return new
+    report.engine = options.engine or ""
     report.calls, report.held_out, report.drawn = len(calibration.calls), len(calibration.held_out), calibration.drawn
     if calibration.is_shared:
         report.notes.append("the rows fit one call: the result is measured on the rows that were used for calibration")
-    new = _choose(model, chosen, calibration, writer, report, inputs.seed)
+    new = _choose(model, chosen, calibration, writer, report, inputs.seed, options.engine)
     attach_report(new, report)
     return new
 
@@ -249,6 +254,34 @@ def _row(weight: ModelWeight) -> QuantizedNode:
     )  # fmt: skip
 
 
+@contextmanager
+def _running(model: Model, engine: str | None, *, is_ir: bool) -> Iterator[Callable[[Call], Mapping[str, Any]]]:
+    """Yield a function that runs a model on the inputs of a call, in ``engine`` or the default engine.
+
+    ``is_ir``: OpenVINO runs an IR file. Raises RuleError [argument.conflict] for states, which other runtimes get as inputs;
+    EngineError [runtime.load], [runtime.run].
+    """
+    if engine not in PEERS:
+        yield compile(model, engine="auto" if engine is None else engine)
+        return
+    if model.states:
+        raise RuleError("argument.conflict", f"the engine of a model with states must be one of dovetail, got {engine!r}")
+    with tempfile.TemporaryDirectory() as folder:
+        runner = peer_runner(engine, model, folder if is_ir and engine == "openvino" else None)
+
+        def run(call: Call) -> Mapping[str, Any]:
+            try:
+                return runner.run(call)
+            except DovetailError:
+                raise
+            except Exception as error:
+                # A peer raises errors of its own classes.
+                text = " ".join(str(error).split())[:500]
+                raise EngineError("runtime.run", f"{engine} cannot run the result: {text}") from error
+
+        yield run
+
+
 def _predict(
     chosen: list[ModelWeight], writer: _Writer, reference: ReferenceRun, report: QuantizeReport, seed: int
 ) -> list[float | None]:
@@ -275,7 +308,13 @@ def _describe_order(name: str, error: DovetailError | Unknown) -> str:
 
 
 def _choose(
-    model: Model, chosen: list[ModelWeight], calibration: Calibration, writer: _Writer, report: QuantizeReport, seed: int
+    model: Model,
+    chosen: list[ModelWeight],
+    calibration: Calibration,
+    writer: _Writer,
+    report: QuantizeReport,
+    seed: int,
+    engine: str | None,
 ) -> Model:
     """Rank the weights ``chosen``, keep some of them for the budget, measure the result, and complete the report."""
     reference = ReferenceRun(model, calibration.calls)
@@ -293,8 +332,8 @@ def _choose(
     def holds(count: int) -> bool:
         kept = set(order[:count])
         new, _ = writer.write([weight for index, weight in enumerate(chosen) if index not in kept])
-        program = compile(new)
-        error, upper = all_rows.errors(program, len(calibration.held_out))
+        with _running(new, engine, is_ir=writer.encoding == IR) as run:
+            error, upper = all_rows.errors(run, len(calibration.held_out))
         results[count] = new, error, upper
         return report.budget is None or upper <= report.budget
 

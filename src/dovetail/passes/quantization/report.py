@@ -43,6 +43,9 @@ class QuantizeOptions:
       smallest squared error ("mse"). By default the activations stay in f32.
     - ``keep``: names of nodes or of constants whose weights keep their type.
     - ``verify``: run the model and the result on rows. Without it there is neither a prediction nor a measured error.
+    - ``engine``: "interpreter", "native", "onnxruntime" or "openvino" runs the result for its measured error and the budget, with
+      the engine's default settings, in f32; by default the engine that :func:`compile` chooses. The model, and single nodes, run
+      in the latter.
     """
 
     block_size: int | None = None
@@ -52,6 +55,7 @@ class QuantizeOptions:
     activations: str | None = None
     verify: bool = True
     keep: Collection[str] = ()
+    engine: str | None = None
 
 
 @dataclass(slots=True)
@@ -87,7 +91,8 @@ class QuantizeReport:
 
     ``predicted`` and ``measured`` are relative errors of the outputs of the result, the latter on the held-out rows; ``upper`` is
     a confidence bound of the error on as many other rows. They are None where nothing ran. ``drawn`` names the random inputs.
-    ``calls`` and ``held_out`` are numbers of calls of the model. ``notes`` are for people.
+    ``engine`` ran the result, "" for the default engine. ``calls`` and ``held_out`` are numbers of calls of the model. ``notes``
+    are for people.
     """
 
     to: str
@@ -96,6 +101,7 @@ class QuantizeReport:
     predicted: float | None = None
     measured: float | None = None
     upper: float | None = None
+    engine: str = ""
     calls: int = 0
     held_out: int = 0
     drawn: list[str] = field(default_factory=list)
