@@ -81,6 +81,7 @@ struct Run {
     ThreadPool* pool;
     std::byte* scratch;  // `scratch_bytes` bytes for each worker, aligned to 64 bytes
     std::size_t scratch_bytes;
+    std::byte* shared_scratch;  // memory of all workers together, aligned to 64 bytes
     std::atomic<const char*>* fault;
 
     // Reports data that the kernel cannot process; the kernel must not have written anything. The program stops after this kernel
@@ -102,6 +103,8 @@ public:
     virtual void run(const Run& run) const = 0;
     // Scratch bytes of each worker during a run. Their contents are undefined at the start of a run.
     virtual std::size_t scratch_bytes() const { return 0; }
+    // Scratch bytes of all workers together during a run. Their contents are undefined at the start of a run.
+    virtual std::size_t shared_scratch_bytes() const { return 0; }
     // True if the kernel treats subnormal operands and results as zero, as kernels of sums of products do.
     virtual bool flushes_subnormals() const { return false; }
     // True if the only output may share the memory and strides of the first input: element i of the input is read before

@@ -167,6 +167,7 @@ void Program::restrict_sharing(const Kernel& kernel, const std::vector<Operand>&
 
 void Program::append(std::shared_ptr<Kernel> kernel, std::int64_t operand_bytes) {
     scratch_bytes_ = std::max(scratch_bytes_, round_to_line(kernel->scratch_bytes()));
+    shared_scratch_bytes_ = std::max(shared_scratch_bytes_, round_to_line(kernel->shared_scratch_bytes()));
     kernels_.push_back(std::move(kernel));
     operand_bytes_ = std::min(operand_bytes_ + operand_bytes, kBriefBytes + 1);
 }
@@ -193,7 +194,8 @@ void Program::check(const Operand& operand, const std::string& kernel) const {
 }
 
 Program::Workspace* Program::acquire() {
-    const std::size_t arena = round_to_line(arena_bytes_), scratch = scratch_bytes_ * static_cast<std::size_t>(pool_->threads());
+    const std::size_t arena = round_to_line(arena_bytes_);
+    const std::size_t scratch = scratch_bytes_ * static_cast<std::size_t>(pool_->threads()) + shared_scratch_bytes_;
     std::unique_ptr<Workspace> workspace(new Workspace{});
     workspace->block = arenas_->acquire(arena + scratch);
     workspace->scratch = workspace->block.begin + arena;
@@ -215,7 +217,8 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
         bases = workspace->bases.data();
     }
     std::atomic<const char*> fault{nullptr};
-    const Run run{bases, pool_.get(), workspace->scratch, scratch_bytes_, &fault};
+    std::byte* const shared_scratch = workspace->scratch + scratch_bytes_ * static_cast<std::size_t>(pool_->threads());
+    const Run run{bases, pool_.get(), workspace->scratch, scratch_bytes_, shared_scratch, &fault};
     Interrupt* const interrupt = is_brief() ? nullptr : Interrupt::current();
     const Budget* const budget = Budget::current();
     for (std::size_t i = first; i < last; ++i) {

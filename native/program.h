@@ -133,6 +133,7 @@ private:
     std::vector<ArenaPart> parts_;   // parts of the arena, which are the last buffers
     std::vector<Shared> shared_;
     std::size_t scratch_bytes_ = 0;
+    std::size_t shared_scratch_bytes_ = 0;
     std::int64_t operand_bytes_ = 0;
     std::vector<std::unique_ptr<std::byte[]>> memory_;
     std::vector<std::shared_ptr<Kernel>> kernels_;  // several programs may share a kernel

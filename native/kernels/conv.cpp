@@ -36,7 +36,7 @@ Conv::Conv(const Spec& spec, WeightCache& cache)
     : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), epilogue_(spec), geometry_(spec, epilogue_), kernels_(&gemm_kernels()),
       prologue_(&prologue_kernels()) {
     const Operand& w = spec.inputs.at(1);
-    if (!w.is_constant()) throw std::invalid_argument("conv: the weights must be constant");
+    if (w.element != Element::f32) throw std::invalid_argument("conv: the weights must be f32");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
         throw std::invalid_argument("conv: the channels of weights and operands disagree");
     merge_depthwise_groups();
@@ -53,7 +53,14 @@ Conv::Conv(const Spec& spec, WeightCache& cache)
     const auto channels = static_cast<std::size_t>(has_prologue_ ? x_.sizes[1] : 0);
     if (scale_.size() != channels || shift_.size() != channels)
         throw std::invalid_argument("conv: the prologue must have one value for each input channel");
-    if (spec.integer("has_bias") != 0) {
+    has_bias_ = spec.integer("has_bias") != 0;
+    is_packed_in_runs_ = !w.is_constant() || (has_bias_ && !spec.inputs.at(2).is_constant());
+    w_ = w;
+    if (has_bias_ && is_packed_in_runs_) {
+        bias_operand_ = spec.inputs.at(2);
+        if (bias_operand_.element != Element::f32 || bias_operand_.count() != y_.sizes[1] || bias_operand_.rank() != 1)
+            throw std::invalid_argument("conv: the bias must have one value for each output channel");
+    } else if (has_bias_) {
         bias_ = with_padding(floats_of(spec.inputs.at(2)), kMaxVectors * 16);
         if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMaxVectors * 16))
             throw std::invalid_argument("conv: the bias must have one value for each output channel");
@@ -174,11 +181,34 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     const auto factor = scaled ? floats_of(spec.inputs.at(3)) : std::vector<float>();
     if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1]))
         throw std::invalid_argument("conv: the factor must have one value for each output channel");
-    for (std::int64_t group = 0; group < geometry_.groups; ++group) {
+    if (is_packed_in_runs_ && scaled) throw std::invalid_argument("conv: factors need constant weights");
+    const Panel& last = panels_.back();
+    group_floats_ = (last.first + last.vectors * kernels_->lanes) * segments_ * length_;
+    matrix_ = {nullptr, order, column, nullptr, is_bf16_};
+    group_step_ = apart;
+    for (std::int64_t group = 0; !is_packed_in_runs_ && group < geometry_.groups; ++group) {
         const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
         weights_.push_back(
             pack_cached(cache, "conv", {from + group * apart, order, column, of_group, is_bf16_}, panels_, kernels_->lanes));
     }
+}
+
+// Packs the weights, and copies the bias, before the tasks of a run.
+void Conv::pack_weights_of_run(const Run& run) const {
+    auto* to = reinterpret_cast<float*>(run.shared_scratch);
+    const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
+    const auto pack_one = [&](std::int64_t index, int) {
+        const std::int64_t group = index / panels;
+        const Panel& panel = panels_[static_cast<std::size_t>(index % panels)];
+        const float* from = reinterpret_cast<const float*>(run.at(w_)) + group * group_step_;
+        pack_panel(to + group * group_floats_ + panel.first * depth, matrix_, from, panel, kernels_->lanes);
+    };
+    run.pool->parallel_for(panels * geometry_.groups, pack_one);
+    if (!has_bias_) return;
+    float* bias = to + geometry_.groups * group_floats_;
+    const auto* from = reinterpret_cast<const float*>(run.at(bias_operand_));
+    const std::int64_t step = bias_operand_.strides[0] / 4, channels = y_.sizes[1];
+    for (std::int64_t j = 0; j < channels + kMaxVectors * 16; ++j) bias[j] = j < channels ? from[j * step] : 0;
 }
 
 // The input offsets of `count` adjacent pixels of a line, from the first tap of the first pixel.
@@ -212,6 +242,12 @@ std::size_t Conv::scratch_bytes() const {
            sizeof(float);
 }
 
+std::size_t Conv::shared_scratch_bytes() const {
+    if (!is_packed_in_runs_ || y_.count() == 0) return 0;
+    const std::int64_t bias = has_bias_ ? y_.sizes[1] + kMaxVectors * 16 : 0;
+    return static_cast<std::size_t>(geometry_.groups * group_floats_ + bias) * sizeof(float);
+}
+
 Conv::Workspace Conv::workspace_of(const Run& run, int worker) const {
     auto* at = reinterpret_cast<float*>(run.scratch_of(worker));
     auto* tiles = at + round_to_line(segments_ * kMaxRows * 2);
@@ -225,6 +261,7 @@ std::string Conv::name() const {
 
 void Conv::run(const Run& run) const {
     if (y_.count() == 0) return;
+    if (is_packed_in_runs_) pack_weights_of_run(run);
     const auto panels = static_cast<std::int64_t>(panels_.size());
     const std::int64_t chunks = ceil_div(panels, chunk_panels_), all = units(), threads = run.pool->threads();
     const bool is_small = y_.count() * segments_ * length_ < kSmallConvolution;
@@ -246,7 +283,7 @@ void Conv::run(const Run& run) const {
                    {}};
         // The chunk of this thread's next task, if the tasks are assigned to the threads in turn.
         const std::int64_t next = chunk + (parts == 1 ? threads : 1);
-        if (next < chunks) share.prefetch = prefetch_of(share, next, chunks);
+        if (next < chunks) share.prefetch = prefetch_of(run, share, next, chunks);
         run_task(run, share, worker);
     };
     const auto task = [&](std::int64_t index, int worker) {
@@ -260,7 +297,7 @@ void Conv::run(const Run& run) const {
         run.pool->parallel_for(tasks, task);
 }
 
-WeightPrefetch Conv::prefetch_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const {
+WeightPrefetch Conv::prefetch_of(const Run& run, const Task& task, std::int64_t chunk, std::int64_t chunks) const {
     const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
     const auto begin = [&](std::int64_t index) {
         const std::int64_t panel = index * panels / chunks;
@@ -268,8 +305,7 @@ WeightPrefetch Conv::prefetch_of(const Task& task, std::int64_t chunk, std::int6
                               : ceil_div(geometry_.outputs, kernels_->lanes) * kernels_->lanes;
     };
     const std::int64_t tiles = (task.last_unit - task.first_unit) * (copies_rows() ? block_lines_ * tiling_.tiles : 1);
-    return {weights_[static_cast<std::size_t>(task.group)].get() + begin(chunk) * depth,
-            (begin(chunk + 1) - begin(chunk)) * depth, tiles};
+    return {weights_of(run, task.group) + begin(chunk) * depth, (begin(chunk + 1) - begin(chunk)) * depth, tiles};
 }
 
 void Conv::run_task(const Run& run, const Task& task, int worker) const {
@@ -313,6 +349,7 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
     const bool residual_apart = epilogue_.has_residual && g.residual.channel != 1 && y_.sizes[1] != 1;
     auto* y = reinterpret_cast<float*>(run.at(y_));
     auto* residual = epilogue_.has_residual ? reinterpret_cast<float*>(run.at(epilogue_.residual)) : nullptr;
+    const float* bias = bias_of(run);
     GemmTile tile = shared_fields_;
     tile.base = position.base;
     tile.rows = position.rows;
@@ -325,13 +362,12 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
         const std::int64_t channel = task.group * g.outputs + panel.first,
                            width = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
         float* to = at(y, g.y, line, position.first, channel);
-        tile.weights = weights_[static_cast<std::size_t>(task.group)].get() + panel.first * segments_ * length_ +
-                       position.first_segment * length_ * width;
+        tile.weights = weights_of(run, task.group) + panel.first * segments_ * length_ + position.first_segment * length_ * width;
         tile.weights_stride = width;
         task.prefetch.set(tile, index, static_cast<std::int64_t>(p - task.first_panel),
                           static_cast<std::int64_t>(task.last_panel - task.first_panel));
         tile.columns = panel.columns;
-        tile.bias = bias_.empty() ? nullptr : bias_.data() + channel;
+        tile.bias = bias == nullptr ? nullptr : bias + channel;
         tile.y = apart ? workspace.y : to;
         tile.y_stride = apart ? width : g.y.spatial[2];
         if (residual != nullptr) {
@@ -351,8 +387,11 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
 
 std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache) {
     const Spec normalized = without_unit_axes(spec);
-    if (auto kernel = WinogradConv::create(normalized, cache)) return kernel;
-    if (auto kernel = FoldedConv::create(normalized, cache)) return kernel;
+    const bool has_bias = spec.integer("has_bias") != 0;
+    if (!has_bias || spec.inputs.at(2).is_constant()) {
+        if (auto kernel = WinogradConv::create(normalized, cache)) return kernel;
+        if (auto kernel = FoldedConv::create(normalized, cache)) return kernel;
+    }
     return std::make_unique<Conv>(normalized, cache);
 }
 

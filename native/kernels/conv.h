@@ -34,6 +34,7 @@ public:
     Conv(const Spec& spec, WeightCache& cache);
     void run(const Run& run) const override;
     std::size_t scratch_bytes() const override;
+    std::size_t shared_scratch_bytes() const override;
     bool flushes_subnormals() const override { return true; }
     std::string name() const override;
 
@@ -60,6 +61,18 @@ private:
     void choose_tiling();
     bool has_contiguous_rows() const;
     void pack_weights(const Spec& spec, WeightCache& cache);
+    void pack_weights_of_run(const Run& run) const;
+    // The packed weights of a group.
+    const float* weights_of(const Run& run, std::int64_t group) const {
+        return is_packed_in_runs_ ? reinterpret_cast<const float*>(run.shared_scratch) + group * group_floats_
+                                  : weights_[static_cast<std::size_t>(group)].get();
+    }
+    // The bias of each output channel, readable up to the end of the last vector; null: none.
+    const float* bias_of(const Run& run) const {
+        if (has_bias_ && is_packed_in_runs_)
+            return reinterpret_cast<const float*>(run.shared_scratch) + geometry_.groups * group_floats_;
+        return bias_.empty() ? nullptr : bias_.data();
+    }
     std::vector<std::int64_t> source_offsets(const std::vector<std::int64_t>& strides) const;
     std::vector<std::int64_t> input_offsets(std::int64_t count) const;
 
@@ -70,7 +83,7 @@ private:
     }
     bool copies_rows() const { return input_mode_ == InputMode::rows; }
     std::int64_t units() const;
-    WeightPrefetch prefetch_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const;
+    WeightPrefetch prefetch_of(const Run& run, const Task& task, std::int64_t chunk, std::int64_t chunks) const;
     Workspace workspace_of(const Run& run, int worker) const;
     void run_task(const Run& run, const Task& task, int worker) const;
     void multiply_lines(const Run& run, const Task& task, Workspace& workspace) const;
@@ -94,7 +107,7 @@ private:
     };
     void multiply(const Run& run, const Task& task, Workspace& workspace, const TilePosition& position) const;
 
-    Operand x_, y_;
+    Operand x_, w_, bias_operand_, y_;
     Epilogue epilogue_;
     ConvGeometry geometry_;
     const GemmKernels* kernels_;
@@ -117,8 +130,13 @@ private:
     std::int64_t block_lines_ = 0;                    // output lines whose input rows are copied together
     std::int64_t patch_rows_ = 0, patch_pixels_ = 0;  // size of the patch buffer at each depth: its rows, and the pixels of a row
     std::int64_t tile_floats_ = 0;
-    std::int64_t pitch_ = 0;                             // floats of a copied pixel
-    std::vector<std::shared_ptr<const float>> weights_;  // packed weights of each group
+    std::int64_t pitch_ = 0;          // floats of a copied pixel
+    bool is_packed_in_runs_ = false;  // weights or bias are no constants
+    bool has_bias_ = false;
+    Matrix matrix_{};                                    // of the first group, without the address of the weights
+    std::int64_t group_step_ = 0;                        // floats from the weights of a group to those of the next group
+    std::int64_t group_floats_ = 0;                      // packed floats of a group
+    std::vector<std::shared_ptr<const float>> weights_;  // packed constant weights of each group
     std::vector<float> bias_, zeros_, scale_, shift_;
     std::vector<std::int64_t> large_offsets_, small_offsets_;  // input offsets of tiles of either size, from their first row
 };

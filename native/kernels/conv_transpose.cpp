@@ -47,6 +47,7 @@ public:
         for (const auto& phase_spec : phases_) phase_spec->run(run);
     }
     std::size_t scratch_bytes() const override;
+    std::size_t shared_scratch_bytes() const override;
     bool flushes_subnormals() const override { return true; }
     std::string name() const override {
         return "conv transpose, " + std::to_string(phases_.size()) + " " + (phases_.empty() ? "" : phases_[0]->name());
@@ -68,8 +69,8 @@ std::vector<std::int64_t> integers_of(const Spec& spec, const char* name, std::s
 
 ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     const Operand &w = spec.inputs.at(1), &x = spec.inputs.at(0), &y = spec.outputs.at(0);
-    if (w.rank() < 3 || w.rank() != y.rank() || x.rank() != y.rank() || !w.is_constant() || w.element != Element::f32)
-        throw std::invalid_argument("conv_transpose: the weights must be a constant f32 tensor of the rank of the operands");
+    if (w.rank() < 3 || w.rank() != y.rank() || x.rank() != y.rank() || w.element != Element::f32)
+        throw std::invalid_argument("conv_transpose: the weights must be an f32 tensor of the rank of the operands");
     if (spec.has("prologue_scale")) throw std::invalid_argument("conv_transpose: has no prologue");
     const std::int64_t groups = spec.integer("groups", 1);
     if (groups < 1 || w.sizes[0] != x.sizes[1] || w.sizes[0] % groups != 0 || w.sizes[1] * groups != y.sizes[1])
@@ -115,15 +116,17 @@ void ConvTranspose::add(const Spec& spec, WeightCache& cache, const std::vector<
     const std::int64_t groups = spec.integer("groups", 1);
     std::vector<std::int64_t> pad_begin, dilations, ones(phases.size(), 1);
     bool has_taps = true;
+    std::int64_t first_byte = 0;
     for (std::size_t i = 0; i < phases.size(); ++i) {
         if (phases[i].pixels <= 0) return;
         has_taps &= phases[i].taps > 0;
-        w.constant += phases[i].tap * original.strides[i + 2];
+        (w.is_constant() ? first_byte : w.offset) += phases[i].tap * original.strides[i + 2];
         w.strides[i + 2] = phases[i].tap_step * original.strides[i + 2];
         w.sizes[i + 2] = phases[i].taps;
         pad_begin.push_back(phases[i].pad_begin);
         dilations.push_back(phases[i].dilation);
     }
+    if (w.is_constant()) w.constant += first_byte;
     w.sizes[0] = original.sizes[1] * groups;
     w.sizes[1] = original.sizes[0] / groups;
     std::swap(w.strides[0], w.strides[1]);
@@ -146,6 +149,12 @@ void ConvTranspose::add(const Spec& spec, WeightCache& cache, const std::vector<
 std::size_t ConvTranspose::scratch_bytes() const {
     std::size_t bytes = 0;
     for (const auto& phase_spec : phases_) bytes = std::max(bytes, phase_spec->scratch_bytes());
+    return bytes;
+}
+
+std::size_t ConvTranspose::shared_scratch_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& phase_spec : phases_) bytes = std::max(bytes, phase_spec->shared_scratch_bytes());
     return bytes;
 }
 

@@ -37,13 +37,13 @@ std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes) {
 namespace {
 
 // Element (k, first + j) for j < count.
-void copy_row(float* to, const Matrix& matrix, std::int64_t k, std::int64_t first, std::int64_t count) {
+void copy_row(float* to, const Matrix& matrix, const float* weights, std::int64_t k, std::int64_t first, std::int64_t count) {
     const std::int64_t offset = matrix.order[static_cast<std::size_t>(k)];
     if (offset == Matrix::kZero) {
         std::fill(to, to + count, 0.0f);
         return;
     }
-    const float* from = matrix.from + offset + first * matrix.stride;
+    const float* from = weights + offset + first * matrix.stride;
     for (std::int64_t j = 0; j < count; ++j) to[j] = from[j * matrix.stride];
     if (matrix.factor != nullptr)
         for (std::int64_t j = 0; j < count; ++j) to[j] *= matrix.factor[first + j];
@@ -51,27 +51,28 @@ void copy_row(float* to, const Matrix& matrix, std::int64_t k, std::int64_t firs
 
 }  // namespace
 
+void pack_panel(float* to, const Matrix& matrix, const float* from, const Panel& panel, int lanes) {
+    const auto depth = static_cast<std::int64_t>(matrix.order.size()) / (matrix.is_bf16 ? 2 : 1);
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * lanes;
+    float two[2 * kMaxVectors * 16];
+    for (std::int64_t k = 0; k < depth; ++k, to += width) {
+        if (matrix.is_bf16) {
+            copy_row(two, matrix, from, 2 * k, panel.first, panel.columns);
+            copy_row(two + panel.columns, matrix, from, 2 * k + 1, panel.first, panel.columns);
+            bf16_kernels().pack(to, two, 2, panel.columns, panel.columns, panel.columns, 1);
+        } else {
+            copy_row(to, matrix, from, k, panel.first, panel.columns);
+        }
+        std::fill(to + panel.columns, to + width, 0.0f);
+    }
+}
+
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes) {
     const auto depth = static_cast<std::int64_t>(matrix.order.size()) / (matrix.is_bf16 ? 2 : 1);
     std::int64_t width = 0;
     for (const Panel& panel : panels) width += static_cast<std::int64_t>(panel.vectors) * lanes;
     auto packed = aligned_floats(static_cast<std::size_t>(width * depth));
-    float* to = packed.get();
-    std::vector<float> two;
-    for (const Panel& panel : panels)
-        for (std::int64_t k = 0; k < depth; ++k) {
-            if (matrix.is_bf16) {
-                two.resize(static_cast<std::size_t>(2 * panel.columns));
-                copy_row(two.data(), matrix, 2 * k, panel.first, panel.columns);
-                copy_row(two.data() + panel.columns, matrix, 2 * k + 1, panel.first, panel.columns);
-                bf16_kernels().pack(to, two.data(), 2, panel.columns, panel.columns, panel.columns, 1);
-            } else {
-                copy_row(to, matrix, k, panel.first, panel.columns);
-            }
-            const std::int64_t panel_width = static_cast<std::int64_t>(panel.vectors) * lanes;
-            std::fill(to + panel.columns, to + panel_width, 0.0f);
-            to += panel_width;
-        }
+    for (const Panel& panel : panels) pack_panel(packed.get() + panel.first * depth, matrix, matrix.from, panel, lanes);
     return packed;
 }
 

@@ -22,7 +22,7 @@ struct Panel {
 // the only panel.
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes);
 
-// A matrix of constants: element (k, j) is from[order[k] + j * stride] * factor[j], or 0 where order[k] is kZero; a null `factor`
+// A matrix of weights: element (k, j) is from[order[k] + j * stride] * factor[j], or 0 where order[k] is kZero; a null `factor`
 // is 1. With `is_bf16`, elements (2k, j) and (2k + 1, j) are rounded to bf16 and packed as one float; the depth is even.
 struct Matrix {
     // Offsets of the reversed taps of a transposed convolution are negative.
@@ -34,8 +34,11 @@ struct Matrix {
     bool is_bf16 = false;
 };
 
-// Packs a matrix panel by panel. For each k, a panel holds whole vectors, with zeros after the last column. The panel begins
-// first * depth floats after the start, where the depth counts packed floats.
+// Packs a panel of a matrix whose weights begin at `from`. For each k the panel holds whole vectors, with zeros after the last
+// column.
+void pack_panel(float* to, const Matrix& matrix, const float* from, const Panel& panel, int lanes);
+
+// Packs a matrix panel by panel. Each panel begins first * depth floats after the start, where the depth counts packed floats.
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
 
 // Returns the key of a packing of a constant: the key of the constant, the name of the packing and all integers that distinguish

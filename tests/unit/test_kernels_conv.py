@@ -76,9 +76,9 @@ def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1)
     expected = convolved(x, w, *numbers, groups=groups)
-    for to in ("row_major", layout):
+    for to, constants in itertools.product(("row_major", layout), ([1], [])):
         y = LAYOUTS[to](np.zeros(expected.shape, np.float32))
-        run("conv", [LAYOUTS[layout](x), w], [y], attributes_of(case), constants=[1])
+        run("conv", [LAYOUTS[layout](x), w if constants else LAYOUTS[to](w)], [y], attributes_of(case), constants=constants)
         check(y, expected)
 
 
@@ -96,9 +96,11 @@ def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, l
     residual = random(sums.shape, seed=3)
     expected = np.clip(sums, -0.5, 2) + residual if last else np.clip(sums + residual, -0.5, 2)
     attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": "clip", "low": -0.5, "high": 2.0}
-    y = LAYOUTS[layout](residual.copy())
-    run("conv", [LAYOUTS[layout](x), w, bias, y], [y], attributes | {"residual_after_activation": int(last)}, constants=[1, 2])
-    check(y, expected)
+    for constants in ([1, 2], [1], [2], []):
+        y = LAYOUTS[layout](residual.copy())
+        inputs = [LAYOUTS[layout](x), w, bias, y]
+        run("conv", inputs, [y], attributes | {"residual_after_activation": int(last)}, constants=constants)
+        check(y, expected)
 
 
 @pytest.mark.parametrize("layout", ["row_major", "sliced_channels_last"])
@@ -188,7 +190,8 @@ def test_a_nan_is_not_clipped_away() -> None:
 @pytest.mark.parametrize(
     ("inputs", "constants", "attributes"),
     [
-        ([random((1, 4, 5, 5)), random((3, 4, 3, 3))], [], {}),
+        ([random((1, 4, 5, 5)), random((3, 4, 3, 3)).astype(np.float16)], [], {}),
+        ([random((1, 4, 5, 5)), random((3, 4, 3, 3)), random((4,))], [1], {"has_bias": 1}),
         ([random((1, 4, 5, 5)), random((3, 5, 3, 3))], [1], {}),
         ([random((1, 4, 5, 5)), random((3, 4, 3, 3))], [1], {"activation": "something"}),
         ([random((1, 4, 5, 5)), random((3, 4, 3, 3)), random((4,))], [1, 2], {"has_bias": 1}),

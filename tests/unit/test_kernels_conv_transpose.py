@@ -55,19 +55,20 @@ def test_each_pixel_is_spread_by_the_taps(case: Any, layout: str) -> None:
     bias = random((outputs,), seed=2)
     expected = added(x, w, strides, dilations, begin, out, groups)
     attributes = {"strides": [*strides], "dilations": [*dilations], "pads_begin": [*begin], "groups": groups}
-    y = LAYOUTS[layout](np.zeros(expected.shape, np.float32))
-    run("conv_transpose", [LAYOUTS[layout](x), w], [y], attributes, constants=[1])
-    check(y, expected)
     residual = random(expected.shape, seed=3)
-    y[...] = residual
     finish = {"has_bias": 1, "has_residual": 1, "activation": "relu"}
-    run("conv_transpose", [LAYOUTS[layout](x), w, bias, y], [y], attributes | finish, constants=[1, 2])
-    check(y, np.maximum(expected + bias.reshape(-1, *[1] * len(sizes)) + residual, 0))
+    for constants in ([1, 2], [1], []):
+        y = LAYOUTS[layout](np.zeros(expected.shape, np.float32))
+        run("conv_transpose", [LAYOUTS[layout](x), w], [y], attributes, constants=constants[:1])
+        check(y, expected)
+        y[...] = residual
+        run("conv_transpose", [LAYOUTS[layout](x), w, bias, y], [y], attributes | finish, constants=constants)
+        check(y, np.maximum(expected + bias.reshape(-1, *[1] * len(sizes)) + residual, 0))
 
 
 def test_operands_that_do_not_fit_are_refused() -> None:
     x, y = random((1, 4, 5, 5)), np.zeros((1, 6, 7, 7), np.float32)
-    for w, constants in [(random((4, 6, 3, 3)), []), (random((3, 6, 3, 3)), [1]), (random((4, 5, 3, 3)), [1])]:
+    for w, constants in [(random((4, 6, 3, 3)).astype(np.float16), []), (random((3, 6, 3, 3)), [1]), (random((4, 5, 3, 3)), [1])]:
         with pytest.raises(ValueError):
             run("conv_transpose", [x, w], [y], {}, constants=constants)
 

@@ -141,7 +141,7 @@ def _select_conv(op: Conv | ScaledConv, node: Node, reads: Reads, writes: Writes
     assert x is not None and w is not None
     if not _is_f32(x, w):
         return f"convolution of {x.dtype}"
-    if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
+    if factor is not None and any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "weights that are no constants"
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
@@ -160,8 +160,8 @@ def _select_conv_transpose(op: ConvTranspose, node: Node, reads: Reads, writes: 
     assert x is not None and w is not None
     if not _is_f32(x, w, bias):
         return f"convolution of {x.dtype}"
-    if any(tensor is not None and tensor.data is None for tensor in (w, bias, output_shape)):
-        return "weights that are no constants"
+    if output_shape is not None and output_shape.data is None:
+        return "sizes that are known only at run time"
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
     sizes = None if output_shape is None or output_shape.data is None else [int(size) for size in output_shape.data]
