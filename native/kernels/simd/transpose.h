@@ -33,21 +33,21 @@ DOVETAIL_INLINE void exchange_blocks(Floats (&rows)[kLanes], LaneIndices<I...> l
 // Transposes kLanes x kLanes floats: exchanges off-diagonal blocks of 1, 2, 4 ... elements.
 DOVETAIL_INLINE void transpose_square(Floats (&rows)[kLanes]) { exchange_blocks<1>(rows, kLaneIndices); }
 
-// Adds the halves of `Block` elements of each vector pairwise, and joins the results of two vectors in one.
+// Adds blocks of `Block` elements of each vector pairwise, and joins the results of two vectors in one.
 template <int Block, int... I>
-DOVETAIL_INLINE void add_halves(Floats (&rows)[kLanes], LaneIndices<I...> lanes) {
+DOVETAIL_INLINE void add_blocks(Floats (&rows)[kLanes], LaneIndices<I...> lanes) {
 #pragma GCC unroll 8
     for (int i = 0; i < Block; ++i) {
         const Floats first = rows[i], second = rows[i + Block];
         rows[i] = __builtin_shufflevector(first, second, ((I & Block) == 0 ? I : kLanes + I)...) +
                   __builtin_shufflevector(first, second, ((I & Block) == 0 ? I + Block : kLanes + I - Block)...);
     }
-    if constexpr (Block > 1) add_halves<Block / 2>(rows, lanes);
+    if constexpr (Block > 1) add_blocks<Block / 2>(rows, lanes);
 }
 
 // Returns the sums of the elements of each vector; overwrites the vectors.
 DOVETAIL_INLINE Floats sum_each(Floats (&rows)[kLanes]) {
-    add_halves<kLanes / 2>(rows, kLaneIndices);
+    add_blocks<kLanes / 2>(rows, kLaneIndices);
     return rows[0];
 }
 
