@@ -108,6 +108,18 @@ def quantize_weights(x: F32Array) -> None:
     print(dovetail.change_encoding(quantized, "qdq"))
 
 
+def train(x: F32Array) -> None:
+    """Take three steps of gradient descent."""
+    with dovetail.Builder("regression") as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 4)), b.constant(np.zeros((4, 1), np.float32), name="w")))
+    step = dovetail.training_step(b.model, "mse", optimizer="sgd")
+    report: dovetail.TrainingReport = step.report
+    session = dovetail.compile(step).session(report.states)
+    session.states = report.initial
+    rows = np.resize(x, (8, 4))
+    print([float(session(x=rows, target=rows[:, :1], learning_rate=0.01)["loss"]) for _ in range(3)])
+
+
 def keep_state() -> None:
     """Turn a past input and a present output into a state, and back."""
     with dovetail.Builder("sums") as b:
@@ -208,6 +220,7 @@ def main() -> None:
         describe(model)
         transform(build_model())
         quantize_weights(x)
+        train(x)
         keep_state()
         run_everywhere(model, x)
         differentiate(model, x)

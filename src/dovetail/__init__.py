@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dovetail.passes.rebatch import rebatch
     from dovetail.passes.simplify import SimplifyReport, simplify
     from dovetail.passes.stateful import make_stateful, make_stateless
+    from dovetail.passes.training import TrainingReport, training_step
     from dovetail.runtime.array_ops import concat, copy, split
     from dovetail.runtime.compilation import DeviceOptions, compile, plan, run
     from dovetail.runtime.interpreter.interpret import interpret
@@ -83,6 +84,7 @@ __all__ = [
     "ReshardReport",
     "RuleError",
     "SimplifyReport",
+    "TrainingReport",
     "UnsupportedError",
     "Value",
     "bisect",
@@ -117,6 +119,7 @@ __all__ = [
     "save",
     "simplify",
     "split",
+    "training_step",
 ]
 
 _PUBLIC_MODULES = ("compat", "ngraph")
@@ -160,6 +163,7 @@ _MODULES = {
     "passes.rebatch": "rebatch",
     "passes.simplify": "SimplifyReport simplify",
     "passes.stateful": "make_stateful make_stateless",
+    "passes.training": "TrainingReport training_step",
     "passes.check": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

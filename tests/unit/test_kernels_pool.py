@@ -54,6 +54,23 @@ def test_the_greatest_is_that_of_the_interpreter(name: str, layout: str) -> None
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_the_index_is_that_of_the_first_maximum(name: str, layout: str, axis: int) -> None:
+    shape, attributes = WINDOWS[name]
+    op = MaxPool(**attributes, outputs=2, axis=axis)
+    values = np.round(random(shape))
+    values.reshape(-1)[::31] = np.nan
+    expected, places = op.evaluate(np, values)
+    y, indices = LAYOUTS[layout](np.zeros(expected.shape, np.float32)), np.zeros(expected.shape, np.int64)
+    found = op.geometry(shape[2:], op.kernel_shape)
+    attributes = window_attributes(found) | {"mode": "max", "kernel": list(found.kernel), "axis": axis}
+    run("pool", [LAYOUTS[layout](values)], [y, indices], attributes)
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_array_equal(indices, places)
+
+
 @pytest.mark.parametrize("divisor", DIVISORS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", WINDOWS)

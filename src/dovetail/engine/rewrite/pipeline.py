@@ -252,7 +252,10 @@ def _rewrite_sequence(b: Builder, node: Node) -> Result:
 
 def _rewrite_batch_norm(b: Builder, node: Node) -> Result:
     assert isinstance(node.op, BatchNormalization)
-    return rewrite_batch_norm(b, node.op, node.inputs)
+    known = rewrite_batch_norm(b, node.op, node.inputs)
+    x, *parameters = (node.input(index) for index in range(len(node.inputs)))
+    is_plain = x.shape is not None and all(value.shape == (x.dims[1],) for value in parameters)
+    return _decompose_f32(b, node) if known is None and is_plain and not node.op.training_mode else known
 
 
 def _rewrite_matmul_nbits(b: Builder, node: Node) -> Result:

@@ -195,7 +195,9 @@ def _select_max_pool(op: MaxPool, node: Node, reads: Reads, writes: Writes) -> K
     x = reads[0]
     assert x is not None
     if len(writes) > 1:
-        return "indices beside the values"
+        if op.storage_order or op.index_element_type != "i64" or op.axis % len(x.sizes) > 2:
+            return "indices other than row-major i64"
+        return _select_pool("pool", op, node, x, writes, {"mode": "max", "axis": op.axis % len(x.sizes)})
     is_of_bytes = x.dtype is not None and x.dtype.name in ("u8", "i8") and len(x.sizes) == 4
     return _select_pool("quantized_pool" if is_of_bytes else "pool", op, node, x, writes, {"mode": "max"})
 

@@ -7,10 +7,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Sizes
-from dovetail.ir.types import Tensor, Unknown, View, static
+from dovetail.ir.types import Tensor, Unknown, View, is_static, static
 from dovetail.ops.nn.conv import AUTO, EXPLICIT, SWAPPED_SAME, Conv, Convolution, ConvTranspose
 from dovetail.ops.nn.sliding_window import PADS, STALE
+from dovetail.ops.shape_values import join_sizes
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -117,9 +119,12 @@ def merge_weight_groups(b: Builder, w: Value) -> Any:
 
 
 def split_weight_groups(b: Builder, w: Value, group: int) -> Any:
-    """Reshape weights [A, ...] to [group, A / group, ...]."""
-    first, *rest = static(w.dims)
-    return reshape_once(b, w, (group, first // group, *rest))
+    """Reshape weights [A, ...] to [group, A / group, ...]; A must be known."""
+    first = static(w.dims[:1])[0]
+    if not is_static(w.type):
+        rest = shape_value(b, w, range(1, len(w.dims)))
+        return b.Reshape(w, join_sizes(b, [group, first // group, rest]), special_zero=False)
+    return reshape_once(b, w, (group, first // group, *static(w.dims[1:])))
 
 
 def reshape_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:

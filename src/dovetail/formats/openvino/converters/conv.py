@@ -85,7 +85,7 @@ def legalize_conv_transpose(b: Builder, node: Node) -> Any:
 
 
 def _split_weights(b: Builder, op: Op, w: Any) -> Value:
-    if not is_static(w.type):
-        raise UnsupportedError("type.unknown", f"grouped weights must have a static shape, got {w.type}")
+    if w.shape is None or not isinstance(w.shape[0], int):
+        raise UnsupportedError("type.unknown", f"grouped weights must have a known first size, got {w.type}")
     result: Value = split_weight_groups(b, w, op.group)  # type: ignore[attr-defined]
     return result

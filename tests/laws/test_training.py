@@ -1,0 +1,134 @@
+"""Training steps against torch from the same start: losses over 100 steps, and files that other runtimes run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.ir.host import native_core
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+STEPS = 100
+BATCH = 8
+
+
+def convolutional() -> Any:
+    layers = torch.nn
+    return layers.Sequential(
+        layers.Conv2d(3, 8, 3, padding=1), layers.ReLU(), layers.Conv2d(8, 16, 3, stride=2, groups=2), layers.BatchNorm2d(16),
+        layers.ReLU(), layers.MaxPool2d(2), layers.Flatten(), layers.Linear(64, 10),
+    )  # fmt: skip
+
+
+class Encoder(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """A transformer encoder whose class token attends to all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(50, 16)
+        self.query, self.key, self.value, self.out = (torch.nn.Linear(16, 16) for _ in range(4))
+        self.first, self.second = torch.nn.LayerNorm(16), torch.nn.LayerNorm(16)
+        self.up, self.down, self.head = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16), torch.nn.Linear(16, 10)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.table(tokens)
+        q, k, v = (layer(x).reshape(*x.shape[:2], 2, 8).transpose(1, 2) for layer in (self.query, self.key, self.value))
+        mixed = torch.softmax(q @ k.transpose(2, 3) / 8**0.5, -1) @ v
+        x = self.first(x + self.out(mixed.transpose(1, 2).reshape(x.shape)))
+        x = self.second(x + self.down(torch.nn.functional.gelu(self.up(x))))
+        return self.head(x[:, 0])
+
+
+def exported(kind: Any, path: Path, *, is_open: bool = True) -> tuple[Any, dovetail.Model]:
+    """Return a module in evaluation mode and its export. The exporter stores equal parameters once, so that all differ here."""
+    torch.manual_seed(0)
+    module = kind()
+    for parameter in module.parameters():
+        parameter.data += torch.randn_like(parameter) / 20
+    example = torch.zeros(BATCH, 12, dtype=torch.int64) if kind is Encoder else torch.zeros(BATCH, 3, 9, 9)
+    torch.onnx.export(
+        module.eval(), (example,), path, input_names=["x"], output_names=["y"], dynamo=False, do_constant_folding=False,
+        dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}} if is_open else None, training=torch.onnx.TrainingMode.PRESERVE,
+    )  # fmt: skip
+    return module, dovetail.load(path)
+
+
+CASES = {
+    "convolutional sgd": (convolutional, "sgd", {"momentum": 0.9, "weight_decay": 1e-3}, 2e-3),
+    "convolutional adam": (convolutional, "adam", {"weight_decay": 1e-3}, 1e-3),
+    "encoder adamw": (Encoder, "adamw", {}, 1e-3),
+    "encoder sgd": (Encoder, "sgd", {}, 0.05),
+}
+
+
+def batches(kind: Any) -> Any:
+    rng = np.random.default_rng(0)
+    for _ in range(STEPS):
+        x = rng.integers(0, 50, (BATCH, 12)) if kind is Encoder else rng.standard_normal((BATCH, 3, 9, 9), np.float32)
+        yield x, rng.integers(0, 10, BATCH)
+
+
+def losses_of_torch(module: Any, kind: Any, name: str, options: dict[str, Any], rate: float) -> list[float]:
+    optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    optimizer = optimizer(module.parameters(), lr=rate, **options)
+    found = []
+    for x, target in batches(kind):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(torch.tensor(x)), torch.tensor(target))
+        loss.backward()
+        optimizer.step()
+        found.append(float(loss))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_losses_are_those_of_torch(case: str, tmp_path: Path) -> None:
+    kind, optimizer, options, rate = CASES[case]
+    module, model = exported(kind, tmp_path / "model.onnx")
+    step = dovetail.training_step(model, optimizer=optimizer, **options)
+    expected = losses_of_torch(module, kind, optimizer, options, rate)
+    session = dovetail.compile(step).session(step.report.states)
+    session.states = step.report.initial
+    found = [float(session(x=x, target=target, learning_rate=rate)["loss"]) for x, target in batches(kind)]
+    assert np.abs(np.subtract(found, expected)).max() < 1e-4
+    trained = model.with_constants({name: session.states[name] for name in step.report.weights})
+    x, _ = next(batches(kind))
+    assert np.abs(dovetail.run(trained, {"x": x})["y"] - module(torch.tensor(x)).detach().numpy()).max() < 1e-3
+
+
+@pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
+@pytest.mark.parametrize("kind", [convolutional, Encoder])
+def test_no_step_is_interpreted(kind: Any, tmp_path: Path) -> None:
+    step = dovetail.training_step(exported(kind, tmp_path / "model.onnx")[1])
+    x, target = next(batches(kind))
+    plan = dovetail.plan(step, {"x": x, "target": target, "learning_rate": np.float32(0.1), **step.report.initial}, rounds=0)
+    assert [row.label for row in plan.steps if not row.is_native] == []
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("kind", [convolutional, Encoder])
+def test_other_runtimes_take_the_step(kind: Any, runtime: str, tmp_path: Path) -> None:
+    peer = pytest.importorskip(runtime)
+    # OpenVINO has no convolution by weights whose sizes are open, such as the gradient of a weight.
+    model = exported(kind, tmp_path / "model.onnx", is_open=runtime != "openvino")[1]
+    step = dovetail.training_step(model, optimizer="sgd", momentum=0.9)
+    x, target = next(batches(kind))
+    feed = {"x": x, "target": target, "learning_rate": np.array(0.1, np.float32), **step.report.initial}
+    expected = dovetail.run(step, feed)
+    path = tmp_path / ("step.onnx" if runtime == "onnxruntime" else "step.xml")
+    dovetail.save(step, path)
+    if runtime == "onnxruntime":
+        names = list(expected.keys())
+        found = dict(zip(names, peer.InferenceSession(path).run(names, feed), strict=True))
+    else:
+        compiled = peer.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        found = {name: compiled(feed)[name] for name in expected.keys()}
+    for name, array in expected.items():
+        assert np.abs(found[name] - array).max() <= 1e-4 * max(1, np.abs(array).max()), name
