@@ -66,6 +66,8 @@ def run_everywhere(model: Model, x: F32Array) -> None:
         np.testing.assert_array_equal(outputs["y"], expected)
     for results in program.map([x, x], streams=2):
         np.testing.assert_array_equal(results["y"], expected)
+    with dovetail.compile(dovetail.extract(model, outputs="y")).batcher(wait_ms=2) as batcher:
+        np.testing.assert_array_equal(batcher(x)["y"], expected)
     print(dovetail.plan(model, dovetail.Inputs(sizes={"batch": len(x)})))
     with contextlib.suppress(dovetail.UnsupportedError):
         # [extra.missing] where JAX is not installed.

@@ -392,7 +392,7 @@ class Model:
 
 
 class Extensions:
-    """Extensions holds functions of higher modules that Value, Graph, Model and Builder call.
+    """Extensions holds functions of higher modules that Value, Graph, Model, Builder and Batcher call.
 
     A higher module registers its functions when it is imported. The first call of one of these functions imports the module.
     """
@@ -413,6 +413,7 @@ class Extensions:
     model_text: Callable[[Model], str]
     model_html: Callable[[Model], str]
     model_svg: Callable[..., str]
+    row_check: Callable[[Model], Callable[..., None]]
 
     def __getattr__(self, name: str) -> Any:
         module = _MODULE_OF_EXTENSION.get(name)
@@ -439,5 +440,6 @@ _MODULE_OF_EXTENSION = {
     "model_text": "dovetail.report.printer",
     "model_html": "dovetail.report.notebook",
     "model_svg": "dovetail.report.draw.picture",
+    "row_check": "dovetail.data.rows.batch_axis",
 }
 EXTENSIONS = Extensions()

@@ -20,6 +20,7 @@ from dovetail.ir.suggestions import closest
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model, Value
     from dovetail.ir.op import Op
+    from dovetail.runtime.batcher import Batcher
     from dovetail.runtime.interpreter.session import Session
     from dovetail.runtime.streams import CallTime
 
@@ -171,6 +172,27 @@ class Program(ABC):
     def _call_in_one_thread(self) -> Callable[[Any], Results] | None:
         """Return a function that runs a call of this program in one thread; None if calls cannot run concurrently."""
         return None
+
+    def batcher(self, *, wait_ms: float = 2, max_batch: int = 32, max_waiting: int = 1024) -> Batcher:
+        """Return a Batcher, which joins calls of threads, ``batcher(inputs)``, and of tasks, ``await batcher.call(inputs)``.
+
+        All inputs and outputs must have the batch as their open leading size. Calls run together if their other sizes are equal.
+
+        - ``wait_ms``: the longest time, in milliseconds, that a call waits for others. It waits less if a batch is full, or if as
+          many calls are there as at most in the last 16 batches.
+        - ``max_batch``: the largest number of rows of a joint run; a call of more rows runs alone.
+        - ``max_waiting``: the largest number of waiting calls; a further one raises EngineError [batch.full].
+
+        Raises EngineError [argument.value], [batch.axis]; UnsupportedError [program.states] for a model with states.
+        """
+        # Deferred for start-up time.
+        from dovetail.runtime.batcher import Batcher
+
+        single = self._call_in_one_thread() if self._threads > 1 else self
+        return Batcher(
+            self, single or self, self._threads if single is not None else 1, self._positional_inputs,
+            wait_ms=wait_ms, max_batch=max_batch, max_waiting=max_waiting,
+        )  # fmt: skip
 
     def session(self, states: Mapping[str, str] | None = None) -> Session:
         """Return a Session, which keeps states between calls: an input becomes the output that is its next value.

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import cast
+from typing import Any, cast
 
 from dovetail.compare.verification.conversion import random_outputs
 from dovetail.data.rows.constant_inputs import fix_sizes
 from dovetail.data.rows.constants import Constants
-from dovetail.data.rows.map_outputs import column_of
+from dovetail.data.rows.map_outputs import call_with_columns, column_of
+from dovetail.data.rows.row_independence import check_independence
 from dovetail.data.rows.row_signature import INPUT_REMEDY, OUTPUT_REMEDY, RowPort, RowSignature
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import f32
 from dovetail.ir.edit import copy_model
-from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.graph import EXTENSIONS, Graph, Model, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.op import bodies
 from dovetail.ir.substitution import substitute_type
@@ -31,6 +32,9 @@ BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM
 TRIED_ROWS = (3, 7)
 """Numbers of rows with which the size of an output's leading axis is checked."""
 
+RowCheck = Callable[[Callable[..., Mapping[str, Any]], dict[str, Any], Mapping[str, Any], int], None]
+"""A function of a program, a batch, its results and its number of rows; it raises the errors of ``check_independence``."""
+
 
 def row_signature(model: Model, constants: Constants) -> RowSignature:
     """Return the row signature of ``model``: its outputs, and its inputs except ``constants``, have a leading axis of rows.
@@ -38,7 +42,7 @@ def row_signature(model: Model, constants: Constants) -> RowSignature:
     Raises EngineError [batch.axis], [batch.constant], and UnsupportedError [program.states] for a model with states.
     """
     if model.states:
-        raise UnsupportedError("program.states", "a Mapper takes a model without states", file=model.file)
+        raise UnsupportedError("program.states", "a Mapper or Batcher takes a model without states", file=model.file)
     model = fix_sizes(model, constants)
     inputs = [value for value in model.inputs if value.name not in constants.arrays]
     maps = {value.name: _map_keys(value) for value in model.outputs if _map_keys(value)}
@@ -65,6 +69,25 @@ def row_signature(model: Model, constants: Constants) -> RowSignature:
     random = tuple(sorted(port.name for name in random_outputs(model) for port in ports[name]))
     has_scales = _has_batch_scales(model.graph)
     return RowSignature(tuple(map(_port, inputs)), outputs, batch, random, has_scales, tuple(maps.items()))
+
+
+def row_check(model: Model) -> RowCheck:
+    """Return a function of a program, a batch, its results and its number of rows, which is :func:`check_independence`.
+
+    Raises EngineError [batch.axis] for a model without an open batch axis, UnsupportedError [program.states].
+    """
+    signature = row_signature(model, Constants({}))
+    if signature.batch is not None:
+        message = f"the inputs must have an open leading size, got the fixed size {signature.batch}; {INPUT_REMEDY}"
+        raise EngineError("batch.axis", message, file=model.file)
+
+    def check(program: Callable[..., Mapping[str, Any]], inputs: dict[str, Any], results: Mapping[str, Any], rows: int) -> None:
+        def run(inputs: dict[str, Any]) -> Mapping[str, Any]:
+            return call_with_columns(program, inputs, None, signature.maps) if signature.maps else program(inputs)
+
+        check_independence(run, inputs, run(inputs) if signature.maps else results, rows, signature)
+
+    return check
 
 
 def _map_keys(value: Value) -> tuple[int | str, ...]:
@@ -135,3 +158,6 @@ def _leading_size(value: Value) -> Size | None:
 def _port(value: Value) -> RowPort:
     shape = None if value.shape is None else tuple(size if isinstance(size, int) else str(size) for size in value.shape[1:])
     return RowPort(value.name, dtype_of(value.type), shape)
+
+
+EXTENSIONS.row_check = row_check
