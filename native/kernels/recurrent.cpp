@@ -51,8 +51,8 @@ public:
         cell_row_.input_forget = spec.integer("input_forget") != 0;
         cell_row_.size = hidden_;
         const Operand& r = spec.inputs.at(1);
-        if (!r.is_constant() || r.rank() != 3 || r.element != (is_quantized_ ? r.element : Element::f32))
-            throw std::invalid_argument("recurrent: the recurrence weights must be a constant f32 tensor of rank 3");
+        if (r.rank() != 3 || (is_quantized_ ? !r.is_constant() : r.element != Element::f32))
+            throw std::invalid_argument("recurrent: the recurrence weights must be an f32 tensor of rank 3");
         for (const auto stride : r.strides)
             if (!is_quantized_ && stride % 4 != 0) throw std::invalid_argument("recurrent: strides must be multiples of 4 bytes");
         if (r.sizes[0] != directions_ || r.sizes[1] != gates_ * hidden_ || r.sizes[2] != hidden_ ||
@@ -78,10 +78,15 @@ public:
                static_cast<std::size_t>(is_quantized_ || bf16_ != nullptr ? kGridBytes + kAccumulatorBytes + codes_bytes() : 0);
     }
 
+    std::size_t shared_scratch_bytes() const override {
+        return is_packed_in_runs_ ? static_cast<std::size_t>(directions_ * packed_floats()) * sizeof(float) : 0;
+    }
+
     void run(const Run& run) const override {
         if (has_lengths_)
             for (std::int64_t row = 0; row < batch_; ++row)
                 if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("attribute.range");
+        if (is_packed_in_runs_) pack_in_run(run);
         // All rows of a batch are quantized together.
         const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows), sequences = directions_ * blocks;
         const std::int64_t bytes = gates_ * hidden_ * hidden_ * (is_quantized_ ? 1 : 4);
@@ -110,6 +115,7 @@ private:
         std::int64_t direction, first, count;
         float *h, *c;
         float* gates;            // accumulators of a chunk of rows
+        const float* weights;    // packed floats of the direction
         QuantizationGrid* grid;  // scale and zero point of h at the start of the time step
         std::byte* codes;        // h of a chunk of rows, quantized or in bf16
     };
@@ -184,12 +190,18 @@ private:
         float* c = h + round_to_line(rows_ * hidden_);
         float* gates = c + round_to_line(rows_ * hidden_);
         auto* grid = reinterpret_cast<std::byte*>(gates + round_to_line(chunk_ * gates_ * hidden_));
-        return {index % directions_,
+        const std::int64_t direction = index % directions_;
+        const float* weights = is_packed_in_runs_
+                                   ? reinterpret_cast<const float*>(run.shared_scratch) + direction * packed_floats()
+                               : is_quantized_ ? nullptr
+                                               : weights_[static_cast<std::size_t>(direction)].get();
+        return {direction,
                 first,
                 (block + 1) * batch_ / blocks - first,
                 h,
                 c,
                 gates,
+                weights,
                 reinterpret_cast<QuantizationGrid*>(grid),
                 grid + kGridBytes + kAccumulatorBytes};
     }
@@ -319,7 +331,7 @@ private:
         const auto panels = static_cast<std::int64_t>(panels_.size());
         for (std::int64_t i = part * panels / parts; i < (part + 1) * panels / parts; ++i) {
             const Panel& panel = panels_[static_cast<std::size_t>(i)];
-            tile.weights = weights_[static_cast<std::size_t>(own.direction)].get() + panel.first * words();
+            tile.weights = own.weights + panel.first * words();
             tile.weights_stride = static_cast<std::int64_t>(panel.vectors) * kernels_->lanes;
             tile.next_weights = tile.weights;
             tile.y = own.gates + panel.first;
@@ -334,11 +346,33 @@ private:
         int widest = kMaxVectors;
         while (kernels_->rows[widest - 1] < rows_) --widest;
         panels_ = panels_of(gates_ * hidden_, widest, kernels_->lanes);
-        for (std::int64_t d = 0; d < directions_; ++d)
+        is_packed_in_runs_ = !r.is_constant();
+        if (is_packed_in_runs_) {
+            recurrence_ = r;
+            matrix_ = {nullptr, {}, r.strides[1] / 4, nullptr, bf16_ != nullptr};
+            for (std::int64_t k = 0; k < hidden_; ++k) matrix_.order.push_back(k * r.strides[2] / 4);
+            if (bf16_ != nullptr && hidden_ % 2 != 0) matrix_.order.push_back(Matrix::kZero);
+        }
+        for (std::int64_t d = 0; !is_packed_in_runs_ && d < directions_; ++d)
             weights_.push_back(pack_cached(cache, "recurrent", reinterpret_cast<const float*>(r.constant + d * r.strides[0]),
                                            hidden_, r.strides[2] / 4, r.strides[1] / 4, panels_, kernels_->lanes,
                                            bf16_ != nullptr));
         for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * row_floats());
+    }
+
+    // Packed floats of a direction.
+    std::int64_t packed_floats() const { return (panels_.back().first + panels_.back().vectors * kernels_->lanes) * words(); }
+
+    // Packs weights that are no constants, before the time steps of a run.
+    void pack_in_run(const Run& run) const {
+        const auto panels = static_cast<std::int64_t>(panels_.size());
+        run.pool->parallel_for(directions_ * panels, [&](std::int64_t index, int) {
+            const std::int64_t direction = index / panels;
+            const Panel& panel = panels_[static_cast<std::size_t>(index % panels)];
+            const auto* from = reinterpret_cast<const float*>(run.at(recurrence_) + direction * recurrence_.strides[0]);
+            auto* to = reinterpret_cast<float*>(run.shared_scratch) + direction * packed_floats() + panel.first * words();
+            pack_panel(to, matrix_, from, panel, kernels_->lanes);
+        });
     }
 
     bool flushes_subnormals() const override { return !is_quantized_; }
@@ -445,7 +479,10 @@ private:
     std::int64_t rows_ = 1, chunk_ = 1;  // rows of a task, and of a product
     std::int64_t first_reverse_ = 1;
     std::vector<Panel> panels_;
-    std::vector<std::shared_ptr<const float>> weights_;  // by direction
+    std::vector<std::shared_ptr<const float>> weights_;  // constants, by direction
+    bool is_packed_in_runs_ = false;                     // the weights are no constants
+    Operand recurrence_;                                 // the weights, with is_packed_in_runs_
+    Matrix matrix_{};                                    // of a direction, without the address of the weights
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const PackedBytes>> packed_;  // by direction
     std::vector<std::vector<float>> scales_;

@@ -33,7 +33,7 @@ LAYERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("batch", [1, 3, 13])
-@pytest.mark.parametrize("more", ["nothing", "lengths", "states"])
+@pytest.mark.parametrize("more", ["nothing", "lengths", "states", "weights"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_results_are_those_of_the_interpreter(name: str, more: str, batch: int) -> None:
     op, hidden, inputs, moments = LAYERS[name], 21, 10, 6
@@ -43,9 +43,9 @@ def test_results_are_those_of_the_interpreter(name: str, more: str, batch: int) 
     with Builder() as b:
         # The number of time steps is known only when the model runs.
         x = b.input("x", "f32", [order[axis] if axis != "s" else "moments" for axis in X_AXES[op.layout]])
-        weights = [
-            b.constant(random(shape) * np.float32(0.2)) for shape in ((directions, rows, inputs), (directions, rows, hidden))
-        ]
+        shapes = {"w": (directions, rows, inputs), "r": (directions, rows, hidden)}
+        arrays = {name: random(shape) * np.float32(0.2) for name, shape in shapes.items()}
+        weights = [b.input(n, "f32", array.shape) if more == "weights" else b.constant(array) for n, array in arrays.items()]
         bias = b.constant(random((directions, bias_size)) * np.float32(0.1))
         lengths = b.input("lengths", "i64", (batch,)) if more == "lengths" else None
         state = [order[axis] for axis in STATE_AXES[op.layout]]
@@ -56,6 +56,7 @@ def test_results_are_those_of_the_interpreter(name: str, more: str, batch: int) 
     feed: dict[str, Any] = {"x": random([order[axis] for axis in X_AXES[op.layout]])}
     if lengths is not None:
         feed["lengths"] = np.arange(batch) * 5 % (moments + 1)
+    feed |= arrays if more == "weights" else {}
     feed |= {f"state_{i}": random(state, seed=i) for i, value in enumerate(states) if value is not None}
     found, expected = (dovetail.compile(b.model, engine=engine, threads=2)(feed) for engine in ("native", "interpreter"))
     for each, array in expected.items():

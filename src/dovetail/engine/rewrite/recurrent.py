@@ -122,14 +122,14 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
     """Rewrite an f32 layer to RecurrentSteps; None where the kernel does not support the layer's cell."""
     inputs = pad_inputs(op, xs)
     x, w, r, bias, lengths, *rest = inputs
-    if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
+    if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0:
         return None
-    if not cell_of(op):
+    if r is None or r.dtype.name != "f32" or r.shape is None or not isinstance(r.shape[2], int) or not cell_of(op):
         return None
     if op.layout != "sequence_first":
         with b:
             return convert_form(b, op, inputs, layout="sequence_first")
-    m, size = GraphBackend(b), r.constant.shape[2]
+    m, size = GraphBackend(b), r.shape[2]
     with b:
         weights = b.Reshape(w, [op.directions * op.gate_count * size, -1])
         projected = b.MatMul(x, weights, transpose_b=True)

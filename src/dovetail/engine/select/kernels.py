@@ -265,8 +265,8 @@ def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writ
     steps, r, *optional = (*reads, *[None] * 9)[:9]
     assert steps is not None and r is not None
     is_quantized = optional[5] is not None
-    if not _is_f32(steps) or r.data is None or not (is_quantized or _is_f32(r)):
-        return "a recurrent layer whose weights are no constants of f32"
+    if not _is_f32(steps) or not (r.data is not None if is_quantized else _is_f32(r)):
+        return "a recurrent layer of another type than f32"
     if not steps.count:
         return "a recurrent layer over an empty sequence"
     layer = op.layer
