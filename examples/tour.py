@@ -120,6 +120,8 @@ def train(x: F32Array) -> None:
     session.states = report.initial
     rows = np.resize(x, (8, 4))
     print([float(session(x=rows, target=rows[:, :1], learning_rate=0.01)["loss"]) for _ in range(3)])
+    adapted = dovetail.attach_lora(b.model, rank=1)
+    print(adapted.report, dovetail.merge_lora(adapted).values, dovetail.detach_lora(adapted).values)
 
 
 def keep_state() -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dovetail.passes.check import check
     from dovetail.passes.encodings import change_encoding
     from dovetail.passes.inference_report import InferenceReport, infer_report
+    from dovetail.passes.lora import attach_lora, detach_lora, merge_lora
     from dovetail.passes.merge import merge
     from dovetail.passes.quantization.report import QuantizeOptions, QuantizeReport
     from dovetail.passes.quantize import quantize
@@ -87,6 +88,7 @@ __all__ = [
     "TrainingReport",
     "UnsupportedError",
     "Value",
+    "attach_lora",
     "bisect",
     "change_encoding",
     "check",
@@ -95,6 +97,7 @@ __all__ = [
     "compile",
     "concat",
     "copy",
+    "detach_lora",
     "diff",
     "extract",
     "grad",
@@ -106,6 +109,7 @@ __all__ = [
     "make_stateless",
     "map_rows",
     "merge",
+    "merge_lora",
     "model_report",
     "plan",
     "profile",
@@ -157,6 +161,7 @@ _MODULES = {
     "ir.symbolic": "Dim",
     "ir.extract": "extract",
     "passes.encodings": "change_encoding",
+    "passes.lora": "attach_lora detach_lora merge_lora",
     "passes.merge": "merge",
     "passes.quantization.report": "QuantizeOptions QuantizeReport",
     "passes.quantize": "quantize",

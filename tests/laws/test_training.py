@@ -132,3 +132,57 @@ def test_other_runtimes_take_the_step(kind: Any, runtime: str, tmp_path: Path) -
         found = {name: compiled(feed)[name] for name in expected.keys()}
     for name, array in expected.items():
         assert np.abs(found[name] - array).max() <= 1e-4 * max(1, np.abs(array).max()), name
+
+
+def test_adapters_are_trained_merged_and_detached(tmp_path: Path) -> None:
+    module, model = exported(Encoder, tmp_path / "model.onnx")
+    tuned = dovetail.attach_lora(model, ["query.weight", "/value/MatMul"], rank=4, alpha=8)
+    assert len(tuned.report) == 2
+    x, _ = next(batches(Encoder))
+    before = dovetail.run(model, {"x": x})["y"]
+    np.testing.assert_array_equal(dovetail.run(tuned, {"x": x})["y"], before)
+    step = dovetail.training_step(tuned, weights="*.lora_?")
+    assert len(step.report.weights) == 4
+    session = dovetail.compile(step).session(step.report.states)
+    session.states = step.report.initial
+    factors = {
+        name: torch.nn.Parameter(torch.tensor(array)) for name, array in step.report.initial.items() if "lora" in name[-6:]
+    }
+    optimizer = torch.optim.AdamW(factors.values(), lr=1e-2)
+    names = {each: next(name for name in step.report.weights if name.startswith(each)) for each in tuned.report}
+    assert set(factors) == set(step.report.weights) and len(names) == 2
+    for layer, weight in zip((module.query, module.value), tuned.report, strict=True):
+        a, b = factors[f"{weight}.lora_A"], factors[f"{weight}.lora_B"]
+        layer.register_forward_hook(lambda _, inputs, y, a=a, b=b: y + inputs[0] @ a @ b * 2)
+    for x, target in batches(Encoder):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(torch.tensor(x)), torch.tensor(target))
+        loss.backward()
+        optimizer.step()
+        assert abs(float(session(x=x, target=target, learning_rate=1e-2)["loss"]) - float(loss)) < 1e-4
+    trained = tuned.with_constants({name: session.states[name] for name in step.report.weights})
+    merged, detached = dovetail.merge_lora(trained), dovetail.detach_lora(trained)
+    after = dovetail.run(trained, {"x": x})["y"]
+    assert np.abs(after - before).max() > 1e-2
+    assert np.abs(dovetail.run(merged, {"x": x})["y"] - after).max() < 1e-5
+    assert len(merged.graph.nodes) == len(detached.graph.nodes) == len(model.graph.nodes)
+    assert dovetail.diff(model, detached).is_same
+
+
+def test_an_adapter_of_peft(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    module, model = exported(Encoder, tmp_path / "model.onnx")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((4, 16), np.float32), rng.standard_normal((16, 4), np.float32)
+    pair = {"base_model.model.query.lora_A.weight": a, "base_model.model.query.lora_B.weight": b}
+    safetensors.save_file(pair, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 2, "peft_type": "LORA"}')
+    tuned = dovetail.attach_lora(model, adapter=tmp_path)
+    x, _ = next(batches(Encoder))
+    module.query.weight.data += torch.tensor(b @ a / 2)
+    expected = module(torch.tensor(x)).detach().numpy()
+    assert np.abs(dovetail.run(tuned, {"x": x})["y"] - expected).max() < 1e-5
+    for text in ("{}", "[]", '{"r": "x", "lora_alpha": 1}', "{"):
+        (tmp_path / "adapter_config.json").write_text(text)
+        with pytest.raises(dovetail.FormatError, match=r"\[array.file\]"):
+            dovetail.attach_lora(model, adapter=tmp_path)

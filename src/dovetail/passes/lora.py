@@ -1,0 +1,287 @@
+"""Low-rank adapters of matrix products: attach_lora, merge_lora and detach_lora."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from math import sqrt
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from dovetail.errors import FormatError, RuleError, UnsupportedError
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_model, remove_dead
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
+from dovetail.ir.rewrite import rewrite
+from dovetail.ir.suggestions import check_keywords
+from dovetail.ops.constant import Constant
+from dovetail.storage import files
+from dovetail.storage.safetensors_file import read_tensors
+
+A, B = ".lora_A", ".lora_B"
+"""The suffixes of the names of both factors, behind the name of the weight."""
+CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
+MAX_CONFIG_BYTES = 1 << 20
+_KEY = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight")
+
+Array = np.ndarray[Any, Any]
+
+
+class _Factors(NamedTuple):
+    """_Factors holds both factors [depth, rank] and [rank, columns], and the number that multiplies their product."""
+
+    a: Array
+    b: Array
+    scale: float
+
+
+@check_keywords
+def attach_lora(
+    model: Model,
+    targets: str | Iterable[str] = "*",
+    *,
+    rank: int = 8,
+    alpha: float = 16.0,
+    adapter: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+) -> Model:
+    """Return a copy of ``model`` in which products by constant matrices have low-rank adapters; ``report`` lists the matrices.
+
+    A product ``x @ w`` becomes ``x @ w + alpha / rank * (x @ a @ b)``. The constants ``a`` [depth, ``rank``] and ``b`` [``rank``,
+    columns] have the name of ``w``, followed by ``.lora_A`` and ``.lora_B``; ``b`` is zeros, so that the results are those of
+    ``model`` at first. ``training_step(model, weights="*.lora_?")`` trains them alone.
+
+    ``targets`` are names of weights or of nodes, or patterns such as ``"*q_proj*"``. Products are MatMul and Gemm with an f32
+    matrix as second operand.
+
+    ``adapter`` is a folder that peft has written, with adapter_config.json and adapter_model.safetensors: both factors, ``rank``
+    and ``alpha`` are read from it. A module ``layers.0.q_proj`` of the adapter belongs to the weight ``layers.0.q_proj.weight``
+    or the node ``/layers/0/q_proj/MatMul``, also behind other modules.
+
+    Raises RuleError [name.unknown] where no product has a name of ``targets`` or of the adapter, [argument.value] for a rank
+    below 1, [shape.disagree] for factors that do not fit; FormatError [array.file] and those of opening files
+    [path.*] for the adapter; UnsupportedError [constant.needed] for an adapter of other layers than products.
+    Sources: Hu et al., "LoRA", 2021; the files of peft 0.21.
+
+    >>> with dovetail.Builder() as b:
+    ...     y = b.output("y", b.MatMul(b.input("x", "f32", ("n", 4)), b.constant(np.eye(4, dtype=np.float32), name="w")))
+    >>> tuned = dovetail.attach_lora(b.model, rank=2)
+    >>> tuned.report, dovetail.detach_lora(tuned).graph.nodes[-1].op == b.model.graph.nodes[-1].op
+    (['w'], True)
+    """
+    if rank < 1:
+        raise RuleError("argument.value", f"rank must be at least 1, got {rank}")
+    patterns = [targets] if isinstance(targets, str) else list(targets)
+    known = None if adapter is None else _read_adapter(os.fspath(adapter))
+    unused = set(patterns if known is None else known)
+    rng = np.random.default_rng(seed)
+    new = copy_model(model)
+    names: list[str] = []
+
+    def rule(b: Builder, node: Node) -> Value | None:
+        weight = _weight_of(node)
+        if weight is None:
+            return None
+        depth, columns = _sizes_of(node)
+        if known is None:
+            matches = [
+                pattern for pattern in patterns if any(fnmatchcase(name, pattern) for name in (weight.name, node.name or ""))
+            ]
+            bound = 1 / sqrt(max(depth, 1))
+            factors = _Factors(rng.uniform(-bound, bound, (depth, rank)), np.zeros((rank, columns)), alpha / rank)
+        else:
+            matches = [module for module in known if _belongs(module, node, weight)]
+            factors = known[matches[0]] if matches else _Factors(np.zeros((0, 0)), np.zeros((0, 0)), 0)
+        if not matches:
+            return None
+        unused.difference_update(matches)
+        if factors.a.shape[0] != depth or factors.b.shape[1] != columns:
+            text = f"the factors of {weight.name!r} must be [{depth}, rank] and [rank, {columns}]"
+            raise RuleError("shape.disagree", f"{text}, got {list(factors.a.shape)} and {list(factors.b.shape)}")
+        names.append(weight.name)
+        return _attach(b, node, weight, factors)
+
+    with counting(new.limits):
+        rewrite(new.graph, rule)
+        if not names or (known is not None and unused):
+            found = ", ".join(repr(name) for name in sorted(unused)[:4])
+            raise RuleError("name.unknown", f"the model has no product by a constant f32 matrix named {found}", file=model.file)
+        infer_graph(new.graph, file=new.file)
+    new.report = names
+    return new
+
+
+def _weight_of(node: Node) -> Value | None:
+    """Return the constant f32 matrix of a product, which may be transposed before the product; None for other nodes."""
+    # Deferred for start-up time: public functions import few operators.
+    from dovetail.ops.linalg.matmul import Gemm, MatMul
+
+    op = node.op
+    if not isinstance(op, MatMul | Gemm) or len(node.inputs) < 2 or node.inputs[0] is None or op.transpose_a:
+        return None
+    value = node.input(1)
+    if value.node is not None and type(value.node.op).__name__ == "Transpose":
+        value = value.node.input(0)
+    is_matrix = value.constant is not None and isinstance(value.node and value.node.op, Constant) and len(value.dims) == 2
+    return value if is_matrix and value.dtype.name == "f32" else None
+
+
+def _sizes_of(node: Node) -> tuple[int, int]:
+    depth, columns = (int(size) for size in node.input(1).dims)
+    return (columns, depth) if node.op.transpose_b else (depth, columns)  # type: ignore[attr-defined]
+
+
+def _belongs(module: str, node: Node, weight: Value) -> bool:
+    paths = (weight.name.removesuffix(".weight"), (node.name or "").rsplit("/", 1)[0].replace("/", "."))
+    return any(f".{path}".endswith(f".{module}") or f".{module}".endswith(f".{path}") for path in paths if path.strip("."))
+
+
+def _attach(b: Builder, node: Node, weight: Value, factors: _Factors) -> Value:
+    y = b.add(node.op, *node.inputs, name=node.name)[0]
+    first = b.constant(factors.a.astype(np.float32), name=b.graph.free_name(weight.name + A))
+    second = b.constant(factors.b.astype(np.float32), name=b.graph.free_name(weight.name + B))
+    product = b.MatMul(b.MatMul(node.input(0), first), second)
+    return b.Add(y, b.Multiply(product, b.constant(np.float32(factors.scale))))
+
+
+def _read_adapter(folder: str) -> dict[str, _Factors]:
+    """Return the factors of each module of an adapter of peft."""
+    path = os.path.join(folder, CONFIG)
+    try:
+        config = json.loads(files.read_bytes(path, MAX_CONFIG_BYTES))
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        message = f"the configuration of an adapter must have the numbers r and lora_alpha: {type(error).__name__}"
+        raise FormatError("array.file", message, file=path) from None
+    scale = alpha / (sqrt(max(rank, 1)) if config.get("use_rslora") else max(rank, 1))
+    tensors = _read_tensors(os.path.join(folder, TENSORS))
+    parts: dict[str, dict[str, Array]] = {}
+    for key, array in tensors.items():
+        match = _KEY.fullmatch(key)
+        if match is None or array.ndim != 2:
+            text = f"the adapter must have pairs of matrices lora_A.weight and lora_B.weight, got {key!r}"
+            raise UnsupportedError("constant.needed", text, file=folder)
+        parts.setdefault(match[1], {})[match[2]] = array
+    if lone := [module for module, pair in parts.items() if len(pair) != 2]:
+        raise FormatError("array.file", f"the adapter must have both factors of {lone[0]!r}, got one", file=folder)
+    return {module: _Factors(pair["A"].T, pair["B"].T, scale) for module, pair in parts.items()}
+
+
+def _read_tensors(path: str) -> Mapping[str, Array]:
+    descriptor = files.open_beside(path, os.path.basename(path))
+    try:
+        found = read_tensors(descriptor, path)
+    finally:
+        os.close(descriptor)
+    return {
+        name: np.frombuffer(data, dtype.numpy).reshape(shape).astype(np.float32) for name, (dtype, shape, data) in found.items()
+    }
+
+
+class _Adapter(NamedTuple):
+    """_Adapter holds the nodes of an adapter: the sum, the product that is adapted, and the factors."""
+
+    sum: Node
+    product: Node
+    factors: _Factors
+
+
+def _find_adapters(graph: Graph) -> list[_Adapter]:
+    # Deferred for start-up time, as in _weight_of.
+    from dovetail.ops.elementwise.binary import Add, Multiply
+    from dovetail.ops.linalg.matmul import MatMul
+
+    found = []
+    for node in graph.nodes:
+        if not isinstance(node.op, Add) or any(x is None or x.node is None for x in node.inputs):
+            continue
+        product, scaled = node.input(0).node, node.input(1).node
+        if product is None or scaled is None or not isinstance(scaled.op, Multiply):
+            continue
+        second, scale = scaled.input(0).node, scaled.input(1).constant
+        first = second.input(0).node if second is not None and isinstance(second.op, MatMul) else None
+        if second is None or first is None or scale is None or not isinstance(first.op, MatMul):
+            continue
+        a, b = first.input(1), second.input(1)
+        if a.constant is None or b.constant is None or A not in a.name or B not in b.name:
+            continue
+        found.append(_Adapter(node, product, _Factors(a.constant, b.constant, float(scale))))
+    return found
+
+
+@check_keywords
+def detach_lora(model: Model) -> Model:
+    """Return a copy of ``model`` without the adapters of :func:`attach_lora`: the products are those of the original model.
+
+    Raises RuleError [argument.value] for a model without adapters.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.input("x", "f32", ("n", 4)))
+    >>> dovetail.detach_lora(b.model)
+    Traceback (most recent call last):
+        ...
+    dovetail.errors.RuleError: [argument.value] the model must have adapters of attach_lora, got none
+    """
+    return _without_adapters(model, merges=False)
+
+
+@check_keywords
+def merge_lora(model: Model) -> Model:
+    """Return a copy of ``model`` in which the products of the adapters' factors are added to the weights, in f32.
+
+    Raises RuleError [argument.value] for a model without adapters.
+
+    >>> with dovetail.Builder() as b:
+    ...     y = b.output("y", b.MatMul(b.input("x", "f32", ("n", 4)), b.constant(np.eye(4, dtype=np.float32), name="w")))
+    >>> tuned = dovetail.attach_lora(b.model, rank=1, alpha=1)
+    >>> tuned = tuned.with_constants({"w.lora_A": np.ones((4, 1), np.float32), "w.lora_B": np.ones((1, 4), np.float32)})
+    >>> dovetail.merge_lora(tuned).values["w"].constant[0]
+    array([2., 1., 1., 1.], dtype=float32)
+    """
+    return _without_adapters(model, merges=True)
+
+
+def _without_adapters(model: Model, *, merges: bool) -> Model:
+    new = copy_model(model)
+    adapters = {id(adapter.sum): adapter for adapter in _find_adapters(new.graph)}
+    if not adapters:
+        raise RuleError("argument.value", "the model must have adapters of attach_lora, got none", file=model.file)
+
+    def rule(b: Builder, node: Node) -> Value | None:
+        adapter = adapters.get(id(node))
+        if adapter is None:
+            return None
+        if not merges:
+            return node.input(0)
+        return _merge(b, adapter)
+
+    with counting(new.limits):
+        rewrite(new.graph, rule)
+        remove_dead(new.graph)
+        infer_graph(new.graph, file=new.file)
+    return new
+
+
+def _merge(b: Builder, adapter: _Adapter) -> Value:
+    node, factors = adapter.product, adapter.factors
+    weight, op = _weight_of(node), cast(Any, node.op)
+    assert weight is not None and weight.constant is not None
+    change = (factors.a.astype(np.float64) @ factors.b.astype(np.float64)) * factors.scale
+    change /= getattr(op, "alpha", 1)
+    if op.transpose_b:
+        change = change.T
+    is_transposed = node.input(1) is not weight
+    merged = (weight.constant + (change.T if is_transposed else change)).astype(np.float32)
+    if len(weight.uses) == 1 and weight.node is not None and len(node.input(1).uses) == 1:
+        merged.flags.writeable = False
+        weight.node.op = Constant(merged, weight.dtype)
+        weight.value = None
+        return adapter.sum.input(0)
+    # Other nodes read the weight too.
+    constant = b.constant(merged.T if is_transposed else merged, name=b.graph.free_name(f"{weight.name}.merged"))
+    return b.add(node.op, node.inputs[0], constant, *node.inputs[2:], name=node.name)[0]
