@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from math import ceil, inf
+from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -16,8 +16,6 @@ from dovetail.ir.results import Results
 
 RECENT_BATCHES = 16
 """The number of batches whose numbers of requests tell how many requests to expect."""
-MIN_SECONDS = 2e-4
-"""The minimum seconds of a run for which rows are divided between threads; to pass a run to a thread costs a quarter of it."""
 
 
 class Request:
@@ -39,11 +37,6 @@ class Request:
         self.error: BaseException | None = None
         self.done = threading.Lock()
         self.done.acquire()
-
-    @property
-    def elements(self) -> int:
-        """The number of elements of all inputs."""
-        return sum(array.size for array in self.arrays)
 
 
 class Batch(NamedTuple):
@@ -96,7 +89,6 @@ class BatchQueue:
         self._max_waiting = max_waiting
         self._fault: EngineError | None = None
         self._is_closed = False
-        self._element_seconds = 0.0
         self.answered = self.rows = self.runs = self.rejected = self.cancelled = 0
         self.renew()
 
@@ -152,14 +144,13 @@ class BatchQueue:
                 finally:
                     self._idle -= 1
 
-    def finish(self, batch: Batch, runs: int, seconds: float) -> None:
-        """Count a batch that has run, in ``runs`` runs of the program and ``seconds``."""
+    def finish(self, batch: Batch, runs: int) -> None:
+        """Count a batch that has run, in ``runs`` runs of the program."""
         with self._changed:
             self._running -= len(batch.requests)
             self.answered += len(batch.requests)
             self.rows += sum(request.rows for request in batch.requests)
             self.runs += runs
-            self._element_seconds = seconds / max(1, sum(request.elements for request in batch.requests))
 
     def fail(self, error: EngineError) -> None:
         """Refuse all later requests with an error."""
@@ -190,24 +181,15 @@ class BatchQueue:
         self._recent.append(self.waiting + self._running)
         key = group.requests[0].key
         is_first = self._running == 0
-        requests = group.take(min(self._max_batch, self._part_of(group)))
+        requests = group.take(self._max_batch)
         for request in requests:
             request.is_waiting = False
         self.waiting -= len(requests)
         self._running += len(requests)
-        # The rest of a divided group need not wait further.
-        for request in group.requests:
-            request.deadline = 0.0
         self._drop_empty(key)
         if self.waiting and self._idle:
             self._changed.notify()
         return Batch(requests, is_first and not self.waiting)
-
-    def _part_of(self, group: _Group) -> int:
-        """Return how many rows of a group one thread runs: idle threads without another group run the others."""
-        parts = 1 + max(0, self._idle - (len(self._groups) - 1))
-        seconds = self._element_seconds * sum(request.elements for request in group.requests)
-        return group.rows if seconds < parts * MIN_SECONDS else ceil(group.rows / parts)
 
     def _drop_empty(self, key: tuple[tuple[int, ...], ...]) -> None:
         if not self._groups[key].requests:

@@ -9,7 +9,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from math import prod
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet, finalize
 
@@ -89,6 +88,7 @@ class Batcher:
         self._bind = bind
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         check: RowCheck = EXTENSIONS.row_check(self._model)
+        self._dtypes = {value.name: np.dtype(dtype_of(value.type).numpy) for value in self._model.inputs}
         limits = [high for value in self._model.inputs if (high := symbolic.bounds(dims_of(value.type)[0])[1]) is not None]
         self._queue = BatchQueue(wait_ms / 1000, min([max_batch, *limits]), max_waiting)
         self._threads = _BatchThreads(program, single, streams, check, self._queue)
@@ -144,8 +144,11 @@ class Batcher:
     def _arrays(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
         """Return the inputs of a request in order. Raises EngineError [input.*]."""
         items = self._bind(inputs, by_name)
-        named = named_inputs(self._model, items[0] if len(items) == 1 and isinstance(items[0], Mapping) else items)
-        arrays = [to_array(named[value.name], value) for value in self._model.inputs]
+        given = items[0] if len(items) == 1 and isinstance(items[0], Mapping) else items
+        arrays = self._plain_arrays(given)
+        if arrays is None:
+            named = named_inputs(self._model, given)
+            arrays = [to_array(named[value.name], value) for value in self._model.inputs]
         shapes = tuple(array.shape for array in arrays)
         if shapes not in self._shapes:
             bind_sizes(self._model.inputs, arrays)
@@ -155,6 +158,16 @@ class Batcher:
                 self._shapes.clear()
             self._shapes.add(shapes)
         return arrays
+
+    def _plain_arrays(self, given: Mapping[str, Any] | tuple[Any, ...]) -> list[np.ndarray[Any, Any]] | None:
+        """Return the inputs in order if all are arrays of the model's types, which need no conversion; else None."""
+        if len(given) != len(self._dtypes):
+            return None
+        arrays = [given.get(name) for name in self._dtypes] if isinstance(given, Mapping) else list(given)
+        for array, dtype in zip(arrays, self._dtypes.values(), strict=True):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or dtype.hasobject:
+                return None
+        return arrays  # type: ignore[return-value]
 
 
 class _BatchThreads:
@@ -201,10 +214,9 @@ class _BatchThreads:
     def _work(self) -> None:
         memory = _JoinMemory(self._model)
         while (batch := self._queue.take()) is not None:
-            begin = monotonic()
             runs = self._run(batch.requests, self._program if batch.is_alone else self._single, memory)
             # Counted before the answers, since a caller may read the statistics, or call again, at once.
-            self._queue.finish(batch, runs, monotonic() - begin)
+            self._queue.finish(batch, runs)
             _answer(batch)
             del batch
 
