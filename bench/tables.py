@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from batcher import table as batcher_rows
 from server import table as serving_rows
 from zoo_times import profile
 
@@ -181,6 +182,12 @@ def serving(quick: bool) -> Rows:
     return serving_rows(found)
 
 
+def batcher(quick: bool) -> Rows:
+    few = ["--rounds", "1", "--seconds", "0.1", "--lengths", "64"] if quick else ["--rounds", "9", "--seconds", "0.4"]
+    lengths = [] if quick else ["--lengths", "64", "16 32 64 128"]
+    return batcher_rows(measured("batcher.py", *few, *lengths, "--models", "wide", "encoder, 2")["rows"])
+
+
 TABLES: dict[str, Callable[[bool], Rows]] = {
     "networks": networks,
     "transformers": transformers,
@@ -191,6 +198,7 @@ TABLES: dict[str, Callable[[bool], Rows]] = {
     "sizes": sizes,
     "arrays": arrays,
     "serving": serving,
+    "batcher": batcher,
 }
 
 
