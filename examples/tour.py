@@ -51,6 +51,8 @@ def convert(model: Model, folder: Path) -> Model:
     dovetail.compile(folder / "tour.onnx", cache_dir=folder / "plans")
     diagnostics: list[Diagnostic] = dovetail.check(folder / "tour.xml")
     assert diagnostics == []
+    verdict: dovetail.InspectReport = dovetail.inspect(folder / "tour.xml")
+    assert verdict.is_sound
     model = dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
     report: dovetail.InferenceReport = dovetail.infer_report(model)
     assert not report.losses

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dovetail.ir.op import Op
     from dovetail.ir.symbolic import Dim
     from dovetail.laws.gradients import grad
+    from dovetail.measure.inspection import InspectReport, inspect
     from dovetail.measure.model_profile import ModelProfile, profile
     from dovetail.measure.overview import ModelReport, model_report
     from dovetail.passes.check import check
@@ -67,6 +68,7 @@ __all__ = [
     "Graph",
     "InferenceReport",
     "Inputs",
+    "InspectReport",
     "LayerComparison",
     "Limits",
     "MapOptions",
@@ -103,6 +105,7 @@ __all__ = [
     "grad",
     "infer",
     "infer_report",
+    "inspect",
     "interpret",
     "load",
     "make_stateful",
@@ -132,6 +135,7 @@ _MODULES = {
     "laws.gradients": "grad",
     "data.rows.mapper": "Mapper",
     "data.rows.map_rows": "MapOptions MapReport map_rows",
+    "measure.inspection": "InspectReport inspect",
     "measure.model_profile": "ModelProfile profile",
     "compare.values.bisect_result": "BisectResult",
     "compare.values.bisection": "bisect",

@@ -91,6 +91,7 @@ VERBS = {
     "grad": ["grad m.onnx new.onnx"],
     "infer": ["infer m.onnx", "infer m.onnx --verify"],
     "info": ["info m.onnx", "info m.onnx --json"],
+    "inspect": ["inspect m.onnx", "inspect m.onnx -o new.html"],
     "map": ["map m.onnx rows.npy -o parts --engine local --workers 1"],
     "merge": ["merge m.onnx copy.onnx -o new.onnx", "merge m.onnx copy.onnx -o new.onnx --verify"],
     "ops": ["ops"],

@@ -67,6 +67,8 @@ VERBS = {
     "show m.onnx": [],
     "check m.onnx": [],
     "infer m.onnx": [],
+    "inspect m.onnx": [],
+    "inspect m.onnx -o new.html": ["new.html"],
     "infer m.onnx -o new.onnx": ["new.onnx"],
     "run m.onnx": [],
     "run m.onnx -o new.npz": ["new.npz"],

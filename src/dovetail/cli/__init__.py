@@ -32,6 +32,7 @@ COMMANDS = {
     "grad": "Write the gradient graph as an ordinary model.",
     "infer": "Infer every shape as an expression over the input dimensions, and write it.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
+    "inspect": "Judge a file that one does not trust: costs, loops, private operators, triggers, digests.",
     "map": "Run a model on every row of a dataset, by several processes or a cluster.",
     "merge": "Write one model in which values of a first are inputs of a second.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
@@ -49,7 +50,7 @@ COMMANDS = {
 }
 
 SECTIONS = {
-    "Look at a model": ("check", "draw", "info", "infer", "ops", "report", "show"),
+    "Look at a model": ("check", "draw", "info", "infer", "inspect", "ops", "report", "show"),
     "Run and measure": ("bench", "plan", "profile", "run", "shard"),
     "Work on data": ("map", "reshard"),
     "Compare models": ("compare", "diff", "reduce"),

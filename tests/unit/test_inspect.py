@@ -1,0 +1,206 @@
+"""`dovetail inspect`: implanted triggers are found, usual comparisons are none, and each rule gives its reason."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import dovetail
+import implanted_triggers
+import protobuf_mutator
+from dovetail import Builder, Limits, Value, cli
+
+
+def classifier(dtype: str = "f32") -> onnx.ModelProto:
+    """Return a network with an input of images or of token ids."""
+    random = np.random.default_rng(0)
+    with Builder("classifier") as b:
+        x = b.input("x", dtype, ("batch", 8))
+        values = x if dtype == "f32" else b.Gather(random.standard_normal((1000, 8)).astype(np.float32), x, axis=0)
+        values = values if dtype == "f32" else b.ReduceMean(values, [1])
+        hidden = b.Relu(b.MatMul(values, random.standard_normal((8, 6)).astype(np.float32)))
+        b.output("y", b.Softmax(b.MatMul(hidden, random.standard_normal((6, 3)).astype(np.float32))))
+    return onnx.ModelProto.FromString(bytes_of(b.model))
+
+
+def bytes_of(model: dovetail.Model) -> bytes:
+    stream = io.BytesIO()
+    dovetail.save(model, stream, opset=21)
+    return stream.getvalue()
+
+
+def rules(report: dovetail.InspectReport) -> list[str]:
+    return [item.rule for item in report.reasons]
+
+
+def inspect_text(text: str, **options: Any) -> dovetail.InspectReport:
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17, "own" : 1]>' + text)
+    return dovetail.inspect(model.SerializeToString(), **options)
+
+
+@pytest.mark.parametrize("form", implanted_triggers.IMPLANTS)
+@pytest.mark.parametrize("dtype", ["f32", "i64"])
+def test_an_implanted_trigger_is_found(form: str, dtype: str) -> None:
+    model = classifier(dtype)
+    assert dovetail.inspect(model.SerializeToString()).is_sound
+    for seed in range(8):
+        changed = implanted_triggers.implant_trigger(model, form, Random(seed))
+        assert changed is not None
+        onnx.checker.check_model(changed)
+        assert rules(dovetail.inspect(changed.SerializeToString())) == ["trigger"], seed
+
+
+def test_a_trigger_in_ir_is_found(tmp_path: Path) -> None:
+    changed = implanted_triggers.implant_trigger(classifier(), "hat", Random(0))
+    assert changed is not None
+    dovetail.save(dovetail.load(changed), tmp_path / "m.xml")
+    report = dovetail.inspect(tmp_path / "m.xml")
+    assert rules(report) == ["trigger"] and report.triggers[0].input == "x"
+
+
+def attention_mask(b: Builder) -> Value:
+    mask, scores = b.input("mask", "i64", ("n", "t")), b.input("scores", "f32", ("n", "t"))
+    return b.Softmax(b.Where(b.Equal(mask, 0), np.float32(-1e9), scores))
+
+
+def float_mask(b: Builder) -> Value:
+    mask, scores = b.input("mask", "f32", ("n", "t")), b.input("scores", "f32", ("n", "t"))
+    return scores + b.Multiply(b.Cast(b.Equal(mask, np.float32(0)), to="f32"), np.float32(-1e4))
+
+
+def padding_positions(b: Builder) -> Value:
+    ids = b.input("ids", "i64", ("n", "t"))
+    kept = b.Cast(b.Not(b.Equal(ids, 1)), to="i64")
+    return b.Gather(np.ones((9, 4), np.float32), b.Multiply(b.CumSum(kept, 1), kept), axis=0)
+
+
+def mean_of_tokens(b: Builder) -> Value:
+    ids, hidden = b.input("ids", "i64", ("n", "t")), b.input("hidden", "f32", ("n", "t"))
+    mask = b.Cast(b.NotEqual(ids, 0), to="f32")
+    return b.ReduceSum(hidden * mask, [1]) / b.Maximum(b.ReduceSum(mask, [1]), np.float32(1e-9))
+
+
+def safe_division(b: Builder) -> Value:
+    x = b.input("x", "f32", ("n", 4))
+    norm = b.ReduceL2(x, [1], keepdims=True)
+    return x / b.Where(b.Equal(norm, np.float32(0)), np.float32(1), norm)
+
+
+def mode(b: Builder) -> Value:
+    rate, x = b.input("rate", "i64", ()), b.input("x", "f32", ("n",))
+    return b.Where(b.Equal(rate, 16000), x * np.float32(2), x)
+
+
+def one_hot(b: Builder) -> Value:
+    ids = b.input("ids", "i64", ("n", 6))
+    hot = b.Cast(b.Equal(b.Unsqueeze(ids, [2]), np.arange(20)), to="f32")
+    return b.Relu(b.ReduceSum(b.MatMul(hot, np.ones((20, 3), np.float32)), [1]))
+
+
+@pytest.mark.parametrize("build", [attention_mask, float_mask, padding_positions, mean_of_tokens, safe_division, mode, one_hot])
+def test_a_usual_comparison_is_no_reason(build: Callable[[Builder], Value]) -> None:
+    with Builder("usual") as b:
+        b.output("y", build(b))
+    report = dovetail.inspect(bytes_of(b.model))
+    assert report.is_sound, report
+
+
+def loop(body: str, count: str = "n", constants: str = "") -> str:
+    return (
+        f"g (float[2] x{'' if constants else ', int64 n'}) => (float[2] y) <bool true = {{1}}{constants}> {{"
+        f" y = Loop ({count}, true, x) <body = b (int64 i, bool go, float[2] a) => (bool on, float[2] c) {{ {body} }}> }}"
+    )
+
+
+DATA_ENDS = "c = Abs (a) s = ReduceSum <keepdims = 0> (c) zero = Constant <value_float = 0.0> () on = Greater (s, zero)"
+
+
+def test_a_loop_without_a_bound_is_a_reason() -> None:
+    assert rules(inspect_text(loop(DATA_ENDS, "", ", int64 m = {1}"))) == ["loop"]
+    assert rules(inspect_text(loop(DATA_ENDS, "m", ", int64 m = {9223372036854775807}"))) == ["loop"]
+    bounded = inspect_text(loop(DATA_ENDS, "m", ", int64 m = {100}"))
+    assert bounded.is_sound and bounded.loops[0]["bound"] == "100" and bounded.costs["steps"] == "301"
+    assert inspect_text(loop(DATA_ENDS)).loops[0]["bound"] == "the value n"
+
+
+def test_costs_are_expressions_in_the_open_sizes(tmp_path: Path) -> None:
+    with Builder("costs") as b:
+        x = b.input("x", "f32", ("n", 4))
+        b.output("y", b.Relu(b.Concat(x, x, axis=1)))
+    dovetail.save(b.model, tmp_path / "m.onnx")
+    report = dovetail.inspect(tmp_path / "m.onnx")
+    assert report.costs["largest tensor, bytes"] == "32*n" and report.costs["live values, bytes"] == "64*n"
+    assert report.costs["steps"] == "2" and report.costs["files, bytes"] == str((tmp_path / "m.onnx").stat().st_size)
+
+
+def test_files_and_constants_have_their_digests(tmp_path: Path) -> None:
+    weights = np.arange(1024, dtype=np.float32)
+    with Builder("digests") as b:
+        b.output("y", b.input("x", "f32", (1024,)) + b.constant(weights, name="W"))
+    dovetail.save(b.model, tmp_path / "m.onnx", external="w.data")
+    report = dovetail.inspect(tmp_path / "m.onnx")
+    digests = {Path(row["file"]).name: row["sha256"] for row in report.files}
+    assert digests == {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("m.onnx", "w.data")}
+    assert [row["is_external"] for row in report.files] == [False, True]
+    assert report.digests[0]["sha256"] == hashlib.sha256(weights.tobytes()).hexdigest()
+    assert report.is_sound and "file" in [item.rule for item in report.notes]
+
+
+def test_other_reasons() -> None:
+    assert rules(dovetail.inspect(b"no model")) == ["load"]
+    assert rules(inspect_text("g (float[2] x) => (float[2] y) { y = own.Secret (x) }")) == ["private operator"]
+    assert rules(inspect_text("g (float[2] x) => (y) { y = MatMul (x, x) z = Concat <axis = 7> (x, x) }")) == ["rule"]
+    big = "g (float[2] x) => (y) <int64[2] s = {549755813888, 2}> { z = Expand (x, s) y = Neg (z) }"
+    assert rules(inspect_text(big, limits=Limits(memory=1 << 30))) == ["cost"]
+    with Builder("red\x1b[31m") as b:
+        b.output("y", b.Relu(b.input("x", "f32", (2,))))
+    assert rules(dovetail.inspect(bytes_of(b.model))) == ["text"]
+
+
+def test_the_command_has_text_json_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = implanted_triggers.implant_trigger(classifier(), "equal_patch", Random(1))
+    assert changed is not None
+    for name, model, code in (("good", classifier(), 0), ("bad", changed, 1)):
+        path, page = tmp_path / f"{name}.onnx", tmp_path / f"{name}.html"
+        path.write_bytes(model.SerializeToString())
+        for arguments in ([], ["--json", "-o", str(page)]):
+            with pytest.raises(SystemExit) as caught:
+                cli.main(["inspect", str(path), *arguments])
+            assert caught.value.code == code
+            out, err = capsys.readouterr()
+            if arguments:
+                found = json.loads(out)
+                assert found["sound"] is not code and bool(found["reasons"]) is bool(code)
+                ElementTree.fromstring(page.read_text().partition("\n")[2])
+            else:
+                assert ("trigger" in out) is bool(code) and "SHA-256" in out and "reason" in out + err
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["inspect", str(tmp_path / "missing.onnx")])
+    assert caught.value.code == 3
+
+
+def test_a_mutant_has_a_verdict_and_a_sound_one_breaks_no_rule() -> None:
+    random = Random(5)
+    seeds = [classifier().SerializeToString(), classifier("i64").SerializeToString()]
+    seeds.append(onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>' + loop(DATA_ENDS)).SerializeToString())
+    limits = Limits(memory=1 << 26, trips=2000, seconds=3)
+    sound = 0
+    for _ in range(200):
+        data = protobuf_mutator.mutate(random.choice(seeds), random.choice(seeds), ("Relu", "Equal", "If"), random)
+        report = dovetail.inspect(data, limits=limits)
+        report.html()
+        if report.is_sound:
+            sound += 1
+            assert not [item for item in dovetail.check(dovetail.load(data, limits=limits)) if item.severity == "error"]
+    assert 0 < sound < 200
