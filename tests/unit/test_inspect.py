@@ -163,6 +163,8 @@ def test_other_reasons() -> None:
     assert rules(inspect_text("g (float[2] x) => (y) { y = MatMul (x, x) z = Concat <axis = 7> (x, x) }")) == ["rule"]
     big = "g (float[2] x) => (y) <int64[2] s = {549755813888, 2}> { z = Expand (x, s) y = Neg (z) }"
     assert rules(inspect_text(big, limits=Limits(memory=1 << 30))) == ["cost"]
+    growth = " ".join(f"m{index + 1} = Concat <axis = 0> (m{index}, m{index})" for index in range(40))
+    assert rules(inspect_text(f"g (float[n] m0) => (m40) {{ {growth} }}", limits=Limits(memory=1 << 30))) == ["cost"]
     with Builder("red\x1b[31m") as b:
         b.output("y", b.Relu(b.input("x", "f32", (2,))))
     assert rules(dovetail.inspect(bytes_of(b.model))) == ["text"]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import Diagnostic, DovetailError, UnsupportedError, printable
+from dovetail.errors import Diagnostic, DovetailError, EngineError, UnsupportedError, printable
 from dovetail.formats import examine
 from dovetail.formats.model_source import Source, bytes_of, resolve_source
 from dovetail.ir import symbolic
 from dovetail.ir.evaluate import last_readers
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.limits import Limits, counting, default_limits
+from dovetail.ir.limits import Limits, counting, default_limits, refuse_memory
 from dovetail.ir.op import bodies, graphs_of
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.symbolic import Size
@@ -155,6 +155,7 @@ def _inspect(
             continue
         rule = "cost" if item.severity == "warning" else "rule"
         reasons.append(Finding(rule, f"[{item.code}] {item.message}", item.node))
+    reasons += _refuse_least_memory(model.graph, limits)
     for fault in _faults_of(model.graph):
         target = notes if isinstance(fault, UnsupportedError) else reasons
         target += [Finding("rule", f"[{item.code}] {item.message}", item.node) for item in fault.diagnostics]
@@ -346,8 +347,30 @@ def _bytes(value: Value) -> Size:
     return total
 
 
+def _refuse_least_memory(graph: Graph, limits: Limits) -> Iterator[Finding]:
+    """Yield a reason if a tensor exceeds the memory limit even where each open size is 1."""
+    for inner in graphs_of(graph):
+        for value in inner.values():
+            nbytes = _bytes(value)
+            if isinstance(nbytes, int):
+                continue
+            try:
+                least = _at_sizes(nbytes, 1)
+                refuse_memory(limits, least, f"{value.name!r} ({value.type}) with open sizes of 1")
+            except EngineError as error:
+                yield Finding("cost", f"[{error.code}] {error.message}", None if value.node is None else value.node.label)
+                return
+            except (symbolic.Inexact, ZeroDivisionError, OverflowError):
+                continue
+
+
+def _at_sizes(size: Size, number: int) -> int:
+    """Return a size where each symbol has the value ``number``."""
+    return symbolic.evaluate(size, {symbolic.name_of(symbol) or "": number for symbol in symbolic.symbols(size)})
+
+
 def _at_typical_sizes(size: Size) -> int:
-    return symbolic.evaluate(size, {symbolic.name_of(symbol) or "": TYPICAL_SIZE for symbol in symbolic.symbols(size)})
+    return _at_sizes(size, TYPICAL_SIZE)
 
 
 def _run_costs(graph: Graph) -> tuple[Size, Size]:
