@@ -141,7 +141,16 @@ def test_costs_are_expressions_in_the_open_sizes(tmp_path: Path) -> None:
     dovetail.save(b.model, tmp_path / "m.onnx")
     report = dovetail.inspect(tmp_path / "m.onnx")
     assert report.costs["largest tensor, bytes"] == "32*n" and report.costs["live values, bytes"] == "64*n"
-    assert report.costs["steps"] == "2" and report.costs["files, bytes"] == str((tmp_path / "m.onnx").stat().st_size)
+    assert (
+        not report.notes
+        and report.costs["steps"] == "2"
+        and report.costs["files, bytes"] == str((tmp_path / "m.onnx").stat().st_size)
+    )
+
+
+def test_a_size_that_depends_on_data_is_a_note() -> None:
+    report = inspect_text("g (int64[1] s) => (y) { f = ConstantOfShape (s) y = ReduceSum (f) }")
+    assert report.is_sound and [item.rule for item in report.notes] == ["cost"]
 
 
 def test_files_and_constants_have_their_digests(tmp_path: Path) -> None:

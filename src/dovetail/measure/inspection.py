@@ -191,6 +191,8 @@ def _inspect(
                 Finding("text", f"the {kind} {name!r} has characters that control a terminal or the direction of text")
             )
             break
+    if computed := _computed_sizes(model.graph):
+        notes.append(Finding("cost", f"{len(computed)} sizes depend on elements of inputs, such as {computed[0]}"))
     notes += [Finding("file", f"weights are in the file {row['file']}") for row in files if row["is_external"]]
     digests = [_digest(node.outputs[0]) for node in all_nodes(model.graph) if isinstance(node.op, Constant)][:MAX_DIGESTS]
     summary = summarize(model)
@@ -345,6 +347,16 @@ def _bytes(value: Value) -> Size:
     for size in type.shape:
         total = total * size
     return total
+
+
+def _computed_sizes(graph: Graph) -> list[str]:
+    """Return the names of the sizes that inference cannot express in the sizes of the inputs."""
+    types = [value.type for value in graph.values()]
+    sizes = {size for type in types if isinstance(type, Tensor) for size in type.shape or () if not isinstance(size, int)}
+    declared = {size for value in graph.inputs if isinstance(value.type, Tensor) for size in value.type.shape or ()}
+    names = {symbolic.name_of(symbol) or "" for size in sizes - declared if size is not None for symbol in symbolic.symbols(size)}
+    own = {symbolic.name_of(symbol) for size in declared if size is not None for symbol in symbolic.symbols(size)}
+    return sorted(names - own)
 
 
 def _refuse_least_memory(graph: Graph, limits: Limits) -> Iterator[Finding]:
