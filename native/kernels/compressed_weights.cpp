@@ -1,5 +1,6 @@
 #include "kernels/compressed_weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -23,21 +24,35 @@ WeightFormat format_of(const Spec& spec) {
     throw std::invalid_argument(spec.kernel + ": there is no format of weights " + name);
 }
 
-// The bits of a code in the source.
-std::uint32_t code_at(const Operand& codes, std::int64_t column, std::int64_t k, int bits, bool is_packed) {
-    const std::byte* line = codes.constant + column * codes.strides[1];
+// The bits of a code in the source, in which codes may be packed along the axis of depth (0) or columns (1), else -1.
+std::uint32_t code_at(const Operand& codes, std::int64_t column, std::int64_t k, int bits, std::int64_t packed_axis) {
+    std::int64_t shift = 0;
+    if (packed_axis >= 0) {
+        std::int64_t& index = packed_axis == 0 ? k : column;
+        shift = index * bits % 8;
+        index = index * bits / 8;
+    }
+    const std::byte* from = codes.constant + column * codes.strides[1] + k * codes.strides[0];
     if (bits == 16) {
         std::uint16_t code;
-        std::memcpy(&code, line + k * codes.strides[0], sizeof code);
+        std::memcpy(&code, from, sizeof code);
         return code;
     }
-    if (!is_packed) return static_cast<std::uint32_t>(line[k * codes.strides[0]]) & ((1u << bits) - 1);
-    const std::int64_t bit = k * bits;
-    return static_cast<std::uint32_t>(line[bit / 8 * codes.strides[0]]) >> (bit % 8) & ((1u << bits) - 1);
+    return static_cast<std::uint32_t>(*from) >> shift & ((1u << bits) - 1);
 }
 
 void check(const Spec& spec, bool holds, const char* text) {
     if (!holds) throw std::invalid_argument(spec.kernel + ": " + text);
+}
+
+// Orders the table of codes in two's complement by number, so that it has_consecutive_numbers(), and returns the bit of a code
+// to invert; 0 for other tables.
+std::uint32_t order_signed_numbers(CompressedWeights& weights, std::uint32_t sign_bit) {
+    CompressedWeights ordered = weights;
+    std::rotate(ordered.table, ordered.table + sign_bit, ordered.table + kTableSize);
+    if (has_consecutive_numbers(weights) || !has_consecutive_numbers(ordered)) return 0;
+    weights = ordered;
+    return sign_bit;
 }
 
 float number_at(const Operand& operand, std::int64_t row, std::int64_t column) {
@@ -79,34 +94,38 @@ CompressedWeights compress_weights(const Spec& spec, WeightCache& cache, std::in
     check(spec, made.block > 0 && depth > 0, "a block and the depth must have at least 1 position");
     made.blocks = ceil_div(depth, made.block);
     made.has_points = spec.integer("has_points") != 0;
-    const bool is_packed = spec.integer("is_packed") != 0;
+    const std::int64_t packed_axis = spec.integer("packed_axis");
     const int bits = bits_of(made.format), codes_per_word = 32 / bits;
     made.words = ceil_div(made.block, codes_per_word);
     made.block_bytes = lanes * 4 * (1 + (made.has_points ? 1 : 0) + made.words);
+    const Operand &codes = spec.inputs.at(1), &scales = spec.inputs.at(2);
+    // Codes are stored with these bits inverted. Unsigned bytes are numbers less 128.
+    std::uint32_t flip = made.format == WeightFormat::i8 && codes.element == Element::u8 ? 0x80 : 0;
     if (bits < 8) {
         const auto table = spec.reals("table");
         check(spec, table.size() == (std::size_t{1} << bits), "a table must have one number for each code");
         for (std::size_t i = 0; i < kTableSize; ++i) made.table[i] = static_cast<float>(table[i % table.size()]);
+        flip = order_signed_numbers(made, 1u << (bits - 1));
     }
 
-    const Operand &codes = spec.inputs.at(1), &scales = spec.inputs.at(2);
     const Operand& points = spec.inputs.at(made.has_points ? 3 : 2);
     for (const Operand* operand : {&scales, &points})
         check(spec,
               operand->is_constant() && operand->element == Element::f32 && operand->rank() == 2 &&
                   operand->sizes[0] == columns && operand->sizes[1] == made.blocks,
               "scales and points must be constant f32 [columns, blocks]");
-    // Whole blocks are stored where codes are packed.
-    const std::int64_t positions = is_packed ? made.blocks * ceil_div(made.block * bits, 8) : depth;
+    const std::int64_t bytes = ceil_div((packed_axis == 1 ? columns : depth) * bits, 8);
+    // The last block may be padded.
+    const bool has_whole_blocks = packed_axis == 0 && made.block * bits % 8 == 0 && codes.rank() == 2 &&
+                                  codes.sizes[0] == made.blocks * made.block * bits / 8;
     check(spec,
-          codes.is_constant() && codes.rank() == 2 && codes.sizes[0] == positions && codes.sizes[1] == columns &&
-              codes.itemsize == (bits == 16 ? 2 : 1) && (!is_packed || made.block * bits % 8 == 0),
+          codes.is_constant() && codes.rank() == 2 &&
+              (codes.sizes[0] == (packed_axis == 0 ? bytes : depth) || has_whole_blocks) &&
+              codes.sizes[1] == (packed_axis == 1 ? bytes : columns) && codes.itemsize == (bits == 16 ? 2 : 1),
           "codes must be constant [depth, columns]");
 
-    // Unsigned bytes are numbers less 128.
-    const std::uint32_t flip = made.format == WeightFormat::i8 && codes.element == Element::u8 ? 0x80 : 0;
     std::string key = packing_key(cache, codes.constant, "compressed",
-                                  {static_cast<std::int64_t>(made.format), depth, columns, made.block, is_packed, lanes,
+                                  {static_cast<std::int64_t>(made.format), depth, columns, made.block, packed_axis, flip, lanes,
                                    codes.strides[0], codes.strides[1]});
     // An address in front makes the whole key one of this process, as it is if any of the constants lies outside the base.
     for (const Operand* operand : {&scales, &points}) {
@@ -139,7 +158,7 @@ CompressedWeights compress_weights(const Spec& spec, WeightCache& cache, std::in
                         for (int i = 0; i < codes_per_word; ++i) {
                             const std::int64_t k = w * codes_per_word + position_of(i, bits);
                             if (column < columns && k < length)
-                                word |= (code_at(codes, column, b * made.block + k, bits, is_packed) ^ flip) << (i * bits);
+                                word |= (code_at(codes, column, b * made.block + k, bits, packed_axis) ^ flip) << (i * bits);
                         }
                         *to++ = word;
                     }

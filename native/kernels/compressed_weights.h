@@ -44,8 +44,9 @@ static constexpr inline __attribute__((always_inline, unused)) int position_of(i
     return bits >= 8 ? index : index * bits / 8 + 4 * (index * bits % 8 / bits);
 }
 
-// Reads the attributes "format", "block", "table", "is_packed" and "has_points", and packs the operands that follow the first
-// one: the codes [depth, columns] (or, packed in bytes, [bytes, columns]), scales [columns, blocks] and points [columns, blocks].
+// Reads the attributes "format", "block", "table", "packed_axis" and "has_points", and packs the operands that follow the first
+// one: the codes [depth, columns], scales [columns, blocks] and points [columns, blocks]. Codes that are packed in bytes, the
+// first in the lowest bits, are [bytes, columns] for the "packed_axis" 0, and [depth, bytes] for 1.
 CompressedWeights compress_weights(const Spec& spec, WeightCache& cache, std::int64_t depth, std::int64_t columns, int lanes);
 
 // Products of few rows with one strip: y[r * y_step + j] = sum over the positions of x[r * x_step + k] * weight(k, j).

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,9 @@ def codes_of(dtype: str, *shape: int) -> np.ndarray:
     """Return random codes, one for each byte."""
     if dtype in ("f8e4m3", "f8e5m2", "f4e2m1", "f16", "bf16"):
         return RNG.standard_normal(shape).astype(dtypes.dtype(dtype).numpy)
-    low, high = {"u4": (0, 16), "i4": (-8, 8), "nf4": (0, 16), "u2": (0, 4), "u8": (0, 256), "i8": (-128, 128)}[dtype]
+    low, high = {"u4": (0, 16), "i4": (-8, 8), "nf4": (0, 16), "u2": (0, 4), "i2": (-2, 2), "u8": (0, 256), "i8": (-128, 128)}[
+        dtype
+    ]
     return RNG.integers(low, high, shape).astype(np.int16).astype(dtypes.dtype(dtype).numpy)
 
 
@@ -443,7 +447,8 @@ print(1024 * (status("VmHWM:") - before))
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system has no peak of resident memory")
-def test_memory_of_a_compiled_model_is_that_of_its_packed_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("encoding", "suffix"), [("matmulnbits", "onnx"), ("qdq", "onnx"), ("compressed", "xml")])
+def test_memory_of_a_compiled_model_is_that_of_its_packed_weights(encoding: str, suffix: str, tmp_path: Path) -> None:
     """The pages of the file are returned to the system as the weights are packed."""
     for name, layers in (("first", 1), ("model", 48)):
         with Builder() as b:
@@ -452,10 +457,73 @@ def test_memory_of_a_compiled_model_is_that_of_its_packed_weights(tmp_path: Path
                 codes, scales = RNG.integers(0, 256, (1024, 32, 16)).astype(np.uint8), RNG.uniform(0, 0.01, (1024, 32))
                 x = b.MatMulNBits(x, b.constant(codes), b.constant(scales.astype(np.float32)), k=1024, n=1024)
             b.output("y", x)
-        dovetail.save(b.model, tmp_path / f"{name}.onnx")
-    words = [sys.executable, "-c", MEMORY, str(tmp_path / "first.onnx"), str(tmp_path / "model.onnx")]
+        dovetail.save(dovetail.change_encoding(b.model, encoding), tmp_path / f"{name}.{suffix}")
+    words = [sys.executable, "-c", MEMORY, *(str(tmp_path / f"{name}.{suffix}") for name in ("first", "model"))]
     found = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert int(found.stdout) <= 1.2 * (tmp_path / "model.onnx").stat().st_size
+    assert int(found.stdout) <= 1.2 * sum(file.stat().st_size for file in tmp_path.glob("model.*"))
+
+
+FEW_BITS = {"onnx": ("u2", "i2", "u4", "i4", "f4e2m1"), "xml": ("u2", "u4", "i4", "nf4", "f4e2m1")}
+
+
+@pytest.mark.parametrize("sizes", [(96, 70), (96, 69), (95, 70), (95, 69), (7, 3), (1, 1)], ids=str)
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize(("suffix", "dtype"), [(suffix, dtype) for suffix, names in FEW_BITS.items() for dtype in names])
+def test_products_of_packed_weights_have_the_bits_of_unpacked_ones(
+    suffix: str, dtype: str, is_transposed: bool, sizes: tuple[int, int], tmp_path: Path
+) -> None:
+    """Constants of a file stay packed; those of a builder have one element per byte. Odd sizes end within a byte."""
+    depth, columns = sizes
+    codes = codes_of(dtype, *(sizes[::-1] if is_transposed else sizes))
+    scales = SCALES[:columns, 0] if is_transposed else SCALES[:1, :columns][0]
+    with Builder() as b:
+        x, stored = b.input("x", "f32", ("n", depth)), b.constant(codes, dtype, "codes")
+        if suffix == "onnx":
+            w = b.DequantizeLinear(stored, scales, axis=0 if is_transposed else 1)
+        else:
+            source = {"source": dtype} if dtype == "nf4" else {}
+            w = b.Multiply(b.Cast(stored, to="f32", **source), scales[:, None] if is_transposed else scales)
+        b.output("y", b.MatMul(x, w, transpose_b=is_transposed))
+    path, again = tmp_path / f"m.{suffix}", tmp_path / f"again.{suffix}"
+    opset = 25 if suffix == "onnx" else None
+    dovetail.save(b.model, path, opset=opset)
+    loaded = dovetail.load(path, map="always")
+    (constant,) = (value for value in loaded.graph.values() if value.constant is not None and value.dtype == dtype)
+    assert constant.constant.tobytes() == codes.tobytes() and constant.constant.dtype == codes.dtype
+    assert constant.storage.nbytes == -(-codes.size * dtypes.dtype(dtype).bits // 8)
+    for precision in ("f32", "int8"):
+        expected, first, second = (dovetail.compile(m, precision=precision) for m in (b.model, loaded, loaded))
+        for count in (1, 9):
+            x = rows_of(count, depth)
+            assert first(x)["y"].tobytes() == second(x)["y"].tobytes() == expected(x)["y"].tobytes()
+    interpreted = [dovetail.run(model, x, "interpreter")["y"].tobytes() for model in (b.model, loaded, loaded)]
+    assert len(set(interpreted)) == 1
+    dovetail.save(loaded, again, opset=opset)
+    for file in tmp_path.glob("m.*"):
+        assert file.read_bytes() == (tmp_path / f"again{file.suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+def test_packed_weights_of_a_file_that_changes_are_refused(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"m.{suffix}"
+    external = {"external": "m.bin", "threshold": 0} if suffix == "onnx" else {}
+    dovetail.save(model_of(dequantized("u4") if suffix == "onnx" else blocks("u4")), path, **external)
+    model, weights = dovetail.load(path, map="always"), path.with_suffix(".bin")
+    with open(weights, "ab") as stream:
+        stream.write(b"0")
+    with pytest.raises(dovetail.FormatError, match="must not change after loading"):
+        dovetail.compile(model)
+
+
+def test_an_unpacked_constant_lives_as_long_as_its_readers(tmp_path: Path) -> None:
+    dovetail.save(model_of(dequantized("i4")), tmp_path / "m.onnx")
+    model = pickle.loads(pickle.dumps(dovetail.load(tmp_path / "m.onnx")))
+    (value,) = (value for value in model.graph.values() if value.constant is not None and value.dtype == "i4")
+    array = value.constant
+    assert value.constant is array and not array.flags.writeable
+    reference = weakref.ref(array)
+    del array
+    assert reference() is None and value.constant.shape == (DEPTH, COLUMNS)
 
 
 def test_weights_in_two_models_of_one_process_are_not_mixed_up() -> None:

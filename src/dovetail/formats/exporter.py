@@ -122,7 +122,7 @@ class GraphExporter:
         exporter = self.dialect.exporters.get(kind)
         if isinstance(op, Constant) and not (exporter is not None and id(node.outputs[0]) in outputs):
             item = context.declare(node.outputs[0])
-            context.foreign.constants[item.key] = ForeignTensor(op.dtype, op.data, node.outputs[0].name)
+            context.foreign.constants[item.key] = ForeignTensor(op.dtype, op.storage, node.outputs[0].name)
             return
         if isinstance(op, DefaultInput):
             self._export_default(node.outputs[0], op)

@@ -14,6 +14,7 @@ from typing import Any
 
 from dovetail.errors import Diagnostic
 from dovetail.ir.dtypes import DType
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.types import Type
 
 
@@ -21,12 +22,18 @@ from dovetail.ir.types import Type
 class ForeignTensor:
     """ForeignTensor is a constant of a file.
 
-    ``data`` has one numpy element per tensor element (see dtypes), and is a read-only view of the file where possible.
+    ``storage`` has one numpy element per tensor element (see dtypes), and is a read-only view of the file where possible;
+    elements of few bits may be PackedElements, which each read of ``data`` unpacks.
     """
 
     dtype: DType
-    data: Any
+    storage: Any
     name: str = ""
+
+    @property
+    def data(self) -> Any:
+        """The elements, one per numpy element."""
+        return self.storage.unpack() if isinstance(self.storage, PackedElements) else self.storage
 
 
 @dataclass(slots=True)

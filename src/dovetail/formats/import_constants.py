@@ -54,7 +54,7 @@ class ImportedConstants:
         nodes = []
         for node in graph.nodes:
             value = node.outputs[0] if node.outputs else None
-            is_folded = value is not None and value.constant is not None and id(value) in self._b.folded_inputs
+            is_folded = value is not None and value.storage is not None and id(value) in self._b.folded_inputs
             if value is not None and is_folded and not value.uses and id(value) not in outputs:
                 graph.release(value.name)
                 continue

@@ -402,7 +402,7 @@ def _import_constants(scope: ImportScope) -> None:
     defaults = frozenset(scope.graph.metadata.pop("defaults", ()))
     for key, tensor in scope.foreign.constants.items():
         item = scope.foreign.values.get(key)
-        type = Tensor(tensor.dtype, tensor.data.shape)
+        type = Tensor(tensor.dtype, tensor.storage.shape)
         if key in defaults and item is not None:
             _import_default(scope, key, tensor, item)
             continue
@@ -411,7 +411,7 @@ def _import_constants(scope: ImportScope) -> None:
             scope.describe(value, item)
             scope.apply_declared_type(value, item)
             value.type = type
-        scope.graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
+        scope.graph.nodes.append(connect(Node(constant(tensor.storage, tensor.dtype), [], [value])))
         scope.values[key] = value
 
 

@@ -79,7 +79,7 @@ def _types_by_key(foreign: ForeignGraph, read_back: Model) -> dict[str, Type]:
     """
     values = read_back.values
     types: dict[str, Type] = {key: values[item.name].type for key, item in foreign.values.items() if item.name in values}
-    types.update((key, Tensor(tensor.dtype, tensor.data.shape)) for key, tensor in foreign.constants.items())
+    types.update((key, Tensor(tensor.dtype, tensor.storage.shape)) for key, tensor in foreign.constants.items())
     return types
 
 

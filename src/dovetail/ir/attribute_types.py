@@ -20,6 +20,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Map, Optional, Sequence as SequenceType, Tensor
 
@@ -109,7 +110,9 @@ _SCALARS = {
     "Type": AttributeType(
         "a type", frozenset((Tensor, SequenceType, Optional, Map)), _instance_of(Tensor, SequenceType, Optional, Map)
     ),
-    "np.ndarray[Any, Any]": AttributeType("a numpy array", frozenset((np.ndarray,)), _instance_of(np.ndarray)),
+    "np.ndarray[Any, Any]": AttributeType(
+        "a numpy array", frozenset((np.ndarray, PackedElements)), _instance_of(np.ndarray, PackedElements)
+    ),
 }
 _LISTS = {"bool": "booleans", "int": "integers", "float": "numbers", "str": "strings"}
 _ANYTHING = AttributeType("anything", frozenset(), lambda value: value)

@@ -28,6 +28,7 @@ from dovetail.ir.edit import connect
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Operand, Value
 from dovetail.ir.op import REGISTRY, Op, has, infer_types, infer_values, output_count, raise_fault, unknown_attribute
 from dovetail.ir.operator_methods import OperatorMethods, operator_class
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.signature import allows
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, Type
@@ -281,8 +282,10 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _tensor_of(data: Operand, dtype: DTypeLike | None) -> tuple[np.ndarray[Any, Any], DType]:
+def _tensor_of(data: Operand, dtype: DTypeLike | None) -> tuple[np.ndarray[Any, Any] | PackedElements, DType]:
     """Return a read-only array of the data, and its element type. Data that the caller can still write is copied."""
+    if isinstance(data, PackedElements):
+        return data, data.dtype
     own: DTypeLike | None = getattr(data, "dtype", None)
     if dtype is None and own is None:
         array = np.asarray(data)

@@ -163,7 +163,7 @@ class RunArrays(dict[int, Any]):
             for owner in _owners_in(array):
                 if id(owner) in self._foreign:
                     continue
-                if y.constant is not None:
+                if y.storage is not None:
                     self._foreign.add(id(owner))
                     continue
                 readers = self._readers.get(id(owner), 0)
@@ -247,7 +247,7 @@ def bytes_of_types(types: Several[Type]) -> int | None:
 def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool = False) -> tuple[Any, ...]:
     """Evaluate a node. Raises only DovetailErrors, which name the node."""
     try:
-        if xp is np and not (node.outputs and node.outputs[0].constant is not None):
+        if xp is np and not (node.outputs and node.outputs[0].storage is not None):
             _refuse_results(node, xs)
         with np.errstate(all="ignore"):
             ys = _evaluate_on_host(node, xs) if on_host else apply(node.op, xp, xs)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dovetail.errors import DovetailError
     from dovetail.ir.dtypes import DType, DTypeLike
     from dovetail.ir.op import Op
+    from dovetail.ir.packed_elements import PackedElements
 
 VALUE_LIMIT = 1024
 """The maximum number of elements of an integer tensor whose elements are tracked symbolically as a shape value."""
@@ -76,6 +77,11 @@ class Value(View):
         """The elements if the value is the output of a Constant, else None."""
         return getattr(self.node.op, "data", None) if self.node is not None else None
 
+    @property
+    def storage(self) -> np.ndarray[Any, Any] | PackedElements | None:
+        """``constant`` as it is in memory: constants of few bits may be packed, and ``constant`` unpacks them at each read."""
+        return getattr(self.node.op, "storage", None) if self.node is not None else None
+
     def __repr__(self) -> str:
         return printable(f"<{self.name}: {self.type}>")
 
@@ -130,11 +136,12 @@ def _first_value(value: Value) -> Any:
     type = value.type
     if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
         return None
-    data = value.constant
+    storage = value.storage
+    data = value.constant if storage is not None and storage.size <= VALUE_LIMIT else None
     if type.dtype.kind == "bool":
-        return data if data is not None and data.size <= VALUE_LIMIT else None
-    if data is not None:
-        return data.astype(np.int64 if type.dtype.name != "u64" else object) if data.size <= VALUE_LIMIT else None
+        return data
+    if storage is not None:
+        return None if data is None else data.astype(np.int64 if type.dtype.name != "u64" else object)
     if not is_static(type):
         return None
     sizes = static(type.shape)

@@ -12,6 +12,7 @@ from dovetail.errors import DovetailError, UnsupportedError, printable
 from dovetail.ir import arrays
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, Windows, bodies
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.types import UNKNOWN, Tensor, Type, View
 
 if TYPE_CHECKING:
@@ -21,15 +22,24 @@ if TYPE_CHECKING:
 
 
 class Constant(Op, sig="-> y: any"):
-    """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
+    """Hold a constant tensor. ``data`` has one element per numpy element and is read-only.
+
+    A reader of files may pass PackedElements for ``data``: each read of ``data`` then unpacks them.
+    """
 
     is_in_catalog = False
 
     data: np.ndarray[Any, Any]
     dtype: DType
 
+    @property
+    def storage(self) -> np.ndarray[Any, Any] | PackedElements:
+        """The elements as they are in memory: packed, or the array ``data``."""
+        storage: np.ndarray[Any, Any] | PackedElements = self.__dict__["data"]
+        return storage
+
     def types(self) -> list[Type]:
-        return [Tensor(self.dtype, self.data.shape)]
+        return [Tensor(self.dtype, self.storage.shape)]
 
     def value(self) -> Any:
         return None
@@ -41,10 +51,18 @@ class Constant(Op, sig="-> y: any"):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        shape = ", ".join(map(str, self.data.shape))
-        if self.data.size <= 8:
+        shape = ", ".join(map(str, self.storage.shape))
+        if self.storage.size <= 8:
             return f"Constant({self.data.tolist()}, {self.dtype})"
         return f"Constant({self.dtype}[{shape}])"
+
+
+def _data_of(op: Constant) -> np.ndarray[Any, Any]:
+    return op.storage.unpack() if isinstance(op.storage, PackedElements) else op.storage
+
+
+# In the body of the class, the property would be the default of the attribute.
+setattr(Constant, "data", property(_data_of))  # noqa: B010
 
 
 class DefaultInput(Op, sig="-> y: any"):

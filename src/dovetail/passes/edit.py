@@ -160,7 +160,7 @@ def _replace_constant(value: Value, item: Operand) -> None:
         )
     array = np.asarray(to_array(item, value))
     if isinstance(item, bool | int | float):
-        array = np.full(node.op.data.shape, array)
+        array = np.full(node.op.storage.shape, array)
     array = np.array(array, order="C")
     array.flags.writeable = False
     node.op = Constant(array, node.op.dtype)

@@ -98,7 +98,7 @@ def _change_node(b: Builder, node: Node, encoding: str, operands: dict[tuple[int
 def _encoding_of(y: Value) -> str | None:
     """Return the encoding of the weight that ``y`` is; None if it is no quantized weight."""
     node = y.node
-    while node is not None and isinstance(node.op, Reshape | Cast) and node.input(0).constant is None:
+    while node is not None and isinstance(node.op, Reshape | Cast) and node.input(0).storage is None:
         node = node.input(0).node
     if node is None or not _is_constant(y):
         return None
@@ -112,7 +112,7 @@ def _encoding_of(y: Value) -> str | None:
 
 def _is_constant(value: Value) -> bool:
     """Return whether ``value`` is computed from constants alone, by operators that compute weights."""
-    if value.constant is not None:
+    if value.storage is not None:
         return True
     node = value.node
     return node is not None and _is_part(node.op) and all(x is None or _is_constant(x) for x in node.inputs)
@@ -154,7 +154,7 @@ def _exact_weights(y: Value) -> ScaledCodes:
         raise _Obstacle("its scales and zero points are no constants that broadcast to the codes")
     if weights.rounding is None:
         raise _Obstacle("its operators round more than once")
-    return weights
+    return replace(weights, storage=weights.codes)
 
 
 # Weights
@@ -317,7 +317,7 @@ def _change_matmul_nbits(b: Builder, op: MatMulNBits, inputs: list[Value | None]
         weights = replace(weights, block_axis=1, block=op.block_size)
     if encoding == QDQ and op.bits == 8 and np.all(points == 128):
         # Runtimes prefer signed codes without zero points.
-        weights = replace(weights, codes=(_numbers(weights) - 128).astype(np.int8), dtype=dtypes.i8, points=None)
+        weights = replace(weights, storage=(_numbers(weights) - 128).astype(np.int8), dtype=dtypes.i8, points=None)
     emit = {QDQ: _dequantize, FAKE_QUANTIZE: _fake_quantize, COMPRESSED: _compress}[encoding]
     y = b.MatMul(as_type(b, x, dtypes.f32), emit(b, weights, packed.name), transpose_b=True)
     if bias is not None:

@@ -33,8 +33,8 @@ def summarize(model: Model) -> dict[str, Any]:
         if type(op).__name__ != "Constant":
             operators[node.title] += 1
             continue
-        elements[op.dtype.name] += op.data.size
-        size += (op.data.size * op.dtype.bits + 7) // 8
+        elements[op.dtype.name] += op.storage.size
+        size += (op.storage.size * op.dtype.bits + 7) // 8
     return {
         "format": model.format,
         "versions": model.versions,

@@ -16,6 +16,7 @@ import numpy as np
 from dovetail.errors import FormatError
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ops.constant import Constant
 
 
@@ -68,7 +69,8 @@ def check_mapped_files(graph: Graph, file: str | None = None) -> None:
 def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
     for node in graph.nodes:
         if isinstance(node.op, Constant):
-            yield node.op.data
+            storage = node.op.storage
+            yield storage.packed if isinstance(storage, PackedElements) else storage
         for _, body in bodies(node.op):
             yield from _constants(body)
 

@@ -165,7 +165,7 @@ def with_size(model: Model, old: int, new: int, *, elements: bool) -> Model:
         value.type = _cut_type(value.type, old, new)
     for node in smaller.graph.nodes:
         if isinstance(node.op, Constant):
-            data = node.op.data[tuple(slice(new) if size == old else slice(None) for size in node.op.data.shape)]
+            data = node.op.data[tuple(slice(new) if size == old else slice(None) for size in node.op.storage.shape)]
             if elements and data.dtype.kind in "iu" and _is_read_on_host(node.outputs[0]):
                 data = np.where(data == old, np.asarray(new, data.dtype), data)
             if data is not node.op.data:

@@ -18,6 +18,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op, Sizes
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.types import Shape, View
 from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.linalg.matmul import MatMul
@@ -37,7 +38,7 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
     Weight (k, j) is ``(number - points[j, b]) * scales[j, b]`` for the block b = k // ``block``. Its code is at [k, j] of
     ``codes``, or at [j, k] with ``transposed``. Codes are u8, i8 for the format ``i8``, or u16 for f16 and bf16. The formats
     ``table2`` and ``table4`` have codes of 2 and 4 bits, whose numbers are in ``table``; with ``is_packed`` they are packed
-    [columns, bytes], the first code in the lowest bits. Other formats are those of the numbers; u8 codes of ``i8`` are numbers
+    along the last axis, the first code in the lowest bits. Other formats are those of the numbers; u8 codes of ``i8`` are numbers
     plus 128. The sums are f32. ``rows`` "int8": each block of a row of ``x`` is rounded to ``q * s``, where s is its greatest
     magnitude / 127 and q are 8-bit integers (accuracy level 4 of MatMulNBits); rows with infinities or NaN are not rounded.
     """
@@ -72,7 +73,8 @@ class CompressedMatMul(Op, sig="x: F, codes: R, scales: f32, points?: f32 -> y: 
         """Return the numbers of all codes, [depth, columns] in f32."""
         if self.is_packed:
             bits = {4: 2, 16: 4}.get(len(self.table), 8)
-            codes = unpack_codes(np, codes, bits).reshape(self.columns, -1)[:, : self.depth]
+            lines, count = (self.columns, self.depth) if self.transposed else (self.depth, self.columns)
+            codes = unpack_codes(np, codes, bits).reshape(lines, -1)[:, :count]
         if self.table:
             found: Array = np.asarray(self.table, np.float32)[codes & np.uint8(len(self.table) - 1)]
         elif self.format == "i8":
@@ -172,17 +174,22 @@ def _is_natural(op: MatMulNBits, g_idx: Value) -> bool:
 
 def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool, rounds: bool) -> Value | None:
     """Return a product with ``weights``, [columns, depth] if ``is_transposed``; None where the kernel has no form of them."""
-    if weights.codes.ndim != 2 or weights.codes.size == 0 or (weights.dtype.bits == 16 and not _has_few_rows(x)):
+    storage = weights.storage
+    if storage.ndim != 2 or storage.size == 0 or (weights.dtype.bits == 16 and not _has_few_rows(x)):
         return None
     depth_axis = 1 if is_transposed else 0
-    depth, columns = weights.codes.shape[depth_axis], weights.codes.shape[1 - depth_axis]
+    depth, columns = storage.shape[depth_axis], storage.shape[1 - depth_axis]
     block = weights.block if weights.block_axis == depth_axis and weights.block else depth
     blocks = -(-depth // block)
     scales = _by_column(weights.scales, is_transposed, columns, blocks)
     points = None if weights.points is None else _by_column(weights.points, is_transposed, columns, blocks)
     if scales is None or (points is None and weights.points is not None):
         return None
-    name, codes = weights.dtype.name, weights.codes
+    name = weights.dtype.name
+    packed = None
+    if isinstance(storage, PackedElements) and storage.shape[1] * weights.dtype.bits % 8 == 0:
+        packed = storage.packed.reshape(storage.shape[0], -1)
+    codes = weights.codes if packed is None else packed
     table: tuple[float, ...] = ()
     if name == "u8":
         points = (np.zeros_like(scales) if points is None else points) - np.float32(128)
@@ -194,12 +201,8 @@ def _of_weights(b: Builder, x: Value, weights: ScaledCodes, is_transposed: bool,
     if name != "i8":
         codes = codes.view(np.uint16 if weights.dtype.bits == 16 else np.uint8)
     has_integers = form == "i8" or name in ("u4", "i4", "u2", "i2")
-    if name in ("i4", "i2"):
-        # The codes of consecutive numbers.
-        codes, table = codes ^ np.uint8(len(table) // 2), tuple(float(i - len(table) // 2) for i in range(len(table)))
-    op = CompressedMatMul(
-        form, depth, columns, block, table, transposed=is_transposed, rows="int8" if rounds and has_integers else "f32"
-    )
+    rows = "int8" if rounds and has_integers else "f32"
+    op = CompressedMatMul(form, depth, columns, block, table, packed is not None, is_transposed, rows)
     return _product(b, op, x, codes, scales, points)
 
 
@@ -208,7 +211,10 @@ def _by_column(array: Array, is_transposed: bool, columns: int, blocks: int) -> 
     lines = array if is_transposed else array.T
     if lines.shape[0] not in (1, columns) or lines.shape[1] not in (1, blocks):
         return None
-    return np.array(np.broadcast_to(lines, (columns, blocks)), np.float32, order="C")
+    rows: Array = np.ascontiguousarray(np.broadcast_to(lines, (columns, blocks)), np.float32)
+    # A constant shares a read-only array, which may be in a mapped file.
+    rows.flags.writeable = False
+    return rows
 
 
 def _table_of(dtype: DType) -> tuple[float, ...]:

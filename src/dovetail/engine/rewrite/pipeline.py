@@ -41,6 +41,7 @@ from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.infer import infer_graph, pure_inference
 from dovetail.ir.op import Op, has
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
 from dovetail.laws.fold import fold
@@ -166,12 +167,15 @@ def _rewrite_in_rounds(graph: Graph, unpack: Rule) -> None:
 
 
 def _make_constants_row_major(graph: Graph) -> None:
-    """Copy constants that are not row-major or not aligned, once for all plans.
+    """Copy constants that are packed, not row-major or not aligned, once for all plans.
 
     Kernels read aligned rows, and packed weights are shared by the address of their source. Packing takes unaligned ones.
     """
     for node in graph.nodes:
         op = node.op
+        if isinstance(op, Constant) and isinstance(op.storage, PackedElements):
+            # The graph holds the array, so that its address is not used again.
+            op = node.op = Constant(op.data, op.dtype)
         if not isinstance(op, Constant) or (op.data.flags.c_contiguous and op.data.flags.aligned):
             continue
         if not (op.data.flags.c_contiguous and is_packed(node.outputs[0])):

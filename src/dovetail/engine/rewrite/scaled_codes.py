@@ -13,6 +13,7 @@ from dovetail.ir import arrays, dtypes
 from dovetail.ir.arrays import Array
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.types import Shape, axis_in
 from dovetail.ops.elementwise.binary import Multiply, Subtract
 from dovetail.ops.elementwise.cast import Cast
@@ -24,20 +25,25 @@ _FLOATS = ("f16", "bf16", "f32")
 
 @dataclass(frozen=True)
 class ScaledCodes:
-    """ScaledCodes holds a constant ``(number - points) * scales``, whose numbers have the codes ``codes``.
+    """ScaledCodes holds a constant ``(number - points) * scales``, whose numbers have the codes ``storage``, packed or an array.
 
-    Along each axis, scales and points have 1 element, one for each element of ``codes``, or, along ``block_axis``, one for each
-    block of ``block`` elements. Before a Reshape that merges the axes of blocks, ``codes`` has one axis more. ``rounding`` is the
-    type to which the operators round each element once, f32 or narrower; None where they round in another way.
+    Along each axis, scales and points have 1 element, one for each element of the codes, or, along ``block_axis``, one for each
+    block of ``block`` elements. Before a Reshape that merges the axes of blocks, the codes have one axis more. ``rounding`` is
+    the type to which the operators round each element once, f32 or narrower; None where they round in another way.
     """
 
-    codes: Array
+    storage: Array | PackedElements
     dtype: DType
     scales: Array
     points: Array | None = None
     block_axis: int = -1
     block: int = 0
     rounding: DType | None = dtypes.f32
+
+    @property
+    def codes(self) -> Array:
+        """The codes, one per numpy element."""
+        return self.storage.unpack() if isinstance(self.storage, PackedElements) else self.storage
 
 
 def weights_of(value: Value, *, reads_fake_quantize: bool = False) -> ScaledCodes | None:
@@ -49,11 +55,11 @@ def weights_of(value: Value, *, reads_fake_quantize: bool = False) -> ScaledCode
     node = value.node
     if node is None:
         return None
-    if value.constant is not None:
+    if value.storage is not None:
         return _codes_of(value, value.dtype) if value.dtype.name in _FLOATS else None
     match node.op, node.inputs:
         case Cast(), [Value() as source] if value.dtype.name in _FLOATS:
-            if source.constant is not None:
+            if source.storage is not None:
                 return _codes_of(source, value.dtype)
             weights = weights_of(source, reads_fake_quantize=reads_fake_quantize)
             if weights is None or value.dtype in ("f32", weights.rounding):
@@ -71,7 +77,7 @@ def weights_of(value: Value, *, reads_fake_quantize: bool = False) -> ScaledCode
                 # bf16 has 8 bits, and does not represent all differences of two numbers of 8 bits.
                 is_exact = value.dtype != "bf16" or (weights.dtype.is_integer and weights.dtype.bits < 8)
                 return _align(replace(weights, points=points, rounding=weights.rounding if is_exact else None))
-        case DequantizeLinear(), [Value() as codes, Value() as scale, *rest] if codes.constant is not None:
+        case DequantizeLinear(), [Value() as codes, Value() as scale, *rest] if codes.storage is not None:
             return _weights_of_dequantize(node.op, codes, scale, rest[0] if rest else None)
         case Reshape(), [Value() as source, Value()] if value.shape is not None:
             weights = weights_of(source, reads_fake_quantize=reads_fake_quantize)
@@ -84,10 +90,11 @@ def weights_of(value: Value, *, reads_fake_quantize: bool = False) -> ScaledCode
 
 
 def _codes_of(source: Value, rounding: DType) -> ScaledCodes | None:
-    array = np.asarray(source.constant)
+    storage = source.storage
+    assert storage is not None
     is_small = source.dtype.bits <= 8 or source.dtype.name in ("f16", "bf16")
-    ones = np.ones((1,) * array.ndim, np.float32)
-    return ScaledCodes(array, source.dtype, ones, rounding=rounding) if is_small and array.ndim else None
+    ones = np.ones((1,) * storage.ndim, np.float32)
+    return ScaledCodes(storage, source.dtype, ones, rounding=rounding) if is_small and storage.ndim else None
 
 
 def _numbers_of(value: Value) -> Array | None:
@@ -109,20 +116,20 @@ def _with_scales(weights: ScaledCodes, factor: Array) -> ScaledCodes | None:
 
 def _align(weights: ScaledCodes) -> ScaledCodes | None:
     """Return the weights with scales and points of as many axes as the codes; None if these do not broadcast to the codes."""
-    rank = weights.codes.ndim
+    rank = weights.storage.ndim
     full: list[Array] = []
     for array in (weights.scales, *([] if weights.points is None else [weights.points])):
         if array.ndim > rank:
             return None
         full.append(array.reshape((1,) * (rank - array.ndim) + array.shape))
-        if any(size not in (1, own) for size, own in zip(full[-1].shape, weights.codes.shape, strict=True)):
+        if any(size not in (1, own) for size, own in zip(full[-1].shape, weights.storage.shape, strict=True)):
             return None
     return replace(weights, scales=full[0], points=full[1] if full[1:] else None)
 
 
 def _weights_of_dequantize(op: DequantizeLinear, codes: Value, scale: Value, zero_point: Value | None) -> ScaledCodes | None:
-    array, factors, points = np.asarray(codes.constant), _numbers_of(scale), None
-    if array.ndim == 0 or factors is None or codes.dtype.bits > 8:
+    storage, factors, points = codes.storage, _numbers_of(scale), None
+    if storage is None or storage.ndim == 0 or factors is None or codes.dtype.bits > 8:
         return None
     if zero_point is not None:
         if zero_point.constant is None:
@@ -132,16 +139,16 @@ def _weights_of_dequantize(op: DequantizeLinear, codes: Value, scale: Value, zer
     if rounding == "f64" or scale.dtype == "f64":
         return None
     if op.block_size:
-        axis = axis_in(op.axis or 0, array.ndim)
-        return ScaledCodes(array, codes.dtype, factors, points, axis, op.block_size, rounding)
+        axis = axis_in(op.axis or 0, storage.ndim)
+        return ScaledCodes(storage, codes.dtype, factors, points, axis, op.block_size, rounding)
     if factors.size != 1:
-        shape = [1] * array.ndim
-        shape[axis_in(op.axis or 0, array.ndim)] = -1
+        shape = [1] * storage.ndim
+        shape[axis_in(op.axis or 0, storage.ndim)] = -1
         factors, points = factors.reshape(shape), None if points is None else points.reshape(shape)
     elif points is not None:
         factors, points = factors.reshape(()), points.reshape(())
     return _align(
-        ScaledCodes(array, codes.dtype, factors.reshape(()) if factors.size == 1 else factors, points, rounding=rounding)
+        ScaledCodes(storage, codes.dtype, factors.reshape(()) if factors.size == 1 else factors, points, rounding=rounding)
     )
 
 
@@ -173,7 +180,7 @@ def _weights_of_fake_quantize(op: FakeQuantize, numbers: Array, bounds: list[Arr
 
 def _reshape(weights: ScaledCodes, shape: Shape) -> ScaledCodes | None:
     """Return weights in which two axes are merged, where scales and points have 1 element along the inner one."""
-    sizes = weights.codes.shape
+    sizes = weights.storage.shape
     if tuple(shape) == sizes:
         return weights
     if len(shape) != len(sizes) - 1 or weights.block:
@@ -184,9 +191,9 @@ def _reshape(weights: ScaledCodes, shape: Shape) -> ScaledCodes | None:
         merged = (*sizes[:axis], sizes[axis] * sizes[inner], *sizes[inner + 1 :])
         if tuple(shape) != merged or any(array.shape[inner] != 1 for array in parameters):
             continue
-        codes, squeezed = weights.codes.reshape(merged), [array.squeeze(inner) for array in parameters]
+        storage, squeezed = weights.storage.reshape(merged), [array.squeeze(inner) for array in parameters]
         if any(array.shape[axis] != 1 for array in squeezed):
             squeezed = [np.broadcast_to(array, (*array.shape[:axis], sizes[axis], *array.shape[inner:])) for array in squeezed]
             weights = replace(weights, block_axis=axis, block=sizes[inner])
-        return replace(weights, codes=codes, scales=squeezed[0], points=squeezed[1] if squeezed[1:] else None)
+        return replace(weights, storage=storage, scales=squeezed[0], points=squeezed[1] if squeezed[1:] else None)
     return None

@@ -413,7 +413,7 @@ def _select_compressed_matmul(op: CompressedMatMul, node: Node, reads: Reads, wr
         "format": op.format,
         "block": op.block,
         "table": list(op.table),
-        "is_packed": int(op.is_packed),
+        "packed_axis": -1 if not op.is_packed else 0 if op.transposed else 1,
         "transpose_b": int(op.transposed),
         "has_points": int(points is not None),
         "rows": op.rows,

@@ -193,7 +193,7 @@ class GraphReader:
         differ: an error.
         """
         fault = FormatError("graph.repeated", f"initializers must have different names, got {tensor.name!r} twice")
-        if earlier.dtype is not tensor.dtype or np.shape(earlier.data) != np.shape(tensor.data):
+        if earlier.dtype is not tensor.dtype or np.shape(earlier.storage) != np.shape(tensor.storage):
             raise fault
         self._faults.deviate(fault, path_prefix)
 

@@ -22,6 +22,7 @@ from dovetail.formats.onnx.protobuf_scan import TICKET_BYTES, Elements, Tickets
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.limits import current
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.storage import files
 from dovetail.storage.file_pair import Pair
 from dovetail.storage.mapped_files import release_pages
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onnx import SparseTensorProto, TensorProto
 
 Codes = NDArray[np.uint8]
+Stored: TypeAlias = NDArray[Any] | PackedElements
 Notes = dict[str, Any]
 
 _INT64_MAX = 2**63 - 1
@@ -131,7 +133,7 @@ class TensorReader:
 
     def _data(
         self, fields: dict[str, Any], dtype: DType, shape: tuple[int, ...], accept: Callable[[DovetailError], None]
-    ) -> NDArray[Any]:
+    ) -> Stored:
         count = math.prod(shape)
         field = _FIELDS.get(dtype.name, "int32_data")
         if len(fields) == 1 and field in fields:
@@ -334,7 +336,7 @@ def _shape(dims: Iterable[int]) -> tuple[int, ...]:
     return shape
 
 
-def _reshape(data: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _reshape(data: Stored, shape: tuple[int, ...]) -> Stored:
     if data.shape == shape:
         return data
     try:
@@ -347,18 +349,20 @@ def _byte_count(dtype: DType, count: int) -> int:
     return -(-dtype.bits * count // 8)
 
 
-def _from_bytes(dtype: DType, data: Codes, count: int) -> NDArray[Any]:
+def _from_bytes(dtype: DType, data: Codes, count: int) -> Stored:
     if data.size != _byte_count(dtype, count):
         raise FormatError("data.size", f"{count} elements of {dtype} need {_byte_count(dtype, count)} bytes, got {data.size}")
+    if dtype.bits in (2, 4):
+        return PackedElements(data, dtype, (count,), release_pages)
     if dtype.bits < 8:
-        return _read_only(_unpack_codes(data, dtype.bits, count).view(dtype.numpy))
+        return _read_only(_unpack_codes(data, count).view(dtype.numpy))
     if dtype is dtypes.boolean and data.size and data.max() > 1:
         raise FormatError("data.value", f"a boolean must be stored as 0 or 1, got {data.max()}")
     # A tensor in a mapped file may be unaligned; numpy reads unaligned data, only slower.
     return np.frombuffer(data, dtype.numpy, count) if data.size else np.empty(0, dtype.numpy)
 
 
-def _from_values(dtype: DType, values: Sequence[Any], count: int) -> NDArray[Any]:
+def _from_values(dtype: DType, values: Sequence[Any], count: int) -> Stored:
     expected = _value_count(dtype, count)
     if len(values) != expected:
         raise FormatError("data.size", f"{count} elements of {dtype} need {expected} stored values, got {len(values)}")
@@ -378,7 +382,7 @@ def _from_values(dtype: DType, values: Sequence[Any], count: int) -> NDArray[Any
     return _read_only(numbers.astype(dtype.numpy))
 
 
-def _from_bits(dtype: DType, numbers: NDArray[np.int32], count: int) -> NDArray[Any]:
+def _from_bits(dtype: DType, numbers: NDArray[np.int32], count: int) -> Stored:
     """Read elements from int32 numbers, each of which holds the bits of one element, or a byte of packed elements.
 
     Some writers sign-extend the bits to negative numbers.
@@ -389,7 +393,7 @@ def _from_bits(dtype: DType, numbers: NDArray[np.int32], count: int) -> NDArray[
     width = max(dtype.bits, 8)
     _refuse_outside(numbers, -(2 ** (width - 1)), 2**width - 1, dtype)
     codes = numbers.astype(np.uint16 if width == 16 else np.uint8)
-    return _read_only((_unpack_codes(codes.view(np.uint8), dtype.bits, count) if dtype.bits < 8 else codes).view(dtype.numpy))
+    return PackedElements(codes, dtype, (count,)) if dtype.bits in (2, 4) else _read_only(codes.view(dtype.numpy))
 
 
 def _value_count(dtype: DType, count: int) -> int:
@@ -425,15 +429,9 @@ def _encode_string(data: NDArray[Any]) -> list[bytes]:
         raise UnsupportedError("data.value", f"a string must be encodable as UTF-8: {error}") from None
 
 
-def _unpack_codes(packed: Codes, bits: int, count: int) -> Codes:
-    """Unpack packed codes of ``bits`` bits to one code per byte; the lowest bits of a byte hold the first code."""
-    if 8 % bits == 0:
-        fields = np.empty((packed.size, 8 // bits), np.uint8)
-        for index in range(8 // bits):
-            np.right_shift(packed, bits * index, out=fields[:, index])
-        fields &= np.uint8(2**bits - 1)
-        release_pages(packed)
-        return fields.reshape(-1)[:count]
+def _unpack_codes(packed: Codes, count: int) -> Codes:
+    """Unpack packed codes of 6 bits to one code per byte; the lowest bits of a group of bytes hold the first code."""
+    bits = 6
     stride, per_group, word = _group(bits)
     groups = -(-count // per_group)
     padded = np.zeros((groups, stride), np.uint8) if packed.size != groups * stride else packed.reshape(groups, stride)

@@ -1,4 +1,4 @@
-"""Convert constants of IR between the bytes of a ``.bin`` file and numpy arrays with one element per element.
+"""Convert constants of IR between the bytes of a ``.bin`` file and numpy arrays or PackedElements.
 
 Layouts, measured with OpenVINO 2026.4:
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.ir.dtypes import DType
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.storage.mapped_files import release_pages
 
 Array: TypeAlias = NDArray[Any]
@@ -39,11 +40,13 @@ def size_of(dtype: DType, count: int) -> int | None:
     return -(-count * dtype.bits // 8)
 
 
-def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Return the elements in ``data``, whose size must be that of size_of.
+def read(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array | PackedElements:
+    """Return the elements in ``data``, whose size must be that of size_of. Raises ValueError for a shape that numpy lacks.
 
-    The array is read-only. It is a view of ``data`` if the elements have whole bytes.
+    An array is read-only. It is a view of ``data`` if the elements have whole bytes.
     """
+    if dtype.bits in (2, 4):
+        return PackedElements(data, dtype, shape, release_pages)
     count = 1
     for size in shape:
         count *= size
@@ -61,7 +64,7 @@ def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def pack(data: Array, dtype: DType) -> bytes | memoryview:
-    """Pack elements into bytes, the inverse of unpack. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
+    """Pack elements into bytes, the inverse of read. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
     if dtype.openvino is None:
         raise UnsupportedError("dtype.unknown", f"the element type must be one of OpenVINO IR, got {dtype}")
     array = np.asarray(data)
@@ -76,21 +79,14 @@ def pack(data: Array, dtype: DType) -> bytes | memoryview:
 
 
 def _unpack_codes(data: Bytes, bits: int, count: int) -> Bytes:
-    """Unpack codes of ``bits`` bits to one code per byte."""
+    """Unpack codes of 1, 3 or 6 bits to one code per byte."""
     if bits == 1:
         return np.unpackbits(data, count=count)
-    if bits in _SPLIT:
-        group_size, low = _SPLIT[bits]
-        groups = data.reshape(-1, 3)
-        lows = _fields(groups[:, :2], low).reshape(len(groups), group_size)
-        highs = _fields(groups[:, 2:], bits - low).reshape(len(groups), group_size)
-        return (lows | highs << np.uint8(low)).reshape(-1)[:count]
-    fields = np.empty((data.size, 8 // bits), np.uint8)
-    for index in range(8 // bits):
-        np.right_shift(data, bits * index, out=fields[:, index])
-    fields &= np.uint8((1 << bits) - 1)
-    release_pages(data)
-    return fields.reshape(-1)[:count]
+    group_size, low = _SPLIT[bits]
+    groups = data.reshape(-1, 3)
+    lows = _fields(groups[:, :2], low).reshape(len(groups), group_size)
+    highs = _fields(groups[:, 2:], bits - low).reshape(len(groups), group_size)
+    return (lows | highs << np.uint8(low)).reshape(-1)[:count]
 
 
 def _fields(data: Bytes, bits: int) -> Bytes:

@@ -9,6 +9,7 @@ from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import constants
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import BY_OPENVINO, DType
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.types import INT64_MAX, Shape, Size, impossible
 
 # The port precisions that differ from the upper-case name of the element type.
@@ -85,7 +86,7 @@ def read_elements(
     offset: int,
     size: int,
     accept: Callable[[DovetailError], None],
-) -> constants.Array:
+) -> constants.Array | PackedElements:
     """Read the elements of a constant, after checking ``offset`` and ``size``.
 
     The range must be within the weights, and have at least the bytes of the shape. OpenVINO ignores additional bytes: ``accept``
@@ -100,7 +101,7 @@ def read_elements(
     if not count:
         # OpenVINO writes at least one byte for a constant without elements, so that ``size`` is not checked.
         try:
-            return constants.unpack(weights[:0], dtype, shape)
+            return constants.read(weights[:0], dtype, shape)
         except ValueError:
             raise FormatError("ir.number", f"the shape must be valid for a numpy array, got {list(shape)}") from None
     if needed is not None and needed != size:
@@ -109,7 +110,7 @@ def read_elements(
             raise fault
         accept(fault)
         size = needed
-    return constants.unpack(weights[offset : offset + size], dtype, shape)
+    return constants.read(weights[offset : offset + size], dtype, shape)
 
 
 def format_shape(shape: Iterable[Size]) -> str:

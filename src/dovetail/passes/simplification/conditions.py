@@ -59,7 +59,7 @@ def _reduce_captures(node: Node, subgraphs: list[Graph], first: int, inner: int)
 def _insert_constant(body: Graph, value: Value, outer: Value) -> None:
     assert outer.node is not None and isinstance(outer.node.op, Constant)
     new = Value(body.claim(outer.name), outer.type)
-    body.nodes.insert(0, connect(Node(Constant(outer.node.op.data, outer.node.op.dtype), [], [new])))
+    body.nodes.insert(0, connect(Node(outer.node.op, [], [new])))
     for reader, index in value.uses:
         reader.inputs[index] = new
     new.uses.update(value.uses)

@@ -228,7 +228,7 @@ def import_constant(ctx: ImportContext) -> Value:
     tensor = ctx.attribute(name, "tensor")
     if not isinstance(tensor, ForeignTensor):
         raise FormatError("attribute.value", f"Constant: {name} must be a tensor")
-    return ctx.b.constant(tensor.data, tensor.dtype)
+    return ctx.b.constant(tensor.storage, tensor.dtype)
 
 
 _OF_SHAPE = (9, 20, 21, 23, 24, 25)
