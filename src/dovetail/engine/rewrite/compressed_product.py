@@ -25,6 +25,7 @@ from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits, unpack_codes
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
+from dovetail.storage.mapped_files import release_pages
 
 _F32 = np.finfo(np.float32)
 _FLOATS = ("f16", "bf16", "f32")
@@ -212,6 +213,8 @@ def _by_column(array: Array, is_transposed: bool, columns: int, blocks: int) -> 
     if lines.shape[0] not in (1, columns) or lines.shape[1] not in (1, blocks):
         return None
     rows: Array = np.ascontiguousarray(np.broadcast_to(lines, (columns, blocks)), np.float32)
+    if rows.base is None:
+        release_pages(array)
     # A constant shares a read-only array, which may be in a mapped file.
     rows.flags.writeable = False
     return rows
