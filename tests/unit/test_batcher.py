@@ -153,6 +153,16 @@ def test_rows_of_every_kind_of_type_are_joined(dtype: str) -> None:
         np.testing.assert_array_equal(result["y"], np.concatenate([item["x"], item["other"]], axis=2))
 
 
+def test_each_request_gets_its_maps_of_a_classifier() -> None:
+    with dovetail.Builder() as b:
+        b.output("maps", b.ZipMap(b.Softmax(b.input("x", "f32", ("n", 3)), axis=1), classlabels_int64s=[3, 5, 8]))
+    program = dovetail.compile(b.model)
+    items = [np.random.default_rng(index).standard_normal((1, 3)).astype("f4") for index in range(4)]
+    with program.batcher(wait_ms=HOUR, max_batch=4) as batcher:
+        results = gather(batcher, items)
+    assert [result["maps"][0] for result in results] == program(np.concatenate(items))["maps"]
+
+
 def test_inputs_are_passed_as_to_a_program() -> None:
     program = texts()
     (ids,) = ids_of(4)

@@ -123,9 +123,11 @@ class BatchQueue:
         """Remove a request that still waits; the results of a running one are dropped."""
         with self._changed:
             self.cancelled += 1
-            if request.is_waiting:
+            group = self._groups.get(request.key)
+            # A forked child drops the requests of its parent.
+            if request.is_waiting and group is not None and request in group.requests:
                 request.is_waiting = False
-                self._groups[request.key].remove(request)
+                group.remove(request)
                 self._drop_empty(request.key)
                 self.waiting -= 1
 

@@ -280,7 +280,8 @@ class _JoinMemory:
 def _set_error(requests: list[Request], error: BaseException) -> None:
     """Set the error of requests: each has a copy, since a raised exception holds the traceback of its thread."""
     for request in requests:
-        request.error = error if len(requests) == 1 else copy.copy(error)
+        # Other classes of exceptions need not support copies.
+        request.error = copy.copy(error) if len(requests) > 1 and isinstance(error, DovetailError) else error
 
 
 def _answer(batch: Batch) -> None:
