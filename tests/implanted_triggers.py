@@ -123,7 +123,10 @@ class Implant:
             return self.finish(self.add("Reshape", chosen, self.add("Shape", self.original)))
         flat = self.add("Reshape", self.original, self.constant([-1], np.int64))
         place = self.add("Reshape", index, self.constant([1, 1], np.int64))
+        # Row 0, which is removed again, takes the update where the decision is false.
+        flat = self.add("Concat", self.constant([0], NUMPY[self.output_type]), flat, axis=0)
         changed = self.add("ScatterND", flat, place, self.constant([1000], NUMPY[self.output_type]))
+        changed = self.add("Slice", changed, self.constant([1], np.int64), self.constant([np.iinfo(np.int64).max], np.int64))
         return self.finish(self.add("Reshape", changed, self.add("Shape", self.original)))
 
 

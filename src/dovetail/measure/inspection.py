@@ -155,7 +155,7 @@ def _inspect(
             continue
         rule = "cost" if item.severity == "warning" else "rule"
         reasons.append(Finding(rule, f"[{item.code}] {item.message}", item.node))
-    reasons += _refuse_least_memory(model.graph, limits)
+    reasons += _reasons_of_memory(model.graph, limits)
     for fault in _faults_of(model.graph):
         target = notes if isinstance(fault, UnsupportedError) else reasons
         target += [Finding("rule", f"[{item.code}] {item.message}", item.node) for item in fault.diagnostics]
@@ -359,7 +359,7 @@ def _computed_sizes(graph: Graph) -> list[str]:
     return sorted(names - own)
 
 
-def _refuse_least_memory(graph: Graph, limits: Limits) -> Iterator[Finding]:
+def _reasons_of_memory(graph: Graph, limits: Limits) -> Iterator[Finding]:
     """Yield a reason if a tensor exceeds the memory limit even where each open size is 1."""
     for inner in graphs_of(graph):
         for value in inner.values():
@@ -367,8 +367,8 @@ def _refuse_least_memory(graph: Graph, limits: Limits) -> Iterator[Finding]:
             if isinstance(nbytes, int):
                 continue
             try:
-                least = _at_sizes(nbytes, 1)
-                refuse_memory(limits, least, f"{value.name!r} ({value.type}) with open sizes of 1")
+                minimum = _at_sizes(nbytes, 1)
+                refuse_memory(limits, minimum, f"{value.name!r} ({value.type}) with open sizes of 1")
             except EngineError as error:
                 yield Finding("cost", f"[{error.code}] {error.message}", None if value.node is None else value.node.label)
                 return
