@@ -40,7 +40,9 @@ import dovetail
 from dovetail.measure.benchmark import REST, machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from server import CLIENTS, MAX_REQUESTS, MODELS, TOKENS, Figures, clients_in_threads, coroutines, figures_of, transformers
+from server import CLIENTS, MAX_REQUESTS, MODELS, TOKENS, Figures, clients_in_threads, coroutines, figures_of
+
+import transformers  # isort: skip; server.py adds its folder to the path
 
 MODELS = {**MODELS, "wide, 4 x 1024": lambda: wide()}
 Rows = list[Any]
