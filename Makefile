@@ -13,8 +13,8 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 native_sources := $(filter %.h %.cpp,$(built_from))
 
-# `native` is a folder too.
-.PHONY: help demo test test-all lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-index-ops bench-small bench-map fuzz sanitize dist install clean
+# `native` and `docs` are folders too.
+.PHONY: help demo test test-all lint docs models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-index-ops bench-small bench-map fuzz sanitize dist install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-all      every law over every case and all tests, but for the slow ones"
 	@echo "make models        the slow tests: whole networks, other instruction sets, very large graphs"
 	@echo "make lint          ruff, mypy and clang-format"
+	@echo "make docs          the site of docs/ and of the docstrings in build/site; reads nothing from the network"
 	@echo "make model-table   the worst difference of every way through the nine light models"
 	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/measurements"
 	@echo "make corpus        every model of the folder CORPUS asked everything; writes docs/corpus.md"
@@ -64,6 +65,10 @@ lint: .venv/.installed-$(lint_extras)
 	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	$(venv) -m mypy
 	$(venv) -m mypy bench
+
+# The variable omits a notice about other versions of MkDocs. A warning ends the build.
+docs: .venv/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(venv) -m mkdocs build --strict
 
 bench: .venv/.installed-$(EXTRAS)
 	$(venv) bench/tables.py

@@ -93,6 +93,37 @@ def test_every_link_between_documents_leads_somewhere() -> None:
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
+def test_each_document_is_in_the_navigation_of_the_site() -> None:
+    pages = re.findall(r"- (?:[\w ]+: )?([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert len(pages) == len(set(pages))
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert {page for page in pages if not page.startswith("project/")} == written
+
+
+def test_each_public_name_has_a_place_in_one_page_of_the_api() -> None:
+    import dovetail
+
+    text = "".join(path.read_text() for path in sorted(ROOT.glob("docs/api/*.md")))
+    assert sorted(re.findall(r"^::: dovetail\.(\w+)$", text, re.M)) == sorted(dovetail.__all__)
+
+
+def test_the_front_page_of_the_site_links_the_page_of_each_task() -> None:
+    linked = re.findall(r"\]\(howto/(\w+)\.md\)", (ROOT / "docs" / "index.md").read_text())
+    tasks = "arrays compare convert custom_operators extract gradients infer memory quantize rebatch serving untrusted"
+    assert set(tasks.split()) <= set(linked)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocstrings") is None, reason="the site needs the extra docs")
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path.relative_to(tmp_path / "site"): path.read_text(encoding="utf-8") for path in tmp_path.glob("site/**/*.html")}
+    assert len(pages) > 100
+    for path, text in pages.items():
+        assert not re.search(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""", text), path
+
+
 EDIT_TABLE = [
     [cell.strip() for cell in line.strip().strip("|").split("|")]
     for line in (ROOT / "docs" / "howto" / "edit.md").read_text().splitlines()

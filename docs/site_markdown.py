@@ -1,0 +1,82 @@
+"""Hooks of MkDocs and an extension of Griffe that bring Markdown and docstrings into the form that the site needs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+import griffe
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parent.parent
+ROOT_PAGES = {
+    "README.md": "project/overview.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+}
+"""The documents at the root of the repository, and their pages of the site."""
+FENCE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
+LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+ROLE = re.compile(r":(?:func|class|meth|mod):`~?([\w.]+)`")
+CODE = re.compile(r"(?<![\w`])\[([a-z]+\.[a-z*][\w.*-]*)\](?![`(])")
+EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\n).*)*", re.M)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the documents at the root of the repository to the pages of the site."""
+    for name, uri in ROOT_PAGES.items():
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Rewrite the links of a page: to the page of the site where the target has one, else to the target's path as code."""
+    uri = page.file.src_uri
+    source = {page_uri: name for name, page_uri in ROOT_PAGES.items()}.get(uri, f"docs/{uri}")
+
+    def rewrite(link: re.Match[str]) -> str:
+        text, target, anchor = link[1], link[2], link[3] or ""
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        page_uri = ROOT_PAGES.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if page_uri is not None and files.get_file_from_path(page_uri) is not None:
+            return f"[{text}]({posixpath.relpath(page_uri, posixpath.dirname(uri) or '.')}{anchor})"
+        if not (ROOT / path).exists():
+            return link[0]
+        return f"`{path}`" if text.strip("`") in (path, target) else f"{text} (`{path}`)"
+
+    parts = FENCE.split(markdown)
+    return "".join(part if index % 2 else LINK.sub(rewrite, part) for index, part in enumerate(parts))
+
+
+def markdown_of_docstring(text: str, public: set[str]) -> str:
+    """Return a docstring as Markdown: roles of ``public`` names are links, other roles and error codes are code."""
+
+    def reference(role: re.Match[str]) -> str:
+        name = role[1].removeprefix("dovetail.")
+        return f"[`{name}`][dovetail.{name}]" if name.split(".")[0] in public else f"`{name}`"
+
+    text = EXAMPLE.sub(lambda example: f"```pycon\n{example[0]}\n```", text)
+    parts = FENCE.split(text)
+    for index in range(0, len(parts), 2):
+        prose = CODE.sub(r"`\1`", parts[index])
+        prose = re.sub(r"``(.+?)``", r"`\1`", prose, flags=re.S)
+        prose = ROLE.sub(reference, prose)
+        parts[index] = re.sub(r"::$", ":", prose, flags=re.M)
+    return "".join(parts)
+
+
+class DocstringMarkdown(griffe.Extension):
+    """DocstringMarkdown rewrites the docstrings of the package as Markdown."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Rewrite every docstring once the package is read, because only then its public names are known."""
+        public = {str(name) for name in pkg.exports or ()}
+        pending: list[griffe.Object] = [pkg]
+        while pending:
+            item = pending.pop()
+            if item.docstring is not None:
+                item.docstring.value = markdown_of_docstring(item.docstring.value, public)
+            pending += [member for member in item.members.values() if isinstance(member, griffe.Object)]
