@@ -22,6 +22,7 @@ FENCE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 ROLE = re.compile(r":(?:func|class|meth|mod):`~?([\w.]+)`")
 CODE = re.compile(r"(?<![\w`])\[([a-z]+\.[a-z*][\w.*-]*)\](?![`(])")
+DOCUMENT = re.compile(r"(?<!`)\bdocs/([\w/]+)\.md")
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\n).*)*", re.M)
 
 
@@ -52,7 +53,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def markdown_of_docstring(text: str, public: set[str]) -> str:
-    """Return a docstring as Markdown: roles of ``public`` names are links, other roles and error codes are code."""
+    """Return a docstring as Markdown for a page of ``docs/api``.
+
+    Roles of ``public`` names and paths of documents are links, other roles and error codes are code.
+    """
 
     def reference(role: re.Match[str]) -> str:
         name = role[1].removeprefix("dovetail.")
@@ -64,6 +68,7 @@ def markdown_of_docstring(text: str, public: set[str]) -> str:
         prose = CODE.sub(r"`\1`", parts[index])
         prose = re.sub(r"``(.+?)``", r"`\1`", prose, flags=re.S)
         prose = ROLE.sub(reference, prose)
+        prose = DOCUMENT.sub(r"[\1.md](../\1.md)", prose)
         parts[index] = re.sub(r"::$", ":", prose, flags=re.M)
     return "".join(parts)
 

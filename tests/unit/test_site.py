@@ -1,0 +1,69 @@
+"""The site that `make docs` builds: without warnings, from local files alone, with links that lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import time
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from browser import Browser, requires_browser
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("mkdocstrings") is None, reason="the site needs the extra docs")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
+    pages = sorted(site.glob("**/*.html"))
+    assert len(pages) > 100
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""", text), page.name
+
+
+def test_each_link_of_the_site_leads_to_a_file(site: Path) -> None:
+    for page in site.glob("**/*.html"):
+        if page.name == "404.html":
+            continue
+        for address in re.findall(r"""(?:src|href)="(?!\w+:)([^"#?]+)""", page.read_text(encoding="utf-8")):
+            assert (page.parent / unquote(unescape(address))).exists(), f"{page.relative_to(site)}: {address}"
+
+
+def test_docstrings_have_no_markup_of_sphinx_in_the_site(site: Path) -> None:
+    for page in site.glob("api/*.html"):
+        text = re.sub(r"(?s)<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"))
+        assert not re.search(r"``|:(?:func|class|meth|mod):|&gt;&gt;&gt;|\]\[", text), page.name
+
+
+@requires_browser
+def test_the_site_fits_windows_and_searches_without_a_server(site: Path, tmp_path: Path) -> None:
+    with Browser(tmp_path) as browser:
+        for width in (480, 1400):
+            browser.emulate(width, 1000)
+            for page in ("index", "api/running", "errors", "operators", "howto/rebatch"):
+                browser.open(site / f"{page}.html")
+                assert browser.run("return document.documentElement.scrollWidth") <= width, page
+                browser.screenshot(tmp_path / f"{page.replace('/', '_')}_{width}.png")
+        browser.type(".md-search__input", "rebatch")
+        script = "return Array.from(document.querySelectorAll('.md-search-result__link'), link => link.href)"
+        for _ in range(200):
+            if links := browser.run(script):
+                break
+            time.sleep(0.05)
+        assert any("howto/rebatch.html" in link for link in links)
+        assert browser.messages() == []
