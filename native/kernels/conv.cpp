@@ -37,6 +37,7 @@ Conv::Conv(const Spec& spec, WeightCache& cache)
       prologue_(&prologue_kernels()) {
     const Operand& w = spec.inputs.at(1);
     if (w.element != Element::f32) throw std::invalid_argument("conv: the weights must be f32");
+    if (w.count() == 0 && y_.count() != 0) throw std::invalid_argument("conv: the weights must have elements");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
         throw std::invalid_argument("conv: the channels of weights and operands disagree");
     merge_depthwise_groups();

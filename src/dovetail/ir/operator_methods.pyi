@@ -320,7 +320,10 @@ class OperatorMethods:
     def Constant(
         self, /, *, data: np.ndarray[Any, Any], dtype: DTypeLike,
     ) -> Value:
-        """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
+        """Hold a constant tensor. ``data`` has one element per numpy element and is read-only.
+
+        A reader of files may pass PackedElements for ``data``: each read of ``data`` then unpacks them.
+        """
 
     def DefaultInput(
         self, /, *, default: np.ndarray[Any, Any], dtype: DTypeLike, declared: Type | None = None,

@@ -68,5 +68,16 @@ class PackedElements:
             self._unpacked = weakref.ref(array)
         return array
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same type, shape and bits; bits behind the last element do not count."""
+        if not isinstance(other, PackedElements):
+            return NotImplemented
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return False
+        return np.array_equal(self.packed, other.packed) or self.unpack().tobytes() == other.unpack().tobytes()
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedElements, (self.packed, self.dtype, self.shape, self.release)

@@ -124,7 +124,14 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
     x, w, r, bias, lengths, *rest = inputs
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0:
         return None
-    if r is None or r.dtype.name != "f32" or r.shape is None or not isinstance(r.shape[2], int) or not cell_of(op):
+    if (
+        r is None
+        or r.dtype.name != "f32"
+        or r.shape is None
+        or not isinstance(r.shape[2], int)
+        or not r.shape[2]
+        or not cell_of(op)
+    ):
         return None
     if op.layout != "sequence_first":
         with b:
