@@ -186,3 +186,54 @@ def test_an_adapter_of_peft(tmp_path: Path) -> None:
         (tmp_path / "adapter_config.json").write_text(text)
         with pytest.raises(dovetail.FormatError, match=r"\[array.file\]"):
             dovetail.attach_lora(model, adapter=tmp_path)
+
+
+def test_constants_that_only_decide_are_no_weights() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 2))
+        y = b.MatMul(x, b.constant(np.eye(2, dtype=np.float32), name="w"))
+        b.output("y", b.Where(b.Greater(y, b.constant(np.ones(2, np.float32), name="limits")), y, y * 2))
+    assert dovetail.training_step(b.model, "mse").report.weights == ["w"]
+    chosen = dovetail.training_step(b.model, "mse", weights=["w", "limits"])
+    assert chosen.report.weights == ["w", "limits"]
+
+
+def test_names_that_are_taken_get_numbers() -> None:
+    with dovetail.Builder() as b:
+        x, rate = b.input("target", "f32", ("n", 2)), b.input("learning_rate", "f32", ())
+        loss = b.MatMul(x, b.constant(np.eye(2, dtype=np.float32), name="step")) * rate
+        b.output("loss", loss)
+    step = dovetail.training_step(b.model, "mse", optimizer="adam")
+    assert [value.name for value in step.inputs][:5] == ["target", "learning_rate", "target_2", "learning_rate_2", "step_2"]
+    assert step.outputs[0].name == "loss_2" and step.warnings == b.model.warnings
+
+
+@pytest.mark.parametrize("module", ["layer.query", "query"])
+def test_a_module_of_an_adapter_is_one_product(module: str, tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 4))
+        for name in ("layer.query.weight", "other.query.weight"):
+            x = b.MatMul(x, b.constant(np.eye(4, dtype=np.float32) * (1 + len(name)), name=name))
+        b.output("y", x)
+    pair = {
+        f"base_model.model.{module}.lora_{letter}.weight": np.ones(shape, np.float32)
+        for letter, shape in (("A", (1, 4)), ("B", (4, 1)))
+    }
+    safetensors.save_file(pair, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "adapter_config.json").write_text('{"r": 1, "lora_alpha": 1}')
+    if module == "query":
+        with pytest.raises(dovetail.RuleError, match=r"\[name.unknown\].*2 products"):
+            dovetail.attach_lora(b.model, adapter=tmp_path)
+    else:
+        assert dovetail.attach_lora(b.model, adapter=tmp_path).report == ["layer.query.weight"]
+
+
+def test_a_sum_that_looks_like_an_adapter_is_none() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 4))
+        first, second = (b.constant(np.eye(4, dtype=np.float32), name=f"w{suffix}") for suffix in (".lora_A", ".lora_B"))
+        b.output("y", b.Relu(x) + b.MatMul(b.MatMul(x, first), second) * b.constant(np.ones(4, np.float32)))
+    for undo in (dovetail.merge_lora, dovetail.detach_lora):
+        with pytest.raises(dovetail.RuleError, match=r"\[argument.value\]"):
+            undo(b.model)

@@ -139,13 +139,20 @@ def _seed(b: Builder, target: Value) -> Value:
 
 def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]) -> list[Value]:
     """Emit the gradients of ``sources``: the sum over ``outputs`` of the vector-Jacobian products of ``deltas``."""
+    gradients = adjoints_or_none(b, outputs, deltas, sources)
+    return [zeros_like(b, x) if gradient is None else gradient for x, gradient in zip(sources, gradients, strict=True)]
+
+
+def adjoints_or_none(
+    b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]
+) -> list[Value | None]:
+    """Emit the gradients as :func:`adjoints` does, but None for a source on which no output depends differentiably."""
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
     needed, quantized = _dependent_values(b.graph, sources)
     dependent = needed | quantized
     wanted = {id(source) for source in sources}
-    gradient_of: dict[int, Value] = {}
     problems: list[DovetailError] = []
     for node in reversed(tuple(b.graph.nodes)):
         incoming = [flow.pop(id(y), None) if id(y) not in wanted else flow.get(id(y)) for y in node.outputs]
@@ -170,9 +177,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
         if len(items) == 1:
             raise first
         raise UnsupportedError("grad.op", f"{len(items)} nodes have no gradient", diagnostics=items)
-    for source in sources:
-        gradient_of[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)
-    return [gradient_of[id(source)] for source in sources]
+    return [flow.get(id(source)) for source in sources]
 
 
 def _unknown_types_error(node: Node, error: Exception) -> UnsupportedError:

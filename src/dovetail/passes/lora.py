@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from math import sqrt
@@ -79,7 +80,7 @@ def attach_lora(
         raise RuleError("argument.value", f"rank must be at least 1, got {rank}")
     patterns = [targets] if isinstance(targets, str) else list(targets)
     known = None if adapter is None else _read_adapter(os.fspath(adapter))
-    unused = set(patterns if known is None else known)
+    uses = Counter[str]()
     rng = np.random.default_rng(seed)
     new = copy_model(model)
     names: list[str] = []
@@ -100,7 +101,7 @@ def attach_lora(
             factors = known[matches[0]] if matches else _Factors(np.zeros((0, 0)), np.zeros((0, 0)), 0)
         if not matches:
             return None
-        unused.difference_update(matches)
+        uses.update(matches)
         if factors.a.shape[0] != depth or factors.b.shape[1] != columns:
             text = f"the factors of {weight.name!r} must be [{depth}, rank] and [rank, {columns}]"
             raise RuleError("shape.disagree", f"{text}, got {list(factors.a.shape)} and {list(factors.b.shape)}")
@@ -109,9 +110,13 @@ def attach_lora(
 
     with counting(new.limits):
         rewrite(new.graph, rule)
-        if not names or (known is not None and unused):
-            found = ", ".join(repr(name) for name in sorted(unused)[:4])
-            raise RuleError("name.unknown", f"the model has no product by a constant f32 matrix named {found}", file=model.file)
+        for name in patterns if known is None else known:
+            if not uses[name]:
+                text = f"the model has no product by a constant f32 matrix named {name!r}"
+                raise RuleError("name.unknown", text, file=model.file)
+            if known is not None and uses[name] > 1:
+                text = f"{name!r} must be the module of one product, got {uses[name]} products with names that end so"
+                raise RuleError("name.unknown", text, file=model.file)
         infer_graph(new.graph, file=new.file)
     new.report = names
     return new
@@ -206,7 +211,7 @@ def _find_adapters(graph: Graph) -> list[_Adapter]:
             continue
         second, scale = scaled.input(0).node, scaled.input(1).constant
         first = second.input(0).node if second is not None and isinstance(second.op, MatMul) else None
-        if second is None or first is None or scale is None or not isinstance(first.op, MatMul):
+        if second is None or first is None or scale is None or scale.size != 1 or not isinstance(first.op, MatMul):
             continue
         a, b = first.input(1), second.input(1)
         if a.constant is None or b.constant is None or A not in a.name or B not in b.name:

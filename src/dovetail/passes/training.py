@@ -17,7 +17,8 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
 from dovetail.ir.suggestions import check_keywords, closest
-from dovetail.laws.gradients import adjoints
+from dovetail.laws.gradients import adjoints_or_none
+from dovetail.ops.builders import zeros_like
 from dovetail.ops.constant import Constant
 from dovetail.passes.merge import merge
 
@@ -79,7 +80,8 @@ def training_step(
     whose inputs include outputs of ``model`` by name. The named losses need a model with one output.
 
     ``weights`` are names of f32 constants, or patterns such as ``"head.*"``; by default all constants of at least two f32
-    elements on which the loss depends, without the statistics of BatchNormalization, which stay constants. The report lists them.
+    elements to which a gradient flows, without the statistics of BatchNormalization and without those in subgraphs, which stay
+    constants. The report lists them. A new name that ``model`` has already gets a number.
 
     ``optimizer`` is "sgd" (with ``momentum``), "adam" or "adamw" (with ``betas`` and ``epsilon``). ``weight_decay`` is added to
     the gradient as ``weight_decay * w``; for adamw the weights shrink by ``learning_rate * weight_decay`` in each step instead.
@@ -109,7 +111,7 @@ def training_step(
         new.states = []
         remove_dead(new.graph)
         chosen = _find_weights(new, weights)
-        return _add_step(new, scalar, chosen, settings)
+        return _add_step(new, scalar, chosen, settings, keeps_all=weights is not None)
 
 
 def _rule_of(
@@ -146,16 +148,15 @@ def _loss_model(model: Model, loss: str | Model) -> Model:
         raise RuleError("argument.value", f"the loss {loss} needs a model with one output, got {names}", file=model.file)
     result = model.outputs[0]
     b = Builder(loss)
-    taken = {value.name for value in model.graph.values()}
-    y = b.input_of(result.name, result.type)
+    y, target_name = b.input_of(result.name, result.type), model.graph.free_name(TARGET)
     if loss == "cross_entropy":
         from dovetail.ops.training.losses import SoftmaxCrossEntropyLoss
 
         shape = None if result.shape is None else (*result.shape[:1], *result.shape[2:])
-        target = b.input(_free(TARGET, taken), "i64", shape)
+        target = b.input(target_name, "i64", shape)
         scalar = b.add(SoftmaxCrossEntropyLoss(), y, target)[0]
     else:
-        target = b.input_of(_free(TARGET, taken), result.type)
+        target = b.input_of(target_name, result.type)
         if loss == "mse":
             difference = b.Subtract(y, target)
             each = b.Multiply(difference, difference)
@@ -164,17 +165,13 @@ def _loss_model(model: Model, loss: str | Model) -> Model:
             each = b.Subtract(b.Relu(y), b.Multiply(y, target))
             each = b.Add(each, b.Log(b.Add(b.Exp(b.Negative(b.Abs(y))), 1.0)))
         scalar = b.ReduceMean(each, None, keepdims=False)
-    b.output(_free(LOSS, taken), scalar)
+    b.output(model.graph.free_name(LOSS), scalar)
     return b.model
-
-
-def _free(name: str, taken: set[str]) -> str:
-    return next(text for text in (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3))) if text not in taken)
 
 
 def _find_weights(model: Model, names: str | Iterable[str] | None) -> list[Value]:
     """Return the constants to be trained, in the order of the graph."""
-    floats = [value for value in model.graph.values() if value.constant is not None and _is_trainable(value)]
+    floats = [value for value in model.graph.values() if _is_trainable(value)]
     if names is None:
         found = [value for value in floats if value.dtype.name == "f32" and prod(value.dims) > 1]
         if not found:
@@ -200,26 +197,28 @@ def _is_trainable(value: Value) -> bool:
     return any(not _is_statistic(node, port) for node, port in value.uses)
 
 
-def _add_step(model: Model, loss: Value, weights: Sequence[Value], settings: _UpdateRule) -> Model:
-    """Make the weights inputs, and add the gradients and the next values of all states."""
+def _add_step(model: Model, loss: Value, weights: Sequence[Value], settings: _UpdateRule, *, keeps_all: bool) -> Model:
+    """Make the weights inputs, and add the gradients and the next values of all states.
+
+    Weights without a gradient stay constants, or with ``keeps_all`` have a gradient of zeros.
+    """
     graph = model.graph
-    data = [np.array(value.constant) for value in weights]
-    nodes = {id(value.node) for value in weights}
-    graph.nodes[:] = [node for node in graph.nodes if id(node) not in nodes]
+    b = Builder(graph=graph)
+    gradients = adjoints_or_none(b, [loss], [b.constant(np.ones((), np.float32))], weights)
+    if keeps_all:
+        gradients = [zeros_like(b, x) if gradient is None else gradient for x, gradient in zip(weights, gradients, strict=True)]
+    trained = [(value, gradient) for value, gradient in zip(weights, gradients, strict=True) if gradient is not None]
+    writer = _StepWriter(b, settings)
+    nodes = {id(value.node) for value, _ in trained}
     constants = Builder(graph=Graph())
-    for value in weights:
+    for value, gradient in trained:
+        writer.report.weights.append(value.name)
+        writer.report.initial[value.name] = np.array(value.constant)
         _keep_statistics(constants, value)
-    graph.nodes[:0] = constants.graph.nodes
-    for value in weights:
         value.node = value.value = None
         graph.inputs.append(value)
-    b = Builder(graph=graph)
-    gradients = adjoints(b, [loss], [b.constant(np.ones((), np.float32))], weights)
-    writer = _StepWriter(b, settings)
-    for value, gradient, array in zip(weights, gradients, data, strict=True):
-        writer.report.initial[value.name] = array
         writer.update(value, gradient)
-    writer.report.weights = [value.name for value in weights]
+    graph.nodes[:] = [*constants.graph.nodes, *(node for node in graph.nodes if id(node) not in nodes)]
     remove_dead(graph)
     infer_graph(graph, file=model.file)
     model.report = writer.report
