@@ -124,19 +124,14 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
     x, w, r, bias, lengths, *rest = inputs
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0:
         return None
-    if (
-        r is None
-        or r.dtype.name != "f32"
-        or r.shape is None
-        or not isinstance(r.shape[2], int)
-        or not r.shape[2]
-        or not cell_of(op)
-    ):
+    size = None if r.shape is None else r.shape[2]
+    # A layer without hidden units is refused where its inputs disagree.
+    if not isinstance(size, int) or size == 0 or r.dtype.name != "f32" or not cell_of(op):
         return None
     if op.layout != "sequence_first":
         with b:
             return convert_form(b, op, inputs, layout="sequence_first")
-    m, size = GraphBackend(b), r.shape[2]
+    m = GraphBackend(b)
     with b:
         weights = b.Reshape(w, [op.directions * op.gate_count * size, -1])
         projected = b.MatMul(x, weights, transpose_b=True)
