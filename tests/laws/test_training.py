@@ -237,3 +237,54 @@ def test_a_sum_that_looks_like_an_adapter_is_none() -> None:
     for undo in (dovetail.merge_lora, dovetail.detach_lora):
         with pytest.raises(dovetail.RuleError, match=r"\[argument.value\]"):
             undo(b.model)
+
+
+def _square_loss(y: Any) -> dovetail.Model:
+    with dovetail.Builder("distance") as b:
+        found, weight = b.input(y.name, y.type.dtype, y.shape), b.input("weight", "f32", ("n", 1))
+        b.output("distance", b.ReduceSum((found * found) * weight, [0, 1], keepdims=False))
+    return b.model
+
+
+@pytest.mark.parametrize("loss", ["mse", "binary_cross_entropy", "cross_entropy", "model"])
+def test_each_loss_and_its_gradient_are_those_of_torch(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    w, x = rng.standard_normal((4, 3), np.float32) * 30, rng.standard_normal((5, 4), np.float32)
+    with dovetail.Builder() as b:
+        y = b.output("y", b.MatMul(b.input("x", "f32", ("n", 4)), b.constant(w, name="w")))
+    functions = {"mse": "mse_loss", "binary_cross_entropy": "binary_cross_entropy_with_logits", "cross_entropy": "cross_entropy"}
+    parameter = torch.nn.Parameter(torch.tensor(w))
+    logits = torch.tensor(x) @ parameter
+    if loss == "model":
+        feed = {"weight": rng.random((5, 1), np.float32)}
+        expected = (logits**2 * torch.tensor(feed["weight"])).sum()
+    else:
+        feed = {"target": rng.integers(0, 3, 5) if loss == "cross_entropy" else rng.random((5, 3), np.float32)}
+        expected = getattr(torch.nn.functional, functions[loss])(logits, torch.tensor(feed["target"]))
+    expected.backward()
+    step = dovetail.training_step(b.model, _square_loss(y) if loss == "model" else loss, optimizer="sgd")
+    found = dovetail.run(step, {"x": x, **feed, "learning_rate": 1.0, **step.report.initial})
+    assert abs(float(next(iter(found.values()))) - float(expected)) <= 1e-5 * float(expected)
+    gradient = w - found["next.w"]
+    assert np.abs(gradient - parameter.grad.numpy()).max() <= 1e-5 * np.abs(w).max()
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"loss": "cross"}, "argument.value"),
+        ({"loss": 3}, "argument.type"),
+        ({"optimizer": "lion"}, "argument.value"),
+        ({"betas": (0.9, 1.0)}, "argument.value"),
+        ({"betas": (0.9,)}, "argument.value"),
+        ({"momentum": -1}, "argument.value"),
+        ({"weight_decay": float("nan")}, "argument.value"),
+        ({"weights": "v*"}, "name.unknown"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], code: str) -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 2)), b.constant(np.eye(2, dtype=np.float32), name="w")))
+    with pytest.raises(dovetail.DovetailError) as error:
+        dovetail.training_step(b.model, **options)
+    assert error.value.code == code

@@ -87,7 +87,8 @@ def training_step(
     the gradient as ``weight_decay * w``; for adamw the weights shrink by ``learning_rate * weight_decay`` in each step instead.
     Its default is 0.01 for adamw, and 0 otherwise.
 
-    Raises RuleError [argument.value] for an unknown loss or optimizer and for numbers out of range, [name.unknown] for weights
+    Raises ArgumentTypeError [argument.type] for a loss that is neither a name nor a model; RuleError [argument.value] for an
+    unknown loss or optimizer and for numbers out of range, [name.unknown] for weights
     that the model lacks, [grad.dtype] for weights or a loss that are not f32, [merge.connection] for a loss that does not fit;
     UnsupportedError [grad.op] with all nodes without a gradient, [constant.needed] for a model without weights.
     Source: the update rules of torch.optim.SGD, Adam and AdamW.
