@@ -91,7 +91,8 @@ FUSED = (
     "matmul: has_bias", "matmul: has_residual", "matmul: factor", "matmul: activation relu", "quantized_conv: has_residual",
     "elementwise: long", "elementwise: several results", "memory: channels-last copy", "memory: channels-last operand",
     "memory: piece of a buffer", "memory: in place, elementwise", "memory: in place, conv", "memory: in place, matmul",
-    "memory: moved nothing",
+    "memory: moved nothing", "conv: weights of a run", "conv_transpose: weights of a run", "recurrent: weights of a run",
+    "pool: indices",
 )  # fmt: skip
 
 

@@ -206,6 +206,9 @@ def pool(m: Maker, x: str | None = None) -> str | None:
     if kind == "AveragePool":
         found["divisor"] = m.among(("inside", "padded", "window") if m.chance(0.9) else ("inside",))
     found["rounding_type"] = m.among(("floor", "floor", "ceil"))
+    if kind == "MaxPool" and m.chance(0.15):
+        made = m.add(kind, x, outputs=2, **found)
+        return made[0] if made else None
     return m.one(kind, x, **found)
 
 

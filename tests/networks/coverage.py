@@ -72,6 +72,10 @@ def _of_step(step: Step) -> set[str]:
         found.add(f"{kernel}: groups")
     if kernel in ("conv", "conv_transpose", "pool"):
         found.add(f"{kernel}: {len(step.writes[0].sizes) - 2} axes")
+    if kernel == "pool" and len(step.writes) > 1:
+        found.add("pool: indices")
+    if kernel in ("conv", "conv_transpose", "recurrent") and step.reads[1] is not None and step.reads[1].tensor.data is None:
+        found.add(f"{kernel}: weights of a run")
     if "format" in attributes:
         found.add(f"{kernel}: weights {attributes['format']}, rows {attributes.get('rows', 'f32')}")
     if "precision" in attributes:

@@ -260,7 +260,7 @@ def recurrent(m: Maker) -> str | None:
     reads: list[str | None] = [
         x,
         m.weights((d, gates * hidden, m.shape(x)[2]), m.shape(x)[2]),
-        m.weights((d, gates * hidden, hidden), hidden),
+        m.weights((d, gates * hidden, hidden), hidden, share=0.2),
     ]
     reads.append(m.weights((d, 2 * gates * hidden), 4) if m.chance(0.7) else None)
     # Lengths of rows are compared elsewhere.
