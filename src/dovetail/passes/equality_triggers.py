@@ -15,9 +15,23 @@ from dovetail.errors import UnsupportedError
 from dovetail.ir.evaluate import constant_value, live_nodes
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.limits import Limits
-from dovetail.ir.op import bodies
+from dovetail.ir.op import Op, bodies, has
 from dovetail.ir.types import Shape, Tensor
+from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.elementwise import activation, binary, logical, unary
 from dovetail.ops.elementwise.broadcast import Elementwise
+from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.clip import Clip
+from dovetail.ops.linalg.einsum import Einsum
+from dovetail.ops.ml.label_encoder import LabelEncoder
+from dovetail.ops.ml.tree_ensemble import TreeEnsemble
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.nn.dropout import Dropout
+from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool
+from dovetail.ops.reduction import reduce
+from dovetail.ops.tensor import gather, shape as shape_ops
+from dovetail.ops.tensor.concat_split import Concat, Split
+from dovetail.ops.tensor.slice import Slice
 
 NEVER, IF_NARROW, ALWAYS = 0, 1, 2
 """Strengths of a test: whether it is a reason against a file never, only for few elements of an input, or always."""
@@ -101,8 +115,10 @@ def _flow_of_input(value: Value) -> Flow:
     if dtype.name == "string":
         return Flow("plain", value.name, "text")
     shape = _sizes(value)
+    if dtype.kind == "bool":
+        return Flow("deep", value.name, "integer")
     if not dtype.is_integer or dtype.name in ("u8", "i8"):
-        return Flow("deep" if dtype.kind == "bool" else "plain", value.name, "integer" if dtype.kind == "bool" else "float")
+        return Flow("plain", value.name, "float")
     if shape is not None and all(size == 1 for size in shape) and len(shape) < 2:
         return Flow("plain", value.name, "option")
     one_per_row = shape is not None and len(shape) > 1 and all(size == 1 for size in shape[1:])
@@ -145,7 +161,7 @@ class _TriggerSearch:
         inputs = [CONSTANT if x is None else flows.get(id(x), CONSTANT) for x in node.inputs]
         if node.op.holds_graphs:
             return self._flows_of_subgraphs(node, inputs)
-        if type(node.op).__name__ in ("Shape", "Size") and not inputs[0].is_size:
+        if isinstance(node.op, shape_ops.Shape | shape_ops.Size) and not inputs[0].is_size:
             return [CONSTANT] * len(node.outputs)
         if all(flow.role == "constant" for flow in inputs):
             return [CONSTANT] * len(node.outputs)
@@ -153,35 +169,38 @@ class _TriggerSearch:
         if flow.role == "selected":
             for each in inputs:
                 if each.role == "test":
-                    self.report(f"{node.label} ({node.title})", each)
+                    self.report(_label(node), each)
             flow = _deep(inputs)
         return [_with_family(node, inputs, flow, y) for y in node.outputs]
 
     def _flows_of_subgraphs(self, node: Node, inputs: list[Flow]) -> list[Flow]:
-        is_loop = type(node.op).__name__ == "Loop"
+        loop = node.op if isinstance(node.op, Loop) else None
         results = [CONSTANT] * len(node.outputs)
-        first = 2 if is_loop else node.op.first_capture
+        first = 2 if loop else node.op.first_capture
         for flow in inputs[:first]:
             if flow.role == "test":
-                self.report(f"{node.label} ({node.title})", flow)
+                self.report(_label(node), flow)
         decided = any(flow.role != "constant" for flow in inputs[:first])
         for _, body in bodies(node.op):
-            given = [*([CONSTANT] if is_loop else []), *inputs[first:]]
+            given = [*([CONSTANT] if loop else []), *inputs[first:]]
             given += [CONSTANT] * (len(body.inputs) - len(given))
             outputs = self.visit(body, tuple(given[: len(body.inputs)]))
-            if is_loop:
+            if loop:
                 # The second visit has the states of a later trip.
-                carried = getattr(node.op, "carried", 0)
-                states = [_join([a, b]) for a, b in zip(given[1 : 1 + carried], outputs[1 : 1 + carried], strict=False)]
-                given[1 : 1 + len(states)] = states
+                ends = slice(1, 1 + loop.carried)
+                given[ends] = [_join([a, b]) for a, b in zip(given[ends], outputs[ends], strict=True)]
                 outputs = self.visit(body, tuple(given[: len(body.inputs)]))
                 if outputs and outputs[0].role == "test":
-                    self.report(f"{node.label} ({node.title})", outputs[0])
+                    self.report(_label(node), outputs[0])
                 outputs = outputs[1:]
             results = [_join([a, b]) for a, b in zip(results, outputs, strict=False)] + results[len(outputs) :]
         if decided:
             results = [_deep(inputs) if flow.role == "constant" else flow for flow in results]
         return results
+
+
+def _label(node: Node) -> str:
+    return f"{node.label} ({node.title})"
 
 
 def _deep(inputs: Sequence[Flow]) -> Flow:
@@ -196,8 +215,8 @@ def _with_family(node: Node, inputs: Sequence[Flow], flow: Flow, y: Value) -> Fl
     dtype = y.type.dtype
     if dtype.name == "string":
         return replace(flow, family="text")
-    is_step = type(node.op).__name__.startswith("TreeEnsemble") or (
-        (_moves(node) or isinstance(node.op, Elementwise) or type(node.op).__name__ in ("Cast", "LabelEncoder"))
+    is_step = isinstance(node.op, TreeEnsemble | TreeEnsembleClassifier | TreeEnsembleRegressor) or (
+        (_moves(node.op) or isinstance(node.op, Elementwise | Cast | LabelEncoder))
         and all(each.role == "constant" or (each.role == "deep" and each.family == "integer") for each in inputs)
     )
     return replace(flow, family="float" if dtype.kind == "float" and not is_step else "integer")
@@ -257,7 +276,7 @@ def _test(node: Node, flow: Flow, constant: Value | None) -> Flow:
         flow,
         role="test",
         strength=strength,
-        node=f"{node.label} ({node.title})",
+        node=_label(node),
         constant=_constant_text(constant),
         low=(),
         high=(),
@@ -270,9 +289,8 @@ def _side(node: Node, flow: Flow, constant: Value | None, is_low: bool) -> Flow:
     if data is None:
         return replace(flow, role="deep")
     ends = tuple(data.reshape(-1).tolist())
-    label = f"{node.label} ({node.title})"
     low, high = (ends, ()) if is_low else ((), ends)
-    return replace(flow, role="side", node=label, constant=_constant_text(constant), low=low, high=high)
+    return replace(flow, role="side", node=_label(node), constant=_constant_text(constant), low=low, high=high)
 
 
 def _interval(sides: Sequence[Flow]) -> Flow | None:
@@ -288,8 +306,8 @@ def _interval(sides: Sequence[Flow]) -> Flow | None:
 
 
 def _is_narrowed(node: Node) -> bool:
-    """Return whether a node that moves elements keeps a constant number of them along an axis."""
-    if type(node.op).__name__ not in ("Slice", "Gather", "GatherND", "GatherElements", "Split", "ReduceMin", "ReduceMax"):
+    """Return whether a node selects elements, and keeps a constant number of them along an axis."""
+    if not isinstance(node.op, Slice | Split | gather.Gather | gather.GatherElements | gather.GatherND):
         return False
     before, after = _sizes(node.inputs[0]), _sizes(node.outputs[0])
     if before is None or after is None:
@@ -304,74 +322,81 @@ def _sizes(value: Value | None) -> Shape | None:
     return value.type.shape if value is not None and isinstance(value.type, Tensor) else None
 
 
+def _moves(op: Op) -> bool:
+    return op.moves_elements or isinstance(op, Dropout)
+
+
+def _adds(op: Op) -> bool:
+    """Return whether the results are weighted sums of the elements of one input, if the others are constants."""
+    sums = reduce.ReduceSum | reduce.ReduceMean | AveragePool | GlobalAveragePool | Einsum
+    return isinstance(op, sums) or has(op, "multiply_adds")
+
+
+def _decides(op: Op) -> bool:
+    """Return whether one element can determine the result of a reduction of booleans or of the numbers 0 and 1."""
+    return isinstance(op, reduce.ReduceMin | reduce.ReduceMax | reduce.ReduceProd | reduce.ReduceAll | reduce.ReduceAny)
+
+
 def _combine(node: Node, inputs: list[Flow]) -> Flow:
     """Return the flow of a node's outputs; the role "selected" if a test joins other data."""
-    name = type(node.op).__name__
+    op = node.op
     tainted = [flow for flow in inputs if flow.role != "constant"]
     tests = [flow for flow in tainted if flow.role == "test"]
     sides = [flow for flow in tainted if flow.role == "side"]
-    if len(sides) > 1 and len(sides) + len(tests) == len(tainted) and (found := _interval(sides)):
-        return _join([found, *tests])
+    if len(sides) > 1 and len(sides) + len(tests) == len(tainted) and (interval := _interval(sides)):
+        return _join([interval, *tests])
     if tests:
         if len(tests) + len(sides) < len(tainted):
             return Flow("selected")
-        return _function_of_tests(name, node, _join(tests))
-    if name in ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"):
-        return _compare(name, node, inputs)
+        return _function_of_tests(node, _join(tests))
+    if isinstance(op, logical.ComparisonOp):
+        return _compare(node, inputs)
     if sides:
-        if name in ("Cast", "CastLike", "Not", "ReduceMin", "ReduceMax", "ReduceProd", "ReduceAll", "ReduceAny") or _moves(node):
-            return (
-                replace(_join(tainted), low=tuple(sides[0].low), high=tuple(sides[0].high))
-                if len(tainted) == 1
-                else _deep(inputs)
-            )
-        if name in ("And", "Or", "Multiply", "Minimum") and len(sides) == len(tainted):
-            low = next((side.low for side in sides if side.low), ())
-            high = next((side.high for side in sides if side.high), ())
-            return replace(sides[0], low=low, high=high)
-        return _deep(inputs)
+        return _function_of_sides(node, tainted, sides)
     if len(tainted) > 1:
-        return _combine_data(name, node, inputs, tainted)
+        return _combine_data(node, tainted)
     position = next(index for index, flow in enumerate(inputs) if flow.role != "constant")
-    return _with_constants(name, node, inputs[position], position)
+    return _with_constants(node, inputs[position], position)
 
 
-def _moves(node: Node) -> bool:
-    return node.op.moves_elements or type(node.op).__name__ in (
-        "Identity",
-        "Dropout",
-        "Expand",
-        "Squeeze",
-        "Unsqueeze",
-        "Flatten",
-    )
+def _function_of_sides(node: Node, tainted: list[Flow], sides: list[Flow]) -> Flow:
+    is_kept = isinstance(node.op, Cast | CastLike | logical.Not) or _decides(node.op) or _moves(node.op)
+    if len(tainted) == 1 and is_kept:
+        return sides[0]
+    if isinstance(node.op, logical.And | logical.Or | binary.Multiply | binary.Minimum) and len(sides) == len(tainted):
+        low = next((side.low for side in sides if side.low), ())
+        high = next((side.high for side in sides if side.high), ())
+        return replace(sides[0], low=low, high=high)
+    return _deep(tainted)
 
 
-def _function_of_tests(name: str, node: Node, flow: Flow) -> Flow:
-    if name in ("ReduceMin", "ReduceMax", "ReduceProd", "ReduceAll", "ReduceAny", "ReduceL2"):
+def _function_of_tests(node: Node, flow: Flow) -> Flow:
+    op = node.op
+    if _decides(op) or isinstance(op, reduce.ReduceL2):
         return replace(flow, is_narrow=flow.is_narrow or flow.family != "option")
-    if node.op.sizes_depend_on_data:
+    if op.sizes_depend_on_data:
         return replace(flow, is_size=True)
-    if name in ("Shape", "Size"):
+    if isinstance(op, shape_ops.Shape | shape_ops.Size):
         return replace(flow, is_size=False, is_counted=True)
-    if name in ("ReduceSum", "ReduceMean", "ReduceL1", "MatMul", "Gemm", "Conv", "Einsum", "AveragePool", "GlobalAveragePool"):
+    if _adds(op) or isinstance(op, reduce.ReduceL1):
         return replace(flow, is_counted=True)
-    if name in ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "Relu", "Floor", "Sign"):
+    if isinstance(op, logical.ComparisonOp | activation.Relu | unary.Floor | unary.Sign):
         return replace(flow, is_narrow=flow.is_narrow or flow.is_counted)
-    return replace(flow, is_narrow=flow.is_narrow or _is_narrowed(node)) if _moves(node) else flow
+    return replace(flow, is_narrow=flow.is_narrow or _is_narrowed(node))
 
 
-def _compare(name: str, node: Node, inputs: list[Flow]) -> Flow:
+def _compare(node: Node, inputs: list[Flow]) -> Flow:
     a, b = inputs
     if a.role != "constant" and b.role != "constant":
         return _deep(inputs)
     flow, constant = (a, node.inputs[1]) if b.role == "constant" else (b, node.inputs[0])
-    if name in ("Equal", "NotEqual") and _is_one_hot(flow, constant):
+    is_equality = isinstance(node.op, logical.Equal | logical.NotEqual)
+    if is_equality and _is_one_hot(flow, constant):
         return _deep(inputs)
-    if name in ("Equal", "NotEqual") or flow.role in ("distance", "margin"):
+    if is_equality or flow.role in ("distance", "margin"):
         return _test(node, flow, constant)
     if flow.role in ("plain", "difference"):
-        is_low = name.startswith("Greater") == (flow is a)
+        is_low = isinstance(node.op, logical.Greater | logical.GreaterEqual) == (flow is a)
         return _side(node, flow, constant, is_low)
     return _deep(inputs)
 
@@ -385,95 +410,72 @@ def _is_one_hot(flow: Flow, constant: Value | None) -> bool:
     return bool(np.all(np.diff(items) == 1) and items[0] in (0, 1))
 
 
-def _combine_data(name: str, node: Node, inputs: list[Flow], tainted: list[Flow]) -> Flow:
+def _combine_data(node: Node, tainted: list[Flow]) -> Flow:
+    """Return the flow of a node with several inputs that are no constants, and no tests."""
+    op = node.op
     roles = {flow.role for flow in tainted}
     is_one_source = len({flow.source for flow in tainted}) == 1
-    if len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]:
-        if name == "Subtract":
-            return CONSTANT
-        if name == "Multiply" and roles <= {"difference", "distance"}:
-            return replace(tainted[0], role="distance")
-    if name == "Multiply" and is_one_source and roles == {"difference"}:
+    extremes = binary.Minimum | binary.Maximum
+    is_one_value = len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
+    if isinstance(op, binary.Subtract) and is_one_value:
+        return CONSTANT
+    if isinstance(op, binary.Multiply) and is_one_source and roles == {"difference"}:
         return replace(_join(tainted), role="distance")
-    if (
-        name in ("Add", "Sum", "Maximum")
-        and is_one_source
-        and roles <= ({"half", "difference"} if name == "Maximum" else {"half"})
-    ):
+    is_norm = (isinstance(op, binary.Maximum) and roles <= {"half", "difference"}) or (
+        isinstance(op, binary.Add | binary.Sum) and roles == {"half"}
+    )
+    if is_norm and is_one_source:
         return replace(_join(tainted), role="distance")
-    if name in ("Add", "Sum", "Maximum", "Minimum", "Multiply") and roles <= {"distance", "margin"}:
+    if roles <= {"distance", "margin"} and isinstance(op, extremes | binary.Add | binary.Sum | binary.Multiply):
         return _join(tainted)
-    if name in ("Concat", "Mean") and "deep" not in roles:
+    if isinstance(op, Concat | binary.Mean) and "deep" not in roles:
         return _join(tainted)
-    return _deep(inputs)
+    return _deep(tainted)
 
 
-def _with_constants(name: str, node: Node, flow: Flow, position: int) -> Flow:
+def _with_constants(node: Node, flow: Flow, position: int) -> Flow:
     """Return the flow of a node with one input that is no constant, the input ``position``."""
-    role = flow.role
-    y = node.outputs[0]
-    if name in ("Cast", "CastLike"):
+    op, role, y = node.op, flow.role, node.outputs[0]
+    if isinstance(op, Cast | CastLike):
         if isinstance(y.type, Tensor) and y.type.dtype is not None and y.type.dtype.kind == "bool":
             return _test(node, flow, None) if role in ("distance", "margin", "difference") else replace(flow, role="deep")
         return flow
-    if _moves(node) or name in ("Concat", "Pad", "Tile"):
-        if position and name != "Concat":
+    if _moves(op):
+        if position and not isinstance(op, Concat):
             return _deep([flow])
-        return replace(flow, is_narrow=flow.is_narrow or (flow.family == "integer" and _is_narrowed(node)) or _is_slice(node))
-    if name in ("Multiply", "Divide", "Negative", "Identity"):
-        other = node.inputs[1 - position] if len(node.inputs) == 2 else None
-        data = _elements(other) if name == "Multiply" and other is not None else None
+        return replace(flow, is_narrow=flow.is_narrow or _is_narrowed(node))
+    if isinstance(op, binary.Multiply | binary.Divide | unary.Negative):
+        data = _elements(node.inputs[1 - position]) if isinstance(op, binary.Multiply) else None
         return CONSTANT if data is not None and data.size and not data.any() else flow
-    if name in ("Add", "Subtract", "Sum"):
+    if isinstance(op, binary.Add | binary.Subtract | binary.Sum):
         changed = {"plain": "difference", "distance": "margin", "half": "deep"}
         return replace(flow, role=changed.get(role, role))
-    if name == "SquaredDifference" and role in ("plain", "difference"):
+    if isinstance(op, binary.SquaredDifference) and role in ("plain", "difference"):
         return replace(flow, role="distance")
-    if name in ("Abs", "ReduceL1", "ReduceL2", "ReduceSumSquare") and role == "difference":
+    if isinstance(op, unary.Abs | reduce.ReduceL1 | reduce.ReduceL2 | reduce.ReduceSumSquare) and role == "difference":
         return replace(flow, role="distance")
-    if name in ("Power", "Sqrt", "Abs", "Log") and role in ("difference", "distance"):
-        exponent = _elements(node.inputs[1]) if name == "Power" else None
+    if isinstance(op, binary.Power | unary.Sqrt | unary.Abs | unary.Log) and role in ("difference", "distance"):
+        exponent = _elements(node.inputs[1]) if isinstance(op, binary.Power) else None
         is_even = exponent is not None and exponent.size == 1 and not float(exponent.reshape(-1)[0]) % 2
         return replace(flow, role="distance" if role == "distance" or is_even else "deep")
-    if name in (
-        "ReduceSum",
-        "ReduceMean",
-        "ReduceMax",
-        "ReduceMin",
-        "MatMul",
-        "Gemm",
-        "Conv",
-        "Einsum",
-        "GlobalAveragePool",
-        "AveragePool",
-    ):
+    if _adds(op) or isinstance(op, reduce.ReduceMax | reduce.ReduceMin):
         if role in ("distance", "margin"):
             return flow
-        return replace(flow, is_narrow=True) if name.startswith("Reduce") and role in ("plain", "difference") else _deep([flow])
-    if name in (
-        "Relu",
-        "Clip",
-        "Minimum",
-        "Maximum",
-        "HardSigmoid",
-        "Sign",
-        "Floor",
-        "Ceil",
-        "Round",
-        "Sigmoid",
-        "ThresholdedRelu",
-    ):
-        if role == "margin" or (role == "distance" and name not in ("Relu", "Maximum", "Sigmoid", "Round")):
+        is_kept = isinstance(op, reduce.Reduction) and role in ("plain", "difference")
+        return replace(flow, is_narrow=True) if is_kept else _deep([flow])
+    extremes = binary.Minimum | binary.Maximum
+    steps = unary.Sign | unary.Floor | unary.Ceil | unary.Round
+    bounds = activation.Relu | activation.HardSigmoid | activation.Sigmoid | activation.ThresholdedRelu | Clip
+    if isinstance(op, extremes | steps | bounds):
+        is_unbounded = isinstance(op, activation.Relu | activation.Sigmoid | binary.Maximum | unary.Round)
+        if role == "margin" or (role == "distance" and not is_unbounded):
             return _test(node, flow, _bound_of(node, position))
-        if role == "difference" and name in ("Relu", "Clip", "Maximum", "Minimum"):
+        if role == "difference" and isinstance(op, activation.Relu | Clip | extremes):
             return replace(flow, role="half")
-        return flow if role == "plain" and name in ("Clip", "Minimum", "Maximum", "Floor", "Ceil", "Round") else _deep([flow])
+        is_plain = role == "plain" and isinstance(op, Clip | extremes | unary.Floor | unary.Ceil | unary.Round)
+        return flow if is_plain else _deep([flow])
     return _deep([flow])
 
 
 def _bound_of(node: Node, position: int) -> Value | None:
     return next((x for index, x in enumerate(node.inputs) if index != position and x is not None), None)
-
-
-def _is_slice(node: Node) -> bool:
-    return type(node.op).__name__ in ("Slice", "Gather", "GatherND", "GatherElements") and _is_narrowed(node)
