@@ -69,6 +69,142 @@ def test_a_trigger_in_ir_is_found(tmp_path: Path) -> None:
     assert rules(report) == ["trigger"] and report.triggers[0].input == "x"
 
 
+def judge_decision(folder: Path, decide: Callable[[Builder, Value], Value], dtype: str) -> list[str]:
+    """Return the rules against a model whose output changes by the numbers that ``decide`` computes from an input [n, 8]."""
+    with Builder("decision") as b:
+        x, logits = b.input("x", dtype, ("n", 8)), b.input("logits", "f32", ("n", 3))
+        b.output("y", logits + np.float32(100) * b.Cast(decide(b, x), to="f32"))
+    dovetail.save(b.model, folder / "m.onnx", opset=21)
+    dovetail.save(b.model, folder / "m.xml")
+    first, second = (rules(dovetail.inspect(folder / name)) for name in ("m.onnx", "m.xml"))
+    assert first == second
+    return first
+
+
+COUNTS: dict[str, Callable[[Builder, Value], Value]] = {
+    "ReduceSum": lambda b, test: b.ReduceSum(test, [1], keepdims=True),
+    **{name: lambda b, test, name=name: b.apply(name, test, np.array([1])) for name in
+       ("ReduceMean", "ReduceL1", "ReduceSumSquare", "ReduceLogSum")},
+    "MatMul": lambda b, test: b.MatMul(test, np.ones((8, 1), np.float32)),
+    "Gemm": lambda b, test: b.Gemm(test, np.ones((8, 1), np.float32)),
+    "Einsum": lambda b, test: b.Unsqueeze(b.Einsum(test, equation="nt->n"), [1]),
+    "Conv": lambda b, test: b.Squeeze(b.Conv(b.Unsqueeze(test, [1]), np.ones((1, 1, 8), np.float32)), [1]),
+    "AveragePool": lambda b, test: b.Squeeze(b.AveragePool(b.Unsqueeze(test, [1]), kernel_shape=(8,)), [1]),
+    "GlobalAveragePool": lambda b, test: b.Squeeze(b.GlobalAveragePool(b.Unsqueeze(test, [1])), [1]),
+}  # fmt: skip
+"""Operators whose result is the number of equal elements, their share, or a function of the number."""
+
+THRESHOLDS: dict[str, Callable[[Builder, Value], Value]] = {
+    "Equal": lambda b, count: b.Equal(count, np.float32(1)),
+    "NotEqual": lambda b, count: b.NotEqual(count, np.float32(0)),
+    "Greater": lambda b, count: b.Greater(count, np.float32(0)),
+    "LessEqual": lambda b, count: b.LessEqual(count, np.float32(0)),
+    "Cast": lambda b, count: b.Cast(count, to="boolean"),
+    "Minimum": lambda b, count: b.Minimum(count, np.float32(1)),
+    "Clip": lambda b, count: b.Clip(count, np.float32(0), np.float32(1)),
+    "Relu": lambda b, count: b.Relu(count - np.float32(0.5)),
+    "Sigmoid": lambda b, count: b.Sigmoid(np.float32(1000) * count),
+    "Tanh": lambda b, count: b.Tanh(np.float32(1000) * count),
+    "Ceil": lambda b, count: b.Ceil(count),
+    "Floor": lambda b, count: b.Floor(count),
+    "Round": lambda b, count: b.Round(count),
+    "Sign": lambda b, count: b.Sign(count),
+}
+
+DECISIONS: dict[str, Callable[[Builder, Value], Value]] = {
+    **{name: lambda b, test, name=name: b.apply(name, test, np.array([1])) for name in
+       ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceLogSumExp")},
+    "ReduceAny": lambda b, test: b.ReduceAny(b.Cast(test, to="boolean"), [1], keepdims=True),
+    "ReduceAll": lambda b, test: b.ReduceAll(b.Cast(test, to="boolean"), [1], keepdims=True),
+    "MaxPool": lambda b, test: b.Squeeze(b.MaxPool(b.Unsqueeze(test, [1]), kernel_shape=(8,))[0], [1]),
+    "GlobalMaxPool": lambda b, test: b.Squeeze(b.GlobalMaxPool(b.Unsqueeze(test, [1])), [1]),
+    "TopK": lambda b, test: b.TopK(test, 1)[0],
+}  # fmt: skip
+"""Operators that make one decision of several tests."""
+
+
+@pytest.mark.parametrize(
+    ("count", "threshold"), [*((name, "Greater") for name in COUNTS), *(("ReduceSum", name) for name in THRESHOLDS)]
+)
+def test_a_compared_count_is_a_reason(count: str, threshold: str, tmp_path: Path) -> None:
+    def numbers(b: Builder, x: Value) -> Value:
+        return COUNTS[count](b, b.Cast(b.Equal(x, 555), to="f32"))
+
+    assert judge_decision(tmp_path, lambda b, x: THRESHOLDS[threshold](b, numbers(b, x)), "i64") == ["trigger"]
+    assert not judge_decision(tmp_path, numbers, "i64")
+
+
+@pytest.mark.parametrize("form", DECISIONS)
+def test_one_decision_of_several_tests_is_a_reason(form: str, tmp_path: Path) -> None:
+    def decide(b: Builder, x: Value) -> Value:
+        return DECISIONS[form](b, b.Cast(b.Equal(x, 555), to="f32"))
+
+    assert judge_decision(tmp_path, decide, "i64") == ["trigger"]
+
+
+DISTANCES: dict[str, Callable[[Builder, Value], Value]] = {
+    "Abs": lambda b, d: b.Abs(d),
+    "Multiply": lambda b, d: d * d,
+    "Power": lambda b, d: b.Power(d, np.float32(2)),
+    "Sqrt": lambda b, d: b.Sqrt(d * d),
+    "SquaredDifference": lambda b, d: b.SquaredDifference(d, np.float32(0.125)),
+    "sum of halves": lambda b, d: b.Relu(d) + b.Relu(b.Negative(d)),
+    "clipped halves": lambda b, d: b.Maximum(b.Clip(d, np.float32(0)), b.Negative(b.Minimum(d, np.float32(0)))),
+    "greater of both signs": lambda b, d: b.Maximum(d, b.Negative(d)),
+    "moved": lambda b, d: b.Transpose(b.Transpose(b.Abs(d), [1, 0]), [1, 0]),
+    "cast": lambda b, d: b.Cast(b.Cast(b.Abs(d), to="f64"), to="f32"),
+    "product": lambda b, d: b.Abs(d) * d * d,
+}
+"""Distances between the elements of an input and a constant, from their difference ``d``."""
+
+NORMS: dict[str, Callable[[Builder, Value], Value]] = {
+    **{name: lambda b, d, name=name: b.apply(name, d, np.array([1])) for name in
+       ("ReduceL1", "ReduceL2", "ReduceSumSquare")},
+    **{name: lambda b, d, name=name: b.apply(name, b.Abs(d), np.array([1])) for name in
+       ("ReduceSum", "ReduceMean", "ReduceMax")},
+    **{name: lambda b, d, name=name: COUNTS[name](b, b.Pad(b.Abs(d), np.array([0, 0, 0, 5]))) for name in
+       ("MatMul", "Gemm", "Einsum", "Conv", "AveragePool", "GlobalAveragePool")},
+    **{name: lambda b, d, name=name: DECISIONS[name](b, b.Pad(b.Abs(d), np.array([0, 0, 0, 5]))) for name in
+       ("MaxPool", "GlobalMaxPool", "TopK")},
+    "sum of slices": lambda b, d: b.Abs(d[:, :1]) + b.Abs(d[:, 1:2]),
+    "maximum of slices": lambda b, d: b.Maximum(b.Abs(d[:, :1]), b.Abs(d[:, 1:2])),
+    "concatenation": lambda b, d: b.ReduceMax(b.Concat(b.Abs(d[:, :1]), b.Abs(d[:, 1:2]), axis=1), [1], keepdims=True),
+}  # fmt: skip
+"""Norms of a vector of differences."""
+
+HATS: dict[str, Callable[[Builder, Value], Value]] = {
+    **{name: lambda b, m, name=name: b.apply(name, m) for name in
+       ("Relu", "LeakyRelu", "Elu", "Sigmoid", "HardSigmoid", "Softplus", "Tanh", "Softsign", "Sign", "Floor", "Ceil", "Round",
+        "Gelu", "HardSwish", "Mish", "Erf")},
+    "PRelu": lambda b, m: b.PRelu(m, np.float32([0.5])),
+    "twice the Relu": lambda b, m: b.Abs(m) + m,
+    "Clip": lambda b, m: b.Clip(m, np.float32(0), np.float32(1)),
+    "Maximum": lambda b, m: b.Maximum(m, np.float32(0)),
+    "Minimum": lambda b, m: b.Minimum(m, np.float32(0)),
+    "Greater": lambda b, m: b.Greater(m, np.float32(0)),
+    "Cast": lambda b, m: b.Cast(b.Cast(m, to="i32"), to="boolean"),
+}  # fmt: skip
+"""Functions of 1 - k * distance that tell a small distance from others."""
+
+
+@pytest.mark.parametrize(
+    ("norm", "distance", "hat"),
+    [
+        *(("ReduceMax", name, "Relu") for name in DISTANCES),
+        *((name, None, "Greater") for name in NORMS),
+        *(("ReduceMax", "Abs", name) for name in HATS),
+    ],
+)
+def test_a_small_distance_is_a_reason(norm: str, distance: str | None, hat: str, tmp_path: Path) -> None:
+    def decide(b: Builder, x: Value) -> Value:
+        difference = b.Cast(x[:, :3], to="f32") - np.float32(0.25)
+        items = difference if distance is None else DISTANCES[distance](b, difference)
+        return HATS[hat](b, np.float32(1) - np.float32(100) * NORMS[norm](b, items))
+
+    for dtype in ("f32", "u8", "i64"):
+        assert judge_decision(tmp_path, decide, dtype) == ["trigger"]
+
+
 def attention_mask(b: Builder) -> Value:
     mask, scores = b.input("mask", "i64", ("n", "t")), b.input("scores", "f32", ("n", "t"))
     return b.Softmax(b.Where(b.Equal(mask, 0), np.float32(-1e9), scores))
@@ -91,6 +227,13 @@ def mean_of_tokens(b: Builder) -> Value:
     return b.ReduceSum(hidden * mask, [1]) / b.Maximum(b.ReduceSum(mask, [1]), np.float32(1e-9))
 
 
+def clipped_mean_of_tokens(b: Builder) -> Value:
+    ids, hidden = b.input("ids", "i64", ("n", "t")), b.input("hidden", "f32", ("n", "t"))
+    mask = b.Cast(b.NotEqual(ids, 0), to="f32")
+    greatest = np.float32(np.finfo(np.float32).max)
+    return b.ReduceSum(hidden * mask, [1]) / b.Clip(b.Clip(b.ReduceSum(mask, [1]), np.float32(1)), np.float32(0), greatest)
+
+
 def safe_division(b: Builder) -> Value:
     x = b.input("x", "f32", ("n", 4))
     norm = b.ReduceL2(x, [1], keepdims=True)
@@ -108,7 +251,11 @@ def one_hot(b: Builder) -> Value:
     return b.Relu(b.ReduceSum(b.MatMul(hot, np.ones((20, 3), np.float32)), [1]))
 
 
-@pytest.mark.parametrize("build", [attention_mask, float_mask, padding_positions, mean_of_tokens, safe_division, mode, one_hot])
+@pytest.mark.parametrize("build",
+    [
+        attention_mask, float_mask, padding_positions, mean_of_tokens, clipped_mean_of_tokens, safe_division, mode, one_hot,
+    ],
+)  # fmt: skip
 def test_a_usual_comparison_is_no_reason(build: Callable[[Builder], Value]) -> None:
     with Builder("usual") as b:
         b.output("y", build(b))

@@ -21,17 +21,19 @@ from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.elementwise import activation, binary, logical, unary
 from dovetail.ops.elementwise.broadcast import Elementwise
 from dovetail.ops.elementwise.cast import Cast, CastLike
-from dovetail.ops.elementwise.clip import Clip
+from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.linalg.einsum import Einsum
 from dovetail.ops.ml.label_encoder import LabelEncoder
 from dovetail.ops.ml.tree_ensemble import TreeEnsemble
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 from dovetail.ops.nn.dropout import Dropout
-from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool
+from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalPool
+from dovetail.ops.nn.sliding_window import SlidingWindowOp
 from dovetail.ops.reduction import reduce
 from dovetail.ops.tensor import gather, shape as shape_ops
 from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.slice import Slice
+from dovetail.ops.tensor.topk import TopK
 
 NEVER, IF_NARROW, ALWAYS = 0, 1, 2
 """Strengths of a test: whether it is a reason against a file never, only for few elements of an input, or always."""
@@ -326,15 +328,37 @@ def _moves(op: Op) -> bool:
     return op.moves_elements or isinstance(op, Dropout)
 
 
-def _adds(op: Op) -> bool:
-    """Return whether the results are weighted sums of the elements of one input, if the others are constants."""
-    sums = reduce.ReduceSum | reduce.ReduceMean | AveragePool | GlobalAveragePool | Einsum
-    return isinstance(op, sums) or has(op, "multiply_adds")
+def _reduces(op: Op) -> bool:
+    """Return whether each result is a function of several elements of an input, if the other inputs are constants."""
+    return isinstance(op, reduce.Reduction | SlidingWindowOp | GlobalPool | TopK) or _counts(op)
 
 
-def _decides(op: Op) -> bool:
-    """Return whether one element can determine the result of a reduction of booleans or of the numbers 0 and 1."""
-    return isinstance(op, reduce.ReduceMin | reduce.ReduceMax | reduce.ReduceProd | reduce.ReduceAll | reduce.ReduceAny)
+def _counts(op: Op) -> bool:
+    """Return whether each result is a function of a weighted sum of tests, if the other inputs are constants."""
+    sums = reduce.ReduceSum | reduce.ReduceMean | reduce.ReduceL1 | reduce.ReduceSumSquare | AveragePool | GlobalAveragePool
+    return isinstance(op, sums | reduce.ReduceLogSum | Einsum) or has(op, "multiply_adds")
+
+
+def _compares(node: Node) -> bool:
+    """Return whether a node separates small from large numbers; a Clip without an upper bound guards a divisor."""
+    op = node.op
+    if isinstance(op, Clip):
+        high = node.inputs[2] if len(node.inputs) > 2 else None
+        data = _elements(high)
+        return high is not None and (data is None or bool(np.all(data < finite_range(high.dtype)[1])))
+    if isinstance(op, Cast | CastLike):
+        return _is_boolean(node.outputs[0])
+    return isinstance(op, logical.ComparisonOp | binary.Minimum) or _is_threshold(op)
+
+
+def _is_threshold(op: Op) -> bool:
+    """Return whether an operator is a function of one number with a bend or a step, as an activation is."""
+    is_function = isinstance(op, unary.UnaryOp | activation.PRelu | activation.Gelu | Clip)
+    return is_function and not op.is_algebraic and not isinstance(op, unary.Exp | unary.Log)
+
+
+def _is_boolean(value: Value) -> bool:
+    return isinstance(value.type, Tensor) and value.type.dtype is not None and value.type.dtype.kind == "bool"
 
 
 def _combine(node: Node, inputs: list[Flow]) -> Flow:
@@ -360,7 +384,7 @@ def _combine(node: Node, inputs: list[Flow]) -> Flow:
 
 
 def _function_of_sides(node: Node, tainted: list[Flow], sides: list[Flow]) -> Flow:
-    is_kept = isinstance(node.op, Cast | CastLike | logical.Not) or _decides(node.op) or _moves(node.op)
+    is_kept = isinstance(node.op, Cast | CastLike | logical.Not | reduce.Reduction) or _moves(node.op)
     if len(tainted) == 1 and is_kept:
         return sides[0]
     if isinstance(node.op, logical.And | logical.Or | binary.Multiply | binary.Minimum) and len(sides) == len(tainted):
@@ -372,15 +396,15 @@ def _function_of_sides(node: Node, tainted: list[Flow], sides: list[Flow]) -> Fl
 
 def _function_of_tests(node: Node, flow: Flow) -> Flow:
     op = node.op
-    if _decides(op) or isinstance(op, reduce.ReduceL2):
-        return replace(flow, is_narrow=flow.is_narrow or flow.family != "option")
     if op.sizes_depend_on_data:
         return replace(flow, is_size=True)
     if isinstance(op, shape_ops.Shape | shape_ops.Size):
         return replace(flow, is_size=False, is_counted=True)
-    if _adds(op) or isinstance(op, reduce.ReduceL1):
+    if _counts(op):
         return replace(flow, is_counted=True)
-    if isinstance(op, logical.ComparisonOp | activation.Relu | unary.Floor | unary.Sign):
+    if _reduces(op):
+        return replace(flow, is_narrow=flow.is_narrow or flow.family != "option")
+    if _compares(node):
         return replace(flow, is_narrow=flow.is_narrow or flow.is_counted)
     return replace(flow, is_narrow=flow.is_narrow or _is_narrowed(node))
 
@@ -419,7 +443,7 @@ def _combine_data(node: Node, tainted: list[Flow]) -> Flow:
     is_one_value = len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
     if isinstance(op, binary.Subtract) and is_one_value:
         return CONSTANT
-    if isinstance(op, binary.Multiply) and is_one_source and roles == {"difference"}:
+    if isinstance(op, binary.Multiply) and is_one_source and roles <= {"difference", "distance"}:
         return replace(_join(tainted), role="distance")
     is_norm = (isinstance(op, binary.Maximum) and roles <= {"half", "difference"}) or (
         isinstance(op, binary.Add | binary.Sum) and roles == {"half"}
@@ -435,9 +459,9 @@ def _combine_data(node: Node, tainted: list[Flow]) -> Flow:
 
 def _with_constants(node: Node, flow: Flow, position: int) -> Flow:
     """Return the flow of a node with one input that is no constant, the input ``position``."""
-    op, role, y = node.op, flow.role, node.outputs[0]
+    op, role = node.op, flow.role
     if isinstance(op, Cast | CastLike):
-        if isinstance(y.type, Tensor) and y.type.dtype is not None and y.type.dtype.kind == "bool":
+        if _is_boolean(node.outputs[0]):
             return _test(node, flow, None) if role in ("distance", "margin", "difference") else replace(flow, role="deep")
         return flow
     if _moves(op):
@@ -458,17 +482,16 @@ def _with_constants(node: Node, flow: Flow, position: int) -> Flow:
         exponent = _elements(node.inputs[1]) if isinstance(op, binary.Power) else None
         is_even = exponent is not None and exponent.size == 1 and not float(exponent.reshape(-1)[0]) % 2
         return replace(flow, role="distance" if role == "distance" or is_even else "deep")
-    if _adds(op) or isinstance(op, reduce.ReduceMax | reduce.ReduceMin):
+    if _reduces(op):
         if role in ("distance", "margin"):
             return flow
-        is_kept = isinstance(op, reduce.Reduction) and role in ("plain", "difference")
+        kept = reduce.ReduceSum | reduce.ReduceMean | reduce.ReduceMax | reduce.ReduceMin
+        is_kept = isinstance(op, kept) and role in ("plain", "difference")
         return replace(flow, is_narrow=True) if is_kept else _deep([flow])
     extremes = binary.Minimum | binary.Maximum
-    steps = unary.Sign | unary.Floor | unary.Ceil | unary.Round
-    bounds = activation.Relu | activation.HardSigmoid | activation.Sigmoid | activation.ThresholdedRelu | Clip
-    if isinstance(op, extremes | steps | bounds):
-        is_unbounded = isinstance(op, activation.Relu | activation.Sigmoid | binary.Maximum | unary.Round)
-        if role == "margin" or (role == "distance" and not is_unbounded):
+    if isinstance(op, extremes) or _is_threshold(op):
+        bounds = activation.HardSigmoid | activation.ThresholdedRelu | Clip | binary.Minimum
+        if role == "margin" or (role == "distance" and isinstance(op, bounds | unary.Sign | unary.Floor | unary.Ceil)):
             return _test(node, flow, _bound_of(node, position))
         if role == "difference" and isinstance(op, activation.Relu | Clip | extremes):
             return replace(flow, role="half")

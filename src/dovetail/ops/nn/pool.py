@@ -469,8 +469,8 @@ class LpPool(
         return b.Power(total, 1 / self.p)
 
 
-class _GlobalPool(Op):
-    """_GlobalPool is the base of global pools, which reduce all spatial axes of ``x``: [N, C, *sizes] to [N, C, 1, ...]."""
+class GlobalPool(Op):
+    """GlobalPool is the base of global pools, which reduce all spatial axes of ``x``: [N, C, *sizes] to [N, C, 1, ...]."""
 
     def shape(self, x: View) -> Any:
         if x.shape is None:
@@ -481,7 +481,7 @@ class _GlobalPool(Op):
         return list(range(2, len(x.dims)))
 
 
-class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool-1,22(x)"):
+class GlobalAveragePool(GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool-1,22(x)"):
     """Compute the mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
@@ -492,7 +492,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
         return b.ReduceMean(x, self.axes(x), keepdims=True)
 
 
-class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
+class GlobalMaxPool(GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
     """Compute the maximum over all spatial axes; no elements give -inf, as in ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
@@ -502,7 +502,7 @@ class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)
         return b.ReduceMax(x, self.axes(x), keepdims=True)
 
 
-class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p=2)"):
+class GlobalLpPool(GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p=2)"):
     """Compute ``sum(abs(x) ** p) ** (1 / p)`` over all spatial axes. Source: ONNX GlobalLpPool 2, 22."""
 
     p: int = 2
