@@ -263,9 +263,9 @@ def test_a_usual_comparison_is_no_reason(build: Callable[[Builder], Value]) -> N
     assert report.is_sound, report
 
 
-def loop(body: str, count: str = "n", constants: str = "") -> str:
+def loop(body: str, count: str = "n", constants: str = "", nodes: str = "") -> str:
     return (
-        f"g (float[2] x{'' if constants else ', int64 n'}) => (float[2] y) <bool true = {{1}}{constants}> {{"
+        f"g (float[2] x{'' if constants else ', int64 n'}) => (float[2] y) <bool true = {{1}}{constants}> {{ {nodes}"
         f" y = Loop ({count}, true, x) <body = b (int64 i, bool go, float[2] a) => (bool on, float[2] c) {{ {body} }}> }}"
     )
 
@@ -276,6 +276,7 @@ DATA_ENDS = "c = Abs (a) s = ReduceSum <keepdims = 0> (c) zero = Constant <value
 def test_a_loop_without_a_bound_is_a_reason() -> None:
     assert rules(inspect_text(loop(DATA_ENDS, "", ", int64 m = {1}"))) == ["loop"]
     assert rules(inspect_text(loop(DATA_ENDS, "m", ", int64 m = {9223372036854775807}"))) == ["loop"]
+    assert rules(inspect_text(loop(DATA_ENDS, "m", ", int64 k = {1099511627776}", "m = Add (k, k)"))) == ["loop"]
     bounded = inspect_text(loop(DATA_ENDS, "m", ", int64 m = {100}"))
     assert bounded.is_sound and bounded.loops[0]["bound"] == "100" and bounded.costs["steps"] == "301"
     assert inspect_text(loop(DATA_ENDS)).loops[0]["bound"] == "the value n"
@@ -287,6 +288,7 @@ def test_costs_are_expressions_in_the_open_sizes(tmp_path: Path) -> None:
         b.output("y", b.Relu(b.Concat(x, x, axis=1)))
     dovetail.save(b.model, tmp_path / "m.onnx")
     report = dovetail.inspect(tmp_path / "m.onnx")
+    assert report.name == "m.onnx"
     assert report.costs["largest tensor, bytes"] == "32*n" and report.costs["live values, bytes"] == "64*n"
     assert (
         not report.notes

@@ -23,6 +23,7 @@ def inspect(model: str, output: str | None, as_json: bool) -> int:
     Prints the reasons against it, notes, its costs, files and digests. Exit code 1: there is a reason against the file.
     """
     from dovetail.measure.inspection import inspect as inspect_model
+    from dovetail.report.text import count
 
     if output == STREAM:
         raise click.UsageError("--output needs the name of a file, got -")
@@ -49,7 +50,6 @@ def inspect(model: str, output: str | None, as_json: bool) -> int:
         rows = [(row["place"], row["text"][:80], row["length"]) for row in found.texts[:MAX_ROWS]]
         table(("place", "text", "characters"), rows, f"Texts ({len(found.texts)})")
         click.echo()
-    count = len(found.reasons)
-    verdict = "no reason against it" if found.is_sound else f"{count} reason{'s' * (count != 1)} against it"
-    click.echo(f"{printable(model)}: {verdict}", err=not found.is_sound)
+    reasons = count(len(found.reasons), "reason") if found.reasons else "no reason"
+    click.echo(f"{printable(model)}: {reasons} against it", err=not found.is_sound)
     return 0 if found.is_sound else 1

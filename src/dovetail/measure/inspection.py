@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dovetail.errors import Diagnostic, DovetailError, EngineError, UnsupportedE
 from dovetail.formats import examine
 from dovetail.formats.model_source import Source, bytes_of, resolve_source
 from dovetail.ir import symbolic
-from dovetail.ir.evaluate import last_readers
+from dovetail.ir.evaluate import constant_value, last_readers
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.limits import Limits, counting, default_limits, refuse_memory
 from dovetail.ir.op import bodies, graphs_of
@@ -27,6 +28,7 @@ from dovetail.ops.control_flow.loop import Loop
 from dovetail.passes.check import check_graph
 from dovetail.passes.equality_triggers import Trigger, find_triggers
 from dovetail.report.model_summary import all_nodes, summarize
+from dovetail.report.text import count
 from dovetail.storage.files import record_files
 
 PUBLIC_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft", "extension")
@@ -98,9 +100,9 @@ class InspectReport:
         return page(self.as_dict())
 
     def __repr__(self) -> str:
-        verdict = "no reason" if self.is_sound else f"{len(self.reasons)} reason{'s' * (len(self.reasons) != 1)}"
-        lines = [f"<inspection of {self.name!r}: {verdict} against it, {len(self.notes)} notes>"]
-        return printable(lines[0]) + "".join(f"\n  {item}" for item in self.reasons[:20])
+        reasons = count(len(self.reasons), "reason") if self.reasons else "no reason"
+        head = f"<inspection of {self.name!r}: {reasons} against it, {count(len(self.notes), 'note')}>"
+        return printable(head) + "".join(f"\n  {item}" for item in self.reasons[:20])
 
 
 @check_keywords
@@ -185,16 +187,17 @@ def _inspect(
             notes.append(Finding("text", f"{row['place']} has {row['length']} characters"))
         if row["has_controls"]:
             reasons.append(Finding("text", f"{row['place']} has characters that control a terminal or the direction of text"))
-    for kind, name in _names(model.graph):
-        if CONTROLS.search(name):
+    for kind, text in _names(model.graph):
+        if CONTROLS.search(text):
             reasons.append(
-                Finding("text", f"the {kind} {name!r} has characters that control a terminal or the direction of text")
+                Finding("text", f"the {kind} {text!r} has characters that control a terminal or the direction of text")
             )
             break
     if computed := _computed_sizes(model.graph):
         notes.append(Finding("cost", f"{len(computed)} sizes depend on elements of inputs, such as {computed[0]}"))
     notes += [Finding("file", f"weights are in the file {row['file']}") for row in files if row["is_external"]]
-    digests = [_digest(node.outputs[0]) for node in all_nodes(model.graph) if isinstance(node.op, Constant)][:MAX_DIGESTS]
+    constants = (node.outputs[0] for node in all_nodes(model.graph) if isinstance(node.op, Constant))
+    digests = [_digest(value) for value in islice(constants, MAX_DIGESTS)]
     summary = summarize(model)
     costs = {
         **_file_costs(files),
@@ -254,8 +257,9 @@ def _bound_of(node: Node) -> int | str | None:
     op = node.op
     assert isinstance(op, Loop)
     count = node.inputs[0]
-    if count is not None and count.constant is not None and count.constant.size == 1:
-        return int(count.constant.reshape(-1)[0])
+    number = None if count is None else constant_value(count)
+    if number is not None and number.size == 1:
+        return int(number.reshape(-1)[0])
     if op.scan_inputs:
         return "the parts of its scan inputs"
     return None if count is None else f"the value {count.name}"
