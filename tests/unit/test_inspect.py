@@ -81,6 +81,10 @@ def judge_decision(folder: Path, decide: Callable[[Builder, Value], Value], dtyp
     return first
 
 
+def as_float(b: Builder, test: Value) -> Value:
+    return b.Cast(test, to="f32")
+
+
 COUNTS: dict[str, Callable[[Builder, Value], Value]] = {
     "ReduceSum": lambda b, test: b.ReduceSum(test, [1], keepdims=True),
     **{name: lambda b, test, name=name: b.apply(name, test, np.array([1])) for name in
@@ -187,6 +191,40 @@ HATS: dict[str, Callable[[Builder, Value], Value]] = {
 """Functions of 1 - k * distance that tell a small distance from others."""
 
 
+INTERVALS: dict[str, Callable[[Builder, Value, Any, Any], Value]] = {
+    "And": lambda b, x, low, high: b.And(b.GreaterEqual(x, low), b.LessEqual(x, high)),
+    "reversed": lambda b, x, low, high: b.And(b.Less(low, x), b.Greater(high, x)),
+    "Not of Or": lambda b, x, low, high: b.Not(b.Or(b.Less(x, low), b.Greater(x, high))),
+    "And of Not": lambda b, x, low, high: b.And(b.Not(b.Less(x, low)), b.Not(b.Greater(x, high))),
+    "Where": lambda b, x, low, high: b.Where(b.Greater(x, low), b.Less(x, high), False),
+    "Multiply": lambda b, x, low, high: as_float(b, b.Greater(x, low)) * as_float(b, b.Less(x, high)),
+    "Minimum": lambda b, x, low, high: b.Minimum(as_float(b, b.Greater(x, low)), as_float(b, b.Less(x, high))),
+    "Add": lambda b, x, low, high: b.Greater(as_float(b, b.Greater(x, low)) + as_float(b, b.Less(x, high)), np.float32(1.5)),
+    "moved": lambda b, x, low, high: b.And(b.Unsqueeze(b.Greater(x, low), [0]), b.Unsqueeze(b.Less(x, high), [0]))[0],
+    "of all elements": lambda b, x, low, high: b.And(
+        b.ReduceAll(b.Greater(x, low), [1], keepdims=True), b.ReduceAll(b.Less(x, high), [1], keepdims=True)
+    ),
+    "of two slices": lambda b, x, low, high: b.And(
+        b.And(b.Greater(x[:, :1], low), b.Less(x[:, 1:], np.float32(0.501))),
+        b.And(b.Greater(x[:, 1:], np.float32(0.5)), b.Less(x[:, :1], high)),
+    ),
+    "in the other order": lambda b, x, low, high: b.And(
+        b.And(b.Greater(x[:, :1], low), b.Greater(x[:, 1:], np.float32(0.5))),
+        b.And(b.Less(x[:, :1], high), b.Less(x[:, 1:], np.float32(0.501))),
+    ),
+}
+"""Tests whether elements are between ``low`` and ``high``."""
+
+
+@pytest.mark.parametrize("form", INTERVALS)
+def test_a_small_interval_is_a_reason(form: str, tmp_path: Path) -> None:
+    def decide(b: Builder, x: Value) -> Value:
+        inside = as_float(b, INTERVALS[form](b, x[:, :2], np.float32(0.25), np.float32(0.251)))
+        return b.ReduceMin(inside, [1], keepdims=True)
+
+    assert judge_decision(tmp_path, decide, "f32") == ["trigger"]
+
+
 @pytest.mark.parametrize(
     ("norm", "distance", "hat"),
     [
@@ -240,6 +278,27 @@ def safe_division(b: Builder) -> Value:
     return x / b.Where(b.Equal(norm, np.float32(0)), np.float32(1), norm)
 
 
+def bounds_of_other_inputs(b: Builder) -> Value:
+    p, q, r, x = (b.input(name, "f32", ("n", 1)) for name in "pqrx")
+    inside = b.And(b.And(b.Greater(p, np.float32(0.25)), b.Less(q, np.float32(0.251))), b.Less(r, np.float32(7)))
+    return b.Where(inside, b.Negative(x), x)
+
+
+def wide_interval(b: Builder) -> Value:
+    x = b.input("x", "f32", ("n", 4))
+    return b.Where(b.And(b.Greater(x, np.float32(0.25)), b.Less(x, np.float32(0.5))), b.Negative(x), x)
+
+
+def centred_norm(b: Builder) -> Value:
+    centred = b.input("x", "f32", ("n", 4)) - np.float32([0.1, 0.2, 0.3, 0.4])
+    return centred / b.Sqrt(b.ReduceMean(centred * centred, [1], keepdims=True) + np.float32(1e-5))
+
+
+def centroids(b: Builder) -> Value:
+    difference = b.Unsqueeze(b.input("x", "f32", ("n", 4)), [1]) - np.arange(20, dtype=np.float32).reshape(1, 5, 4) / 7
+    return b.Softmax(b.Negative(b.Sqrt(b.Maximum(b.ReduceSum(difference * difference, [2]), np.float32(0)))))
+
+
 def mode(b: Builder) -> Value:
     rate, x = b.input("rate", "i64", ()), b.input("x", "f32", ("n",))
     return b.Where(b.Equal(rate, 16000), x * np.float32(2), x)
@@ -254,6 +313,7 @@ def one_hot(b: Builder) -> Value:
 @pytest.mark.parametrize("build",
     [
         attention_mask, float_mask, padding_positions, mean_of_tokens, clipped_mean_of_tokens, safe_division, mode, one_hot,
+        bounds_of_other_inputs, wide_interval, centred_norm, centroids,
     ],
 )  # fmt: skip
 def test_a_usual_comparison_is_no_reason(build: Callable[[Builder], Value]) -> None:

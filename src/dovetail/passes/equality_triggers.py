@@ -388,6 +388,7 @@ def _function_of_sides(node: Node, tainted: list[Flow], sides: list[Flow]) -> Fl
     if len(tainted) == 1 and is_kept:
         return sides[0]
     if isinstance(node.op, logical.And | logical.Or | binary.Multiply | binary.Minimum) and len(sides) == len(tainted):
+        sides = [side for side in sides if side.source == sides[0].source]
         low = next((side.low for side in sides if side.low), ())
         high = next((side.high for side in sides if side.high), ())
         return replace(sides[0], low=low, high=high)
@@ -422,7 +423,7 @@ def _compare(node: Node, inputs: list[Flow]) -> Flow:
     if flow.role in ("plain", "difference"):
         is_low = isinstance(node.op, logical.Greater | logical.GreaterEqual) == (flow is a)
         return _side(node, flow, constant, is_low)
-    return _deep(inputs)
+    return flow if flow.role == "side" else _deep(inputs)
 
 
 def _is_one_hot(flow: Flow, constant: Value | None) -> bool:
