@@ -272,6 +272,12 @@ def clipped_mean_of_tokens(b: Builder) -> Value:
     return b.ReduceSum(hidden * mask, [1]) / b.Clip(b.Clip(b.ReduceSum(mask, [1]), np.float32(1)), np.float32(0), greatest)
 
 
+def position_of_a_token(b: Builder) -> Value:
+    ids, hidden = b.input("ids", "i64", ("n", 16)), b.input("hidden", "f32", ("n", 16))
+    ends = b.Cast(b.Equal(ids, 2), to="i32")
+    return b.GatherElements(hidden, b.TopK(ends, 1, axis=1)[1], axis=1) + b.GatherElements(hidden, b.ArgMax(ends, axis=1), axis=1)
+
+
 def safe_division(b: Builder) -> Value:
     x = b.input("x", "f32", ("n", 4))
     norm = b.ReduceL2(x, [1], keepdims=True)
@@ -313,6 +319,7 @@ def one_hot(b: Builder) -> Value:
 @pytest.mark.parametrize("build",
     [
         attention_mask, float_mask, padding_positions, mean_of_tokens, clipped_mean_of_tokens, safe_division, mode, one_hot,
+        position_of_a_token,
         bounds_of_other_inputs, wide_interval, centred_norm, centroids,
     ],
 )  # fmt: skip

@@ -153,10 +153,11 @@ def _inspect(
     notes += [Finding("repair", f"[{item.code}] {item.message}", item.node) for item in repairs]
     notes += [Finding("warning", f"[{item.code}] {item.message}", item.node) for item in warnings]
     for item in check_graph(model, is_own=True):
-        if item.code.startswith("op.") and not item.code.endswith("order"):
+        if item.code == "op.unknown":
             continue
+        target = notes if item.code == "op.unsupported" else reasons
         rule = "cost" if item.severity == "warning" else "rule"
-        reasons.append(Finding(rule, f"[{item.code}] {item.message}", item.node))
+        target.append(Finding(rule, f"[{item.code}] {item.message}", item.node))
     reasons += _reasons_of_memory(model.graph, limits)
     for fault in _faults_of(model.graph):
         target = notes if isinstance(fault, UnsupportedError) else reasons

@@ -403,7 +403,8 @@ def _function_of_tests(node: Node, flow: Flow) -> Flow:
         return replace(flow, is_size=False, is_counted=True)
     if _counts(op):
         return replace(flow, is_counted=True)
-    if _reduces(op):
+    if _reduces(op) and node.outputs[0].uses:
+        # Only the indices are read of a TopK that finds the position of a token.
         return replace(flow, is_narrow=flow.is_narrow or flow.family != "option")
     if _compares(node):
         return replace(flow, is_narrow=flow.is_narrow or flow.is_counted)
