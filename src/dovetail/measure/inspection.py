@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +26,12 @@ from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.passes.check import check_graph
-from dovetail.passes.equality_triggers import Trigger, find_triggers
 from dovetail.report.model_summary import all_nodes, summarize
 from dovetail.report.text import count
 from dovetail.storage.files import record_files
+
+if TYPE_CHECKING:
+    from dovetail.passes.equality_triggers import Trigger
 
 PUBLIC_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft", "extension")
 """Domains of operators that a published specification defines; OpenVINO's opsets are public too."""
@@ -146,6 +148,9 @@ def inspect(model: Source, *, limits: Limits | None = None) -> InspectReport:
 def _inspect(
     model: Model, name: str, files: list[dict[str, Any]], faults: list[Diagnostic], warnings: list[Diagnostic], limits: Limits
 ) -> InspectReport:
+    # Deferred for start-up time: the rules import many operators.
+    from dovetail.passes.equality_triggers import find_triggers
+
     reasons: list[Finding] = []
     notes: list[Finding] = []
     preserved = {item for fault in _faults_of(model.graph) for item in fault.diagnostics}
