@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +317,75 @@ def test_threads_end_with_the_batcher() -> None:
     del batcher
     gc.collect()
     assert batcher_threads() <= before
+
+
+def test_a_thread_that_cannot_start_is_an_error_of_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    batcher = texts().batcher(wait_ms=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            batcher(*ids_of(4))
+        with pytest.raises(RuntimeError, match="start new thread"):
+            asyncio.run(batcher.call(*ids_of(4)))
+    assert batcher.statistics[:4] == (0, 0, 0, 0)
+    results = batcher(*ids_of(4))
+    batcher.close()
+    assert equal(results, texts()(*ids_of(4))) and batcher.statistics[:4] == (1, 1, 1, 0)
+
+
+def test_close_during_the_first_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    batcher, start, before = texts().batcher(wait_ms=HOUR), threading.Thread.start, batcher_threads()
+    closing: list[Future[set[threading.Thread]]] = []
+
+    def close() -> set[threading.Thread]:
+        batcher.close()
+        return batcher_threads() - before
+
+    def start_late(thread: threading.Thread) -> None:
+        if not closing:
+            closing.append(pool.submit(close))
+        # A close that does not wait for the threads has ended by now.
+        wait(closing, timeout=0.2)
+        start(thread)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        monkeypatch.setattr(threading.Thread, "start", start_late)
+        results = batcher(*ids_of(4))
+        assert closing[0].result() == set() and equal(results, texts()(*ids_of(4)))
+
+
+def test_a_collection_in_a_batch_thread_closes_the_batcher() -> None:
+    """The collector may run wherever memory is allocated, also while a thread of the batcher holds the lock of its queue."""
+    dropped, takes, before = threading.Event(), [], batcher_threads()
+
+    def collect(frame: Any, event: str, argument: object) -> None:
+        name = frame.f_code.co_qualname
+        if (event, name) == ("call", "BatchQueue.take"):
+            takes.append(name)
+            if len(takes) == 2:
+                dropped.wait(60)
+        if len(takes) == 2 and (event, name) == ("return", "Condition.__enter__"):
+            gc.collect()
+
+    holder: list[Any] = [texts(threads=1).batcher(wait_ms=0)]
+    holder.append(holder)
+    gc.disable()
+    threading.setprofile(collect)
+    try:
+        holder[0](*ids_of(3))
+        threads = batcher_threads() - before
+        del holder
+        dropped.set()
+        for thread in threads:
+            thread.join(60)
+        assert len(threads) == 1 and not any(thread.is_alive() for thread in threads)
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]
+        gc.enable()
 
 
 def test_a_closed_program_is_an_error_of_each_request() -> None:

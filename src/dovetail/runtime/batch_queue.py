@@ -94,7 +94,8 @@ class BatchQueue:
 
     def renew(self) -> None:
         """Drop all requests. A forked child calls this at its start: the requests are of threads of its parent."""
-        self._changed = threading.Condition(threading.Lock())
+        # Reentrant: the garbage collector may close a queue in a thread that holds the lock.
+        self._changed = threading.Condition()
         self._groups: dict[tuple[tuple[int, ...], ...], _Group] = {}
         self._idle = self._running = self.waiting = 0
         self._recent: deque[float] = deque([inf], RECENT_BATCHES)
@@ -120,9 +121,14 @@ class BatchQueue:
                 self._changed.notify()
 
     def cancel(self, request: Request) -> None:
-        """Remove a request that still waits; the results of a running one are dropped."""
+        """Count a request as cancelled, and remove it if it still waits; the results of a running one are dropped."""
         with self._changed:
             self.cancelled += 1
+            self.remove(request)
+
+    def remove(self, request: Request) -> None:
+        """Remove a request that still waits."""
+        with self._changed:
             group = self._groups.get(request.key)
             # A forked child drops the requests of its parent.
             if request.is_waiting and group is not None and request in group.requests:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 import numpy as np
 
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import EXTENSIONS, Model
+from dovetail.ir.host.forks import ForkLock, renew_in_child
 from dovetail.ir.inputs_outputs import bind_sizes, named_inputs, to_array
 from dovetail.ir.results import Results
 from dovetail.ir.types import dims_of, dtype_of
@@ -184,31 +184,42 @@ class _BatchThreads:
         self._check = check
         self._queue = queue
         self._is_checked = False
-        self.renew()
-        _all_threads.add(self)
+        self._lock = ForkLock()
+        self._started: list[threading.Thread] = []
+        renew_in_child(self)
 
     def renew(self) -> None:
         """Drop threads and requests of the parent of a forked process."""
         self._queue.renew()
-        self._lock = threading.Lock()
-        self._started: list[threading.Thread] = []
+        self._started = []
 
     def add(self, request: Request) -> None:
-        """Pass a request to the queue."""
+        """Pass a request to the queue. Raises RuntimeError for a thread that cannot start."""
         self._queue.add(request)
         if not self._started:
-            with self._lock:
-                if not self._started:
-                    names = [f"dovetail-batcher-{index}" for index in range(self._streams)]
-                    self._started = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
-                    for thread in self._started:
-                        thread.start()
+            try:
+                self._start()
+            except BaseException:
+                self._queue.remove(request)
+                raise
+
+    def _start(self) -> None:
+        with self._lock:
+            for index in range(len(self._started), self._streams):
+                thread = threading.Thread(target=self._work, name=f"dovetail-batcher-{index}", daemon=True)
+                thread.start()
+                self._started.append(thread)
 
     def close(self) -> None:
-        """Run the waiting requests and end the threads."""
+        """Run the waiting requests and end the threads.
+
+        The garbage collector may call this in one of the threads, while that holds the lock of the queue: it waits for none then.
+        """
         self._queue.close()
-        for thread in self._started:
-            if thread is not threading.current_thread():
+        with self._lock:
+            threads = list(self._started)
+        if threading.current_thread() not in threads:
+            for thread in threads:
                 thread.join()
 
     def _work(self) -> None:
@@ -309,15 +320,3 @@ def _answer_tasks(requests: list[Request]) -> None:
             future.set_exception(request.error)
         elif request.results is not None:
             future.set_result(request.results)
-
-
-_all_threads: WeakSet[_BatchThreads] = WeakSet()
-
-
-def _renew_all() -> None:
-    for threads in list(_all_threads):
-        threads.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)

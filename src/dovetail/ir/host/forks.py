@@ -1,11 +1,11 @@
-"""Locks that are usable after a fork. A child has one thread: a lock held by another thread at the fork would stay locked."""
+"""Objects that are usable after a fork. A child has one thread: a lock held by another thread at the fork would stay locked."""
 
 from __future__ import annotations
 
 import os
 import threading
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 from weakref import WeakSet
 
 
@@ -17,7 +17,7 @@ class ForkLock:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.was_held = False
-        _locks.add(self)
+        renew_in_child(self)
 
     def __enter__(self) -> Self:
         self._lock.acquire()
@@ -34,12 +34,23 @@ class ForkLock:
             self._lock.release()
 
 
-_locks: WeakSet[ForkLock] = WeakSet()
+class Renewable(Protocol):
+    """Renewable is an object whose ``renew`` makes it usable in a forked child."""
+
+    def renew(self) -> None: ...
+
+
+_renewable: WeakSet[Renewable] = WeakSet()
+
+
+def renew_in_child(renewable: Renewable) -> None:
+    """Call ``renew`` of an object at the start of each forked child, as long as the object is in use."""
+    _renewable.add(renewable)
 
 
 def _renew_all() -> None:
-    for lock in list(_locks):
-        lock.renew()
+    for each in list(_renewable):
+        each.renew()
 
 
 if hasattr(os, "register_at_fork"):
