@@ -59,7 +59,7 @@ def quantize(
     until a confidence bound of the error on other rows, ``upper``, is within the budget. That comes from the spread over calls
     (jackknife, Student's t), the held-out ones and all: on as many other rows of the same distribution, the error exceeds
     it in about 1 of 40 cases, and in up to 1 of 8 where outputs of different rows differ in size by orders of magnitude.
-    It is at most 4 times the error, and exactly that for a single call.
+    Each bound is at most 4 times the error on its calls, and exactly that for a single call; ``upper`` is the larger one.
 
     Raises RuleError [argument.value] for an unknown ``to`` or option, and for rows with NaN; [argument.conflict] for a budget
     without runs; [name.unknown] for a name in ``keep`` that the model does not have; [argument.type]; [grad.dtype] where a budget
