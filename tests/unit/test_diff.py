@@ -363,3 +363,18 @@ def test_two_dimensions_that_became_one_differ(names: tuple[str, str]) -> None:
     assert dovetail.diff(build(*names), build("n", "n")).is_same is False
     assert dovetail.diff(build("n", "n"), build(*names)).is_same is False
     assert dovetail.diff(build(*names), build("p", "q")).is_same
+
+
+@pytest.mark.parametrize("dtype", ["INT4", "UINT2", "FLOAT"])
+def test_tensors_in_attributes_of_unknown_operators_are_compared_by_elements(dtype: str, tmp_path: Path) -> None:
+    for name, last in (("first", 1), ("second", 0)):
+        table = helper.make_tensor("t", getattr(TensorProto, dtype), [5], [1, 0, 1, 1, last])
+        ports = [helper.make_tensor_value_info(port, TensorProto.FLOAT, [2]) for port in ("x", "y")]
+        graph = helper.make_graph([helper.make_node("F", ["x"], ["y"], domain="d", table=table)], "g", ports[:1], ports[1:])
+        opsets = [helper.make_opsetid("", 25), helper.make_opsetid("d", 1)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=13), tmp_path / f"{name}.onnx")
+        dovetail.save(dovetail.load(tmp_path / f"{name}.onnx"), tmp_path / f"{name}.dt")
+    files = [tmp_path / f"{name}.{suffix}" for name in ("first", "second") for suffix in ("onnx", "dt")]
+    assert [dovetail.diff(file, files[0]).is_same for file in files] == [True, True, False, False]
+    texts = {str(dovetail.diff(file, files[0])).replace(file.name, "") for file in files[2:]}
+    assert len(texts) == 1 and " object at " not in texts.pop()

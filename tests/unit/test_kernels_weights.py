@@ -20,6 +20,7 @@ from dovetail.engine.rewrite.compressed_product import CompressedMatMul
 from dovetail.engine.step_profile import profile_steps
 from dovetail.ir import dtypes
 from dovetail.ir.host import native_core
+from dovetail.ir.packed_elements import PackedElements
 from dovetail.measure import node_measures
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
@@ -501,6 +502,29 @@ def test_products_of_packed_weights_have_the_bits_of_unpacked_ones(
     dovetail.save(loaded, again, opset=opset)
     for file in tmp_path.glob("m.*"):
         assert file.read_bytes() == (tmp_path / f"again{file.suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+def test_packed_weights_are_read_described_and_written_as_they_are(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5 * 7 elements of 4 bits end within a byte: bits behind the last element of a file count nowhere."""
+    with Builder() as b:
+        w = b.Multiply(b.Cast(b.constant(codes_of("u4", 5, 7), "u4", "codes"), to="f32"), SCALES[:7, 0])
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 5)), w))
+    external = {"external": "m.bin", "threshold": 0} if suffix == "onnx" else {}
+    dovetail.save(b.model, path := tmp_path / f"m.{suffix}", **external)
+    weights = path.with_suffix(".bin")
+    expected, (value,) = weights.read_bytes(), (x for x in dovetail.load(path).graph.values() if x.dtype == "u4")
+    start = expected.index(value.storage.packed.tobytes())
+    weights.write_bytes(expected[: start + 17] + bytes([expected[start + 17] | 0xF0]) + expected[start + 18 :])
+    with monkeypatch.context() as patch:
+        patch.setattr(PackedElements, "unpack", None)
+        loaded = dovetail.load(path)
+        assert str(loaded) and loaded._repr_html_()
+        (tmp_path / "again").mkdir()
+        dovetail.save(loaded, tmp_path / "again" / path.name, **external)
+    assert (tmp_path / "again" / "m.bin").read_bytes() == expected
 
 
 @pytest.mark.parametrize("suffix", ["onnx", "xml"])

@@ -221,7 +221,7 @@ class GraphExporter:
         read = {key for node in foreign.nodes for key in node.inputs} | {keys[id(value)] for value in graph.outputs}
         for node in graph.nodes:
             y = node.outputs[0] if node.outputs else None
-            if y is None or y.constant is None or not y.uses or any(True for user, _ in y.uses for _ in bodies(user.op)):
+            if y is None or y.storage is None or not y.uses or any(True for user, _ in y.uses for _ in bodies(user.op)):
                 continue
             key = keys[id(y)]
             if key not in read:

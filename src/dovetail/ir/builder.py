@@ -259,7 +259,7 @@ class Builder(OperatorMethods):
 
     def _fold(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         """Evaluate an operator on constants; return None if an input is not constant or the operator is not folded."""
-        if not xs or not all(x is None or x.constant is not None for x in xs):
+        if not xs or not all(x is None or x.storage is not None for x in xs):
             return None
         if self.copy_limit is not None and has(op, "windows") and any(self._is_shared(x) for x in xs):
             return None

@@ -47,13 +47,13 @@ def module_paths(graph: Graph) -> dict[Node, tuple[str, ...]]:
     modules would be incomplete.
     """
     paths = {node: module_path(node) for node in graph.nodes}
-    computing = [node for node in graph.nodes if node.outputs and node.outputs[0].constant is None]
+    computing = [node for node in graph.nodes if node.outputs and node.outputs[0].storage is None]
     if sum(bool(paths[node]) for node in computing) < MIN_SHARE * len(computing):
         return dict.fromkeys(graph.nodes, ())
     unknown = {node for node in computing if not paths[node] and not _has_parameters(node)}
     for node in computing:
         if node in unknown:
-            near = [x.node for x in node.inputs if x is not None and x.node is not None and x.constant is None]
+            near = [x.node for x in node.inputs if x is not None and x.node is not None and x.storage is None]
             near += [reader for y in node.outputs for _, (reader, _) in zip(range(MAX_NEIGHBOURS), y.uses, strict=False)]
             paths[node] = common_prefix([paths[each] for each in near[: 2 * MAX_NEIGHBOURS] if each not in unknown])
             unknown.discard(node)
@@ -71,7 +71,7 @@ def _candidates(node: Node) -> Iterable[list[str]]:
     # An output such as "present.0.key" is named for the model's user: output names count only if they contain slashes.
     yield from (_path_before_last(y.name) for y in node.outputs if "/" in y.name)
     for x in node.inputs:
-        if x is not None and x.constant is not None:
+        if x is not None and x.storage is not None:
             yield _path_before_last(x.name)
 
 

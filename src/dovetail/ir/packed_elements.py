@@ -51,6 +51,15 @@ class PackedElements:
         """Return the elements with another shape of as many elements."""
         return PackedElements(self.packed, self.dtype, shape, self.release)
 
+    def to_bytes(self) -> np.ndarray[Any, Any]:
+        """Return ``packed`` with zeros behind the last element."""
+        bits = self.size * self.dtype.bits % 8
+        if not bits or not self.packed[-1] >> bits:
+            return self.packed
+        packed = self.packed.copy()
+        packed[-1] &= np.uint8(2**bits - 1)
+        return packed
+
     def unpack(self) -> np.ndarray[Any, Any]:
         """Return a read-only array with one element per numpy element; the same array while it is in use."""
         array = None if self._unpacked is None else self._unpacked()
@@ -68,16 +77,8 @@ class PackedElements:
             self._unpacked = weakref.ref(array)
         return array
 
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same type, shape and bits; bits behind the last element do not count."""
-        if not isinstance(other, PackedElements):
-            return NotImplemented
-        if (self.dtype, self.shape) != (other.dtype, other.shape):
-            return False
-        return np.array_equal(self.packed, other.packed) or self.unpack().tobytes() == other.unpack().tobytes()
-
-    def __hash__(self) -> int:
-        return hash((self.dtype, self.shape))
+    def __repr__(self) -> str:
+        return repr(self.unpack())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedElements, (self.packed, self.dtype, self.shape, self.release)

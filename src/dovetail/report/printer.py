@@ -41,8 +41,8 @@ def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
 
 def is_inlined(node: Node) -> bool:
     """Return whether a node is a small constant, which is printed as an argument of its readers."""
-    data = node.outputs[0].constant if len(node.outputs) == 1 else None
-    return data is not None and data.size <= INLINE_ELEMENTS and bool(node.outputs[0].uses)
+    storage = node.outputs[0].storage if len(node.outputs) == 1 else None
+    return storage is not None and storage.size <= INLINE_ELEMENTS and bool(node.outputs[0].uses)
 
 
 def _value_text(value: Value) -> str:
@@ -127,8 +127,7 @@ def _attribute(value: object) -> str:
 def _argument(x: Value | None) -> str:
     if x is None:
         return "-"
-    data = x.constant
-    if data is not None and x.node is not None and is_inlined(x.node):
+    if x.storage is not None and x.node is not None and is_inlined(x.node) and (data := x.constant) is not None:
         return printable(str(data.tolist()))
     return printable(x.name)
 

@@ -254,7 +254,7 @@ def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: No
     """Write ``tensor`` to ``proto``. Raises UnsupportedError [dtype.unknown] if ONNX or numpy lacks the element type."""
     if tensor.dtype.onnx is None:
         raise UnsupportedError("dtype.unknown", f"the element type must be one of ONNX, got {tensor.dtype}")
-    data = np.asarray(tensor.data)
+    data: Any = tensor.storage if isinstance(tensor.storage, PackedElements) else np.asarray(tensor.storage)
     proto.data_type = tensor.dtype.onnx
     proto.dims.extend(data.shape)
     if name:
@@ -265,7 +265,7 @@ def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: No
     if tensor.dtype is dtypes.string:
         proto.string_data.extend(_encode_string(data))
         return
-    stored = _to_bytes(tensor.dtype, data)
+    stored = data.to_bytes() if isinstance(data, PackedElements) else _to_bytes(tensor.dtype, data)
     is_inline = elsewhere is None or stored.size < max(elsewhere.threshold, 1)
     if tensor.dtype is dtypes.i64 and (is_inline or isinstance(elsewhere, Tickets)) and _is_shorter_as_varints(data):
         proto.int64_data.extend(data.reshape(-1).tolist())
@@ -304,7 +304,7 @@ def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, not
 
 def byte_size(tensor: ForeignTensor) -> int:
     """Return the size in bytes of a tensor's elements in a file; for strings 0, a lower bound."""
-    return _byte_count(tensor.dtype, np.asarray(tensor.data).size) if tensor.dtype != "string" else 0
+    return _byte_count(tensor.dtype, np.size(tensor.storage)) if tensor.dtype != "string" else 0
 
 
 def element_type(number: int, code: str) -> DType:

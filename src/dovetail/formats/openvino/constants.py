@@ -63,10 +63,12 @@ def read(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array | PackedEle
     return array
 
 
-def pack(data: Array, dtype: DType) -> bytes | memoryview:
+def pack(data: Array | PackedElements, dtype: DType) -> bytes | memoryview:
     """Pack elements into bytes, the inverse of read. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
     if dtype.openvino is None:
         raise UnsupportedError("dtype.unknown", f"the element type must be one of OpenVINO IR, got {dtype}")
+    if isinstance(data, PackedElements):
+        return data.to_bytes().data
     array = np.asarray(data)
     if dtype.name == "string":
         return _encode_strings(array)

@@ -165,11 +165,11 @@ class IrWriter:
 
     def store(self, tensor: ForeignTensor, name: str) -> tuple[int, int]:
         """Store the bytes of a tensor; return the offset and the size of the stored bytes."""
-        data = constants.pack(tensor.data, tensor.dtype)
+        data = constants.pack(tensor.storage, tensor.dtype)
         if not len(data):
             # The trailer keeps the .bin file from being empty: OpenVINO treats an empty file as missing, and fails on constants.
             return 0, 0
-        return self._weights.store(np.frombuffer(data, np.uint8), Label(name, tensor.dtype, tensor.data.shape)), len(data)
+        return self._weights.store(np.frombuffer(data, np.uint8), Label(name, tensor.dtype, tensor.storage.shape)), len(data)
 
     def names(self, names: tuple[str, ...], node: str | None) -> str:
         """Return tensor names as a comma-separated list; report names that a list cannot contain."""
@@ -269,12 +269,12 @@ class _Layers:
             self._refuse(error, name)
             offset, size = 0, 0
         number = self._open(name, "Const", "opset1")
-        shape = ", ".join(map(str, tensor.data.shape))
+        shape = ", ".join(map(str, tensor.storage.shape))
         element = tensor.dtype.openvino
         self.lines.append(f'{self.tabs}\t<data element_type="{element}" shape="{shape}" offset="{offset}" size="{size}" />')
         self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
         # The type comes from the data, not from the declaration.
-        self.values[key] = ForeignValue(key, Tensor(tensor.dtype, tensor.data.shape), value.names, metadata=value.metadata)
+        self.values[key] = ForeignValue(key, Tensor(tensor.dtype, tensor.storage.shape), value.names, metadata=value.metadata)
         self._outputs([key], number, 0, name)
         self._close()
 

@@ -12,6 +12,7 @@ import numpy as np
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import Op
+from dovetail.ir.packed_elements import PackedElements
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +43,8 @@ def freeze(value: Any) -> Hashable:
         return value
     if isinstance(value, Op):
         return (operator_key(value),)
+    if isinstance(value, PackedElements):
+        value = value.unpack()
     if isinstance(value, np.ndarray):
         return "array", value.dtype.name, value.shape, digest(value)
     if isinstance(value, tuple | list):

@@ -55,7 +55,7 @@ def _evaluate(graph: Graph) -> dict[int, Value]:
     results: dict[int, Value] = {}
     for node in graph.nodes:
         xs = node.inputs
-        if not xs or not all(x is None or x.constant is not None or id(x) in results for x in xs):
+        if not xs or not all(x is None or x.storage is not None or id(x) in results for x in xs):
             continue
         arrays = fold_op(node.op, [None if x is None else results.get(id(x), x) for x in xs], FOLD_LIMIT)
         if arrays is None:
@@ -107,7 +107,7 @@ def _replaced_bytes(node: Node, results: dict[int, Value], needed: set[int]) -> 
         for x in stack.pop():
             if x is None or id(x) in freed or id(x) in needed or any(id(reader) not in readers for reader, _ in x.uses):
                 continue
-            if x.constant is not None:
+            if x.storage is not None:
                 freed[id(x)] = _nbytes(x)
             elif x.node is not None and id(x) in results and id(x.node) not in readers:
                 freed[id(x)] = 0

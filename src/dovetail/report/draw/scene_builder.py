@@ -335,7 +335,7 @@ def _splice_single_module(root: Frame) -> None:
 
 def _is_weight(node: Node) -> bool:
     """Return whether a node is a constant with readers, which is listed on the cards of its readers."""
-    return len(node.outputs) == 1 and node.outputs[0].constant is not None and bool(node.outputs[0].uses)
+    return len(node.outputs) == 1 and node.outputs[0].storage is not None and bool(node.outputs[0].uses)
 
 
 def _is_movement(op: Op) -> bool:
