@@ -183,10 +183,8 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1]))
         throw std::invalid_argument("conv: the factor must have one value for each output channel");
     if (is_packed_in_runs_ && scaled) throw std::invalid_argument("conv: factors need constant weights");
-    const Panel& last = panels_.back();
-    group_floats_ = (last.first + last.vectors * kernels_->lanes) * segments_ * length_;
-    matrix_ = {nullptr, order, column, nullptr, is_bf16_};
-    group_step_ = apart;
+    of_run_ = {{nullptr, order, column, nullptr, is_bf16_}, geometry_.groups, apart};
+    group_floats_ = of_run_.packed_floats(panels_, kernels_->lanes);
     for (std::int64_t group = 0; !is_packed_in_runs_ && group < geometry_.groups; ++group) {
         const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
         weights_.push_back(
@@ -197,14 +195,7 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
 // Packs the weights, and copies the bias, before the tasks of a run.
 void Conv::pack_weights_of_run(const Run& run) const {
     auto* to = reinterpret_cast<float*>(run.shared_scratch);
-    const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
-    const auto pack_one = [&](std::int64_t index, int) {
-        const std::int64_t group = index / panels;
-        const Panel& panel = panels_[static_cast<std::size_t>(index % panels)];
-        const float* from = reinterpret_cast<const float*>(run.at(w_)) + group * group_step_;
-        pack_panel(to + group * group_floats_ + panel.first * depth, matrix_, from, panel, kernels_->lanes);
-    };
-    run.pool->parallel_for(panels * geometry_.groups, pack_one);
+    of_run_.pack(*run.pool, to, reinterpret_cast<const float*>(run.at(w_)), panels_, kernels_->lanes);
     if (!has_bias_) return;
     float* bias = to + geometry_.groups * group_floats_;
     const auto* from = reinterpret_cast<const float*>(run.at(bias_operand_));

@@ -133,8 +133,7 @@ private:
     std::int64_t pitch_ = 0;          // floats of a copied pixel
     bool is_packed_in_runs_ = false;  // weights or bias are no constants
     bool has_bias_ = false;
-    Matrix matrix_{};                                    // of the first group, without the address of the weights
-    std::int64_t group_step_ = 0;                        // floats from the weights of a group to those of the next group
+    MatricesOfRun of_run_{};                             // the weights of all groups, with is_packed_in_runs_
     std::int64_t group_floats_ = 0;                      // packed floats of a group
     std::vector<std::shared_ptr<const float>> weights_;  // packed constant weights of each group
     std::vector<float> bias_, zeros_, scale_, shift_;

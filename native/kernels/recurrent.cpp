@@ -86,7 +86,9 @@ public:
         if (has_lengths_)
             for (std::int64_t row = 0; row < batch_; ++row)
                 if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("attribute.range");
-        if (is_packed_in_runs_) pack_in_run(run);
+        if (is_packed_in_runs_)
+            of_run_.pack(*run.pool, reinterpret_cast<float*>(run.shared_scratch),
+                         reinterpret_cast<const float*>(run.at(recurrence_)), panels_, kernels_->lanes);
         // All rows of a batch are quantized together.
         const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows), sequences = directions_ * blocks;
         const std::int64_t bytes = gates_ * hidden_ * hidden_ * (is_quantized_ ? 1 : 4);
@@ -349,9 +351,9 @@ private:
         is_packed_in_runs_ = !r.is_constant();
         if (is_packed_in_runs_) {
             recurrence_ = r;
-            matrix_ = {nullptr, {}, r.strides[1] / 4, nullptr, bf16_ != nullptr};
-            for (std::int64_t k = 0; k < hidden_; ++k) matrix_.order.push_back(k * r.strides[2] / 4);
-            if (bf16_ != nullptr && hidden_ % 2 != 0) matrix_.order.push_back(Matrix::kZero);
+            of_run_ = {{nullptr, {}, r.strides[1] / 4, nullptr, bf16_ != nullptr}, directions_, r.strides[0] / 4};
+            for (std::int64_t k = 0; k < hidden_; ++k) of_run_.matrix.order.push_back(k * r.strides[2] / 4);
+            if (bf16_ != nullptr && hidden_ % 2 != 0) of_run_.matrix.order.push_back(Matrix::kZero);
         }
         for (std::int64_t d = 0; !is_packed_in_runs_ && d < directions_; ++d)
             weights_.push_back(pack_cached(cache, "recurrent", reinterpret_cast<const float*>(r.constant + d * r.strides[0]),
@@ -361,19 +363,7 @@ private:
     }
 
     // Packed floats of a direction.
-    std::int64_t packed_floats() const { return (panels_.back().first + panels_.back().vectors * kernels_->lanes) * words(); }
-
-    // Packs weights that are no constants, before the time steps of a run.
-    void pack_in_run(const Run& run) const {
-        const auto panels = static_cast<std::int64_t>(panels_.size());
-        run.pool->parallel_for(directions_ * panels, [&](std::int64_t index, int) {
-            const std::int64_t direction = index / panels;
-            const Panel& panel = panels_[static_cast<std::size_t>(index % panels)];
-            const auto* from = reinterpret_cast<const float*>(run.at(recurrence_) + direction * recurrence_.strides[0]);
-            auto* to = reinterpret_cast<float*>(run.shared_scratch) + direction * packed_floats() + panel.first * words();
-            pack_panel(to, matrix_, from, panel, kernels_->lanes);
-        });
-    }
+    std::int64_t packed_floats() const { return of_run_.packed_floats(panels_, kernels_->lanes); }
 
     bool flushes_subnormals() const override { return !is_quantized_; }
 
@@ -482,7 +472,7 @@ private:
     std::vector<std::shared_ptr<const float>> weights_;  // constants, by direction
     bool is_packed_in_runs_ = false;                     // the weights are no constants
     Operand recurrence_;                                 // the weights, with is_packed_in_runs_
-    Matrix matrix_{};                                    // of a direction, without the address of the weights
+    MatricesOfRun of_run_{};                             // those of all directions
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const PackedBytes>> packed_;  // by direction
     std::vector<std::vector<float>> scales_;

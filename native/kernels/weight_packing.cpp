@@ -51,8 +51,15 @@ void copy_row(float* to, const Matrix& matrix, const float* weights, std::int64_
 
 }  // namespace
 
+namespace {
+
+// Packed floats of a column.
+std::int64_t depth_of(const Matrix& matrix) { return static_cast<std::int64_t>(matrix.order.size()) / (matrix.is_bf16 ? 2 : 1); }
+
+// Packs a panel of a matrix whose weights begin at `from`. For each k the panel holds whole vectors, with zeros after the last
+// column.
 void pack_panel(float* to, const Matrix& matrix, const float* from, const Panel& panel, int lanes) {
-    const auto depth = static_cast<std::int64_t>(matrix.order.size()) / (matrix.is_bf16 ? 2 : 1);
+    const std::int64_t depth = depth_of(matrix);
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * lanes;
     float two[2 * kMaxVectors * 16];
     for (std::int64_t k = 0; k < depth; ++k, to += width) {
@@ -67,8 +74,22 @@ void pack_panel(float* to, const Matrix& matrix, const float* from, const Panel&
     }
 }
 
+}  // namespace
+
+std::int64_t MatricesOfRun::packed_floats(const std::vector<Panel>& panels, int lanes) const {
+    return (panels.back().first + static_cast<std::int64_t>(panels.back().vectors) * lanes) * depth_of(matrix);
+}
+
+void MatricesOfRun::pack(ThreadPool& pool, float* to, const float* from, const std::vector<Panel>& panels, int lanes) const {
+    const auto size = static_cast<std::int64_t>(panels.size()), floats = packed_floats(panels, lanes), depth = depth_of(matrix);
+    pool.parallel_for(count * size, [&](std::int64_t index, int) {
+        const Panel& panel = panels[static_cast<std::size_t>(index % size)];
+        pack_panel(to + index / size * floats + panel.first * depth, matrix, from + index / size * step, panel, lanes);
+    });
+}
+
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes) {
-    const auto depth = static_cast<std::int64_t>(matrix.order.size()) / (matrix.is_bf16 ? 2 : 1);
+    const std::int64_t depth = depth_of(matrix);
     std::int64_t width = 0;
     for (const Panel& panel : panels) width += static_cast<std::int64_t>(panel.vectors) * lanes;
     auto packed = aligned_floats(static_cast<std::size_t>(width * depth));

@@ -34,12 +34,19 @@ struct Matrix {
     bool is_bf16 = false;
 };
 
-// Packs a panel of a matrix whose weights begin at `from`. For each k the panel holds whole vectors, with zeros after the last
-// column.
-void pack_panel(float* to, const Matrix& matrix, const float* from, const Panel& panel, int lanes);
-
 // Packs a matrix panel by panel. Each panel begins first * depth floats after the start, where the depth counts packed floats.
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
+
+// Matrices of equal shape that are no constants, packed one behind the other at the start of each run.
+struct MatricesOfRun {
+    Matrix matrix;                     // of the first one, without the address of the weights
+    std::int64_t count = 0, step = 0;  // number of matrices, and floats from one to the next in the source
+
+    // Packed floats of one matrix.
+    std::int64_t packed_floats(const std::vector<Panel>& panels, int lanes) const;
+    // Packs all matrices, whose first weight is at `from`; the panels are shared among the threads.
+    void pack(ThreadPool& pool, float* to, const float* from, const std::vector<Panel>& panels, int lanes) const;
+};
 
 // Returns the key of a packing of a constant: the key of the constant, the name of the packing and all integers that distinguish
 // the packing.
