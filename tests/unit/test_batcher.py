@@ -215,6 +215,7 @@ def test_rows_that_depend_on_each_other_are_refused(run: Run) -> None:
         assert codes(results) == ["batch.rows"] * 3
         assert len({id(result) for result in results}) == 3
         assert codes(run(batcher, items)) == ["batch.rows"] * 3
+        assert codes(run(batcher, items[:1])) == ["batch.rows"]
 
 
 @pytest.mark.parametrize(

@@ -539,6 +539,14 @@ def test_packed_weights_of_a_file_that_changes_are_refused(suffix: str, tmp_path
         dovetail.compile(model)
 
 
+def test_packed_bytes_are_released_once_they_are_unpacked() -> None:
+    released: list[np.ndarray] = []
+    elements = PackedElements(np.array([0x21, 0x43], np.uint8), dtypes.dtype("u4"), (3,), released.append)
+    array = elements.unpack()
+    assert array.tolist() == [1, 2, 3] and elements.unpack() is array
+    assert len(released) == 1 and np.shares_memory(released[0], elements.packed)
+
+
 def test_an_unpacked_constant_lives_as_long_as_its_readers(tmp_path: Path) -> None:
     dovetail.save(model_of(dequantized("i4")), tmp_path / "m.onnx")
     model = pickle.loads(pickle.dumps(dovetail.load(tmp_path / "m.onnx")))

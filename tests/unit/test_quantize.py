@@ -460,6 +460,19 @@ def test_the_bound_of_an_error_holds_for_as_many_other_calls(calls: int, sigma: 
     assert np.all((bounds >= measured * (1 - 1e-12)) & (bounds <= MAX_FACTOR * measured * (1 + 1e-12)))
 
 
+def test_errors_on_the_rows_of_the_calibration_count_in_the_bound() -> None:
+    weights = np.full((64, 32), 0.4, np.float32)
+    weights[:32] = 127
+    with Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", ("n", 64)), b.constant(weights)))
+    rows = np.ones((64, 64), np.float32)
+    rows[:48, :32] = 0
+    rows[48:] *= 1e-3
+    report = quantize(b.model, inputs={"x": rows}, options=QuantizeOptions(rounding="nearest")).report
+    assert report.measured is not None and report.upper is not None
+    assert 0 < 4 * report.measured < 0.1 < report.upper
+
+
 def test_bounds_of_few_calls_of_zeros_and_of_infinities() -> None:
     assert bound_error([4.0], [1.0]) == 2 * MAX_FACTOR
     assert bound_error([0.0, 0.0], [1.0, 1.0]) == 0 and bound_error([4.0, 0.0], [0.0, 0.0]) == 2 * MAX_FACTOR

@@ -47,7 +47,7 @@ class BatcherStatistics(NamedTuple):
     - ``runs``: runs of the program
     - ``waiting``: requests that wait now
     - ``rejected``: requests that were refused with [batch.full]
-    - ``cancelled``: requests whose task was cancelled
+    - ``cancelled``: requests whose task was cancelled, or whose thread was interrupted
     """
 
     requests: int
