@@ -272,6 +272,44 @@ def clipped_mean_of_tokens(b: Builder) -> Value:
     return b.ReduceSum(hidden * mask, [1]) / b.Clip(b.Clip(b.ReduceSum(mask, [1]), np.float32(1)), np.float32(0), greatest)
 
 
+STEPS: dict[str, Callable[[Builder, Value], Value]] = {
+    **{name: lambda b, d, name=name: b.apply(name, d) for name in ("Sign", "Floor", "Ceil", "HardSigmoid", "ThresholdedRelu")},
+    "Minimum": lambda b, d: b.Minimum(d, np.float32(1e-3)),
+    "Clip": lambda b, d: b.Clip(d, np.float32(0), np.float32(1e-3)),
+}
+"""Functions of a distance, without an added constant, that tell 0 from other distances."""
+
+ROUNDINGS: dict[str, Callable[[Builder, Value], Value]] = {
+    **{name: lambda b, x, name=name: b.apply(name, x) for name in ("Floor", "Ceil", "Round")},
+    "Clip": lambda b, x: b.Clip(x, np.float32(0), np.float32(255)),
+    "extremes": lambda b, x: b.Maximum(b.Minimum(x, np.float32(255)), np.float32(0)),
+}
+
+
+@pytest.mark.parametrize("form", STEPS)
+def test_a_step_of_a_distance_is_a_reason(form: str) -> None:
+    with Builder("step") as b:
+        x, logits = b.input("x", "f32", ("n", 3)), b.input("logits", "f32", ("n", 3))
+        b.output("y", logits + np.float32(100) * STEPS[form](b, b.Abs(x - np.float32(0.25))))
+    assert rules(dovetail.inspect(bytes_of(b.model))) == ["trigger"]
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i64"])
+@pytest.mark.parametrize("form", ROUNDINGS)
+def test_a_test_of_a_rounded_input_is_a_reason(form: str, dtype: str) -> None:
+    with Builder("rounding") as b:
+        x, logits = b.input("x", dtype, ("n", 8)), b.input("logits", "f32", ("n", 1))
+        part = ROUNDINGS[form](b, b.Cast(x[:, :1], to="f32") * np.float32(0.5))
+        b.output("y", logits + b.Cast(b.Equal(part, np.float32(77)), to="f32"))
+    assert rules(dovetail.inspect(bytes_of(b.model))) == ["trigger"]
+
+
+def test_a_loop_that_ends_by_a_test_is_a_reason() -> None:
+    ends = "c = Abs (a) s = Gather (x, zero) on = Equal (s, key)"
+    constants = ", int64 m = {9}, int64 zero = {0}, float key = {0.75}"
+    assert rules(inspect_text(loop(ends, "m", constants))) == ["trigger"]
+
+
 def position_of_a_token(b: Builder) -> Value:
     ids, hidden = b.input("ids", "i64", ("n", 16)), b.input("hidden", "f32", ("n", 16))
     ends = b.Cast(b.Equal(ids, 2), to="i32")
