@@ -16,7 +16,8 @@ import oracles
 from dovetail import Builder, Model, UnsupportedError, cli
 from dovetail.ir import dtypes
 from dovetail.passes.encodings import ENCODINGS
-from dovetail.passes.exact_encodings import COMPRESSED, FAKE_QUANTIZE, MATMULNBITS, QDQ
+from dovetail.passes.exact_activations import FAKE_QUANTIZE, QDQ
+from dovetail.passes.exact_encodings import COMPRESSED, MATMULNBITS
 
 OPERATORS = {
     QDQ: "DequantizeLinear",

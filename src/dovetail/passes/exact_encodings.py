@@ -6,7 +6,6 @@ as OpenVINO keeps compressed weights, Convert, Subtract, Multiply and Reshape.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
@@ -28,20 +27,17 @@ from dovetail.ops.elementwise.binary import Multiply, Subtract
 from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits, unpack_codes
-from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize, QuantizeLinear
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
+from dovetail.passes.exact_activations import FAKE_QUANTIZE, QDQ, EncodingFault, change_activation
 from dovetail.passes.quantization.encodings import pack_bits
 
 Array: TypeAlias = np.ndarray[Any, Any]
-QDQ, FAKE_QUANTIZE, MATMULNBITS, COMPRESSED = "qdq", "fakequantize", "matmulnbits", "compressed"
+MATMULNBITS, COMPRESSED = "matmulnbits", "compressed"
 _SIGNED = {"i2": 2, "i4": 8, "i8": 128}
 _MAX_BLOCK = 128
 """The block of MatMulNBits for weights with one scale for each column."""
-
-
-class _Obstacle(Exception):
-    """_Obstacle is what stands in the way of an encoding."""
 
 
 def encode_graph(graph: Graph, encoding: str, file: str | None) -> list[UnsupportedError]:
@@ -58,7 +54,7 @@ def _change_graph(graph: Graph, encoding: str, faults: list[UnsupportedError], f
     def rule(b: Builder, node: Node) -> Value | None:
         try:
             return _change_node(b, node, encoding, operands)
-        except _Obstacle as obstacle:
+        except EncodingFault as obstacle:
             message = f"{type(node.op).__name__} has no {encoding} encoding: {obstacle}"
             faults.append(UnsupportedError("op.unsayable", message, node=node.label, op=type(node.op).__name__, file=file))
             return None
@@ -80,7 +76,7 @@ def _change_node(b: Builder, node: Node, encoding: str, operands: dict[tuple[int
     if len(node.outputs) != 1 or not _is_part(op):
         return None
     if isinstance(op, DequantizeLinear | FakeQuantize) and not _is_constant(node.input(0)):
-        return _change_activation(b, node, encoding)
+        return change_activation(b, node, encoding)
     y = node.outputs[0]
     found = _encoding_of(y)
     if found in (None, encoding) or any(_extends(user) for user, _ in y.uses):
@@ -90,7 +86,7 @@ def _change_node(b: Builder, node: Node, encoding: str, operands: dict[tuple[int
         # The products that read the weight are changed.
         if not _is_output(b, y) and all(_is_product(user, y) for user, _ in y.uses):
             return None
-        raise _Obstacle("other operators than products read the weight")
+        raise EncodingFault("other operators than products read the weight")
     emit = {QDQ: _dequantize, FAKE_QUANTIZE: _fake_quantize, COMPRESSED: _compress}[encoding]
     return as_type(b, emit(b, weights, y.name), y.dtype)
 
@@ -146,14 +142,16 @@ def _exact_weights(y: Value) -> ScaledCodes:
     if weights is None:
         node = y.node
         if node is not None and isinstance(node.op, FakeQuantize):
-            raise _Obstacle("its elements are not exactly (code - zero point) * scale in f32, with integers of at most 8 bits")
+            raise EncodingFault(
+                "its elements are not exactly (code - zero point) * scale in f32, with integers of at most 8 bits"
+            )
         if node is not None and isinstance(node.op, DequantizeLinear) and node.input(0).dtype.bits > 8:
-            raise _Obstacle(f"codes must have at most 8 bits, got {node.input(0).dtype}")
+            raise EncodingFault(f"codes must have at most 8 bits, got {node.input(0).dtype}")
         if y.shape == ():
-            raise _Obstacle("codes must have at least 1 axis, got a scalar")
-        raise _Obstacle("its scales and zero points are no constants that broadcast to the codes")
+            raise EncodingFault("codes must have at least 1 axis, got a scalar")
+        raise EncodingFault("its scales and zero points are no constants that broadcast to the codes")
     if weights.rounding is None:
-        raise _Obstacle("its operators round more than once")
+        raise EncodingFault("its operators round more than once")
     return replace(weights, storage=weights.codes)
 
 
@@ -163,7 +161,7 @@ def _exact_weights(y: Value) -> ScaledCodes:
 def _dequantize(b: Builder, weights: ScaledCodes, name: str) -> Value:
     """Emit DequantizeLinear."""
     if weights.dtype == "nf4" or (weights.dtype.is_float and weights.dtype.bits > 8):
-        raise _Obstacle(f"ONNX does not dequantize {weights.dtype}")
+        raise EncodingFault(f"ONNX does not dequantize {weights.dtype}")
     points, scale, rounding = _integer_points(weights), weights.scales, _rounding(weights)
     attributes: dict[str, Any] = {}
     if weights.block:
@@ -177,7 +175,7 @@ def _dequantize(b: Builder, weights: ScaledCodes, name: str) -> Value:
         parameters = [scale, *([] if points is None else [points])]
         varying = sorted({axis for array in parameters for axis, size in enumerate(array.shape) if size != 1})
         if len(varying) > 1:
-            raise _Obstacle(f"its scales or zero points vary along several axes, {varying}")
+            raise EncodingFault(f"its scales or zero points vary along several axes, {varying}")
         axis = varying[0] if varying else 0
         shape = [weights.codes.shape[axis]] if varying else []
         scale, points = (None if x is None else _along(x, axis, shape) for x in (scale, points))
@@ -214,7 +212,7 @@ def _compress(b: Builder, weights: ScaledCodes, name: str) -> Value:
         elif rounding == "f32":
             offsets = b.constant(points)
         else:
-            raise _Obstacle(f"its zero points are no {dtype}, and differences in {rounding} would round")
+            raise EncodingFault(f"its zero points are no {dtype}, and differences in {rounding} would round")
         w = b.Subtract(w, offsets)
     w = b.Multiply(w, _constant(b, scales, rounding, f"{name}_scales"))
     return b.Reshape(w, list(shape), special_zero=False) if weights.block else w
@@ -227,7 +225,7 @@ def _split_blocks(codes: Array, weights: ScaledCodes, points: Array | None) -> t
     axis, block = weights.block_axis, weights.block
     size = codes.shape[axis]
     if size % block:
-        raise _Obstacle(f"the size {size} is no multiple of the block {block}")
+        raise EncodingFault(f"the size {size} is no multiple of the block {block}")
     codes = codes.reshape(*codes.shape[:axis], size // block, block, *codes.shape[axis + 1 :])
     return codes, np.expand_dims(weights.scales, axis + 1), None if points is None else np.expand_dims(points, axis + 1)
 
@@ -236,7 +234,7 @@ def _fake_quantize(b: Builder, weights: ScaledCodes, name: str) -> Value:
     """Emit FakeQuantize of the codes, with the limits of which the elements are the same as those of the weight."""
     dtype = weights.dtype
     if not dtype.is_integer or _rounding(weights) != "f32":
-        raise _Obstacle(f"FakeQuantize has integer codes in f32, got {dtype} rounded to {weights.rounding}")
+        raise EncodingFault(f"FakeQuantize has integer codes in f32, got {dtype} rounded to {weights.rounding}")
     numbers, scales, points = _split_blocks(_numbers(weights), weights, weights.points)
     offsets = np.zeros_like(scales) if points is None else points
     numbers = numbers.astype(np.float32)
@@ -252,7 +250,7 @@ def _fake_quantize(b: Builder, weights: ScaledCodes, name: str) -> Value:
             break
     else:
         count, at = np.count_nonzero(found != elements), np.unravel_index(np.argmax(found != elements), elements.shape)
-        raise _Obstacle(
+        raise EncodingFault(
             f"FakeQuantize divides by {levels - 1} steps and rounds: {count} of {elements.size} elements would differ, "
             f"such as {elements[at]!s} ({found[at]!s})"
         )
@@ -274,7 +272,7 @@ def _numbers(weights: ScaledCodes) -> Array:
 def _integer_points(weights: ScaledCodes) -> Array | None:
     points = weights.points
     if points is not None and not _are_codes(points, weights.dtype):
-        raise _Obstacle(f"its zero points must be {weights.dtype}, got {points.min():g} to {points.max():g}")
+        raise EncodingFault(f"its zero points must be {weights.dtype}, got {points.min():g} to {points.max():g}")
     return points if points is not None and weights.dtype.is_integer else None
 
 
@@ -298,11 +296,11 @@ def _change_matmul_nbits(b: Builder, op: MatMulNBits, inputs: list[Value | None]
     x, packed, scales, zero_points, g_idx, bias = (*inputs, None, None, None)[:6]
     assert x is not None and packed is not None and scales is not None
     if any(value is not None and value.constant is None for value in (packed, scales, zero_points, g_idx)):
-        raise _Obstacle("its weights must be constants")
+        raise EncodingFault("its weights must be constants")
     if g_idx is not None and not np.array_equal(np.asarray(g_idx.constant)[: op.k], np.arange(op.k) // op.block_size):
-        raise _Obstacle("g_idx assigns positions to blocks in another order")
+        raise EncodingFault("g_idx assigns positions to blocks in another order")
     if x.dtype == "f64":
-        raise _Obstacle("it multiplies in f64")
+        raise EncodingFault("it multiplies in f64")
     kind = dtypes.dtype(f"u{op.bits}")
     codes = unpack_codes(np, np.asarray(packed.constant), op.bits).reshape(op.n, -1)[:, : op.k].astype(kind.numpy)
     points = np.full((op.n, op.blocks), 2.0 ** (op.bits - 1), np.float32)
@@ -368,11 +366,11 @@ def _pack(b: Builder, weights: ScaledCodes, name: str, is_transposed: bool) -> l
         block = 0
     size = block & -block if block else min(_MAX_BLOCK, max(16, 1 << (depth - 1).bit_length()))
     if size < 16:
-        raise _Obstacle(f"blocks must be multiples of 16, got {block}")
+        raise EncodingFault(f"blocks must be multiples of 16, got {block}")
     count, bits = -(-depth // size), dtype.bits
     source = np.arange(count) * size // block if block else np.zeros(count, np.int64)
     if not block and any(array.shape[1] > 1 for array in (scales, points)):
-        raise _Obstacle("its scales or zero points vary along the depth without blocks")
+        raise EncodingFault("its scales or zero points vary along the depth without blocks")
     scales, points = (
         np.ascontiguousarray(np.broadcast_to(array, (columns, array.shape[1]))[:, source if array.shape[1] > 1 else source * 0])
         for array in (scales, points)
@@ -389,158 +387,12 @@ def _pack(b: Builder, weights: ScaledCodes, name: str, is_transposed: bool) -> l
 def _check_product(op: MatMul | Gemm, node: Node, x: Value, weights: ScaledCodes) -> None:
     dtype = weights.dtype
     if not dtype.is_integer or dtype.bits not in (2, 4, 8):
-        raise _Obstacle(f"its codes must be integers of 2, 4 or 8 bits, got {dtype}")
+        raise EncodingFault(f"its codes must be integers of 2, 4 or 8 bits, got {dtype}")
     if weights.codes.ndim != 2 or not prod(weights.codes.shape):
-        raise _Obstacle(f"its weight must be a matrix, got the shape {list(weights.codes.shape)}")
+        raise EncodingFault(f"its weight must be a matrix, got the shape {list(weights.codes.shape)}")
     if weights.rounding != "f32" or x.dtype != "f32":
-        raise _Obstacle(f"it must multiply in f32 by weights in f32, got {x.dtype} and elements rounded to {weights.rounding}")
-    if op.transpose_a or (isinstance(op, Gemm) and not op.alpha == op.beta == 1) or x.shape is None or not x.shape:
-        raise _Obstacle("its first operand must not be transposed or scaled, and must have a rank of at least 1")
-
-
-# Activations
-
-
-def _change_activation(b: Builder, node: Node, encoding: str) -> Value | None:
-    """Emit FakeQuantize for QuantizeLinear and DequantizeLinear, or these for FakeQuantize."""
-    source = node.input(0).node
-    if (
-        isinstance(node.op, DequantizeLinear)
-        and encoding != QDQ
-        and (source is None or not isinstance(source.op, QuantizeLinear))
-    ):
-        raise _Obstacle(f"its codes are {'an input' if source is None else f'computed by {type(source.op).__name__}'}")
-    if isinstance(node.op, DequantizeLinear) and encoding == FAKE_QUANTIZE:
-        assert source is not None
-        x, limits, levels = source.input(0), *_limits_of(source, node)
-        found = _first_difference(_quantizer_of(source, node), _fake(limits, levels), limits, levels)
-        if found is not None:
-            raise _Obstacle(found)
-        y: Value = b.FakeQuantize(x, *limits, levels=levels)
-        return y
-    if isinstance(node.op, FakeQuantize) and encoding == QDQ:
-        return _quantize(b, node)
-    return None
-
-
-def _limits_of(quantize: Node, dequantize: Node) -> tuple[list[Array], int]:
-    parts = [(*item.inputs[1:], None)[:2] for item in (quantize, dequantize)]
-    scale, point = parts[0]
-    for pair in zip(*parts, strict=True):
-        constants = [None if value is None else value.constant for value in pair]
-        if any(value is not None and constant is None for value, constant in zip(pair, constants, strict=True)):
-            raise _Obstacle("its scale and zero point must be constants")
-        first, second = (
-            np.zeros((), np.float32) if array is None else np.asarray(array).astype(np.float32) for array in constants
+        raise EncodingFault(
+            f"it must multiply in f32 by weights in f32, got {x.dtype} and elements rounded to {weights.rounding}"
         )
-        if not np.array_equal(first, second):
-            raise _Obstacle("QuantizeLinear and DequantizeLinear must have the same scale and zero point")
-    assert scale is not None and scale.constant is not None
-    dtype = quantize.outputs[0].dtype
-    if (
-        scale.constant.size != 1
-        or scale.dtype != "f32"
-        or not dtype.is_integer
-        or dtype.bits > 8
-        or quantize.input(0).dtype != "f32"
-    ):
-        raise _Obstacle(f"an activation must be f32 with one scale and at most 8 bits, got {dtype} and scale {scale.type}")
-    low, high = dtype.range()
-    factor = np.asarray(scale.constant).reshape(())
-    offset = np.float32(0 if point is None else np.asarray(point.constant).astype(np.float32).reshape(()))
-    ends = [np.asarray((np.float32(end) - offset) * factor, np.float32) for end in (low, high)]
-    return [*ends, *ends], high - low + 1
-
-
-def _quantizer_of(quantize: Node, dequantize: Node) -> Callable[[Array], Array]:
-    parts = [
-        [None if value is None else np.asarray(value.constant) for value in item.inputs[1:]] for item in (quantize, dequantize)
-    ]
-
-    def apply(x: Array) -> Array:
-        y: Array = dequantize.op.evaluate(np, quantize.op.evaluate(np, x, *parts[0]), *parts[1])
-        return y
-
-    return apply
-
-
-def _fake(limits: list[Array], levels: int) -> Callable[[Array], Array]:
-    def apply(x: Array) -> Array:
-        y: Array = FakeQuantize(levels).evaluate(np, x, *limits)
-        return y
-
-    return apply
-
-
-def _quantize(b: Builder, node: Node) -> Value:
-    """Emit QuantizeLinear and DequantizeLinear for FakeQuantize of an activation."""
-    op, x = node.op, node.input(0)
-    assert isinstance(op, FakeQuantize)
-    limits = [
-        None if value.constant is None else np.asarray(value.constant, np.float32) for value in map(node.input, range(1, 5))
-    ]
-    if any(limit is None or limit.size != 1 for limit in limits) or x.dtype != "f32":
-        raise _Obstacle("an activation must be f32 with constant limits of one element")
-    low, high, output_low, output_high = (np.asarray(limit).reshape(()) for limit in limits)
-    if low != output_low or high != output_high or not low < high:
-        raise _Obstacle("the input range must be ascending and the output range the same")
-    if op.levels > 256:
-        raise _Obstacle(f"it must have at most 256 levels, got {op.levels}")
-    bits = next(bits for bits in (2, 4, 8) if op.levels <= 2**bits)
-    if op.levels != 2**bits:
-        raise _Obstacle(f"QuantizeLinear saturates at 4, 16 or 256 levels, got {op.levels}")
-    scale = np.float32((np.float64(high) - np.float64(low)) / (op.levels - 1))
-    offset = float(np.rint(-np.float64(low) / scale))
-    if not 0 <= offset < op.levels:
-        raise _Obstacle(f"the zero point must be in [0, {op.levels - 1}], got {offset:g}: the range must contain 0")
-    kind = dtypes.dtype(f"u{bits}")
-    point = np.array(offset).astype(kind.numpy)
-
-    def apply(values: Array) -> Array:
-        codes = QuantizeLinear().evaluate(np, values, scale, point)
-        y: Array = DequantizeLinear().evaluate(np, codes, scale, point)
-        return y
-
-    found = _first_difference(_fake([low, high, low, high], op.levels), apply, [low, high], op.levels)
-    if found is not None:
-        raise _Obstacle(found)
-    parts = b.constant(scale), b.constant(point, kind)
-    y: Value = b.DequantizeLinear(b.QuantizeLinear(x, *parts), *parts)
-    return y
-
-
-def _first_difference(
-    first: Callable[[Array], Array], second: Callable[[Array], Array], limits: list[Array], levels: int
-) -> str | None:
-    """Return the first number that two quantizers round to different elements, as a text; None if they are the same function.
-
-    Both ascend, so that they are the same if they agree at both sides of each step of the first, and at the limits.
-    """
-    with np.errstate(all="ignore"):
-        ends = np.array([-np.finfo(np.float32).max, np.finfo(np.float32).max], np.float32)
-        levels_of = np.unique(first(np.linspace(float(limits[0]), float(limits[1]), 64 * levels).astype(np.float32)))
-        low, high = (np.full(max(len(levels_of) - 1, 0), end, np.float32) for end in ends)
-        low, high = _ordinal(low), _ordinal(high)
-        while np.any(high - low > 1):
-            middle = (low + high) // 2
-            is_above = first(_float_of(middle)) >= levels_of[1:]
-            low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
-        points = np.concatenate([_float_of(low), _float_of(high), ends, np.array([0, -0.0, np.inf, -np.inf], np.float32)])
-        own, other = first(points), second(points)
-    is_wrong = own != other
-    if not is_wrong.any():
-        return None
-    index = int(np.argmax(is_wrong))
-    count = int(np.count_nonzero(is_wrong[: 2 * len(low)].reshape(2, -1).any(0)))
-    return f"{count} of {len(low)} steps are at other numbers: {points[index]!s} becomes {own[index]!s} and {other[index]!s}"
-
-
-def _ordinal(x: Array) -> Array:
-    """Return the position of f32 numbers in their order."""
-    bits = x.view(np.int32).astype(np.int64)
-    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-
-
-def _float_of(ordinal: Array) -> Array:
-    bits = np.where(ordinal < 0, (-ordinal) | 0x80000000, ordinal).astype(np.uint32)
-    return bits.view(np.float32)
+    if op.transpose_a or (isinstance(op, Gemm) and not op.alpha == op.beta == 1) or x.shape is None or not x.shape:
+        raise EncodingFault("its first operand must not be transposed or scaled, and must have a rank of at least 1")
