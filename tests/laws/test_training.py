@@ -198,6 +198,27 @@ def test_constants_that_only_decide_are_no_weights() -> None:
     assert chosen.report.weights == ["w", "limits"]
 
 
+def test_tables_are_no_weights() -> None:
+    """A constant that is a weight of one node and a fixed input of another one is trained in the first alone."""
+    with dovetail.Builder() as b:
+        x, row = b.input("x", "f32", ("n", 2)), b.constant(np.array([1, 2], np.float32), name="row")
+        default = b.constant(np.zeros(1, np.float32))
+        table = b.LabelEncoder(x, row, b.constant(np.ones(2, np.float32), name="values"), default)
+        b.output("y", b.Multiply(b.Add(table, x), row))
+    step = dovetail.training_step(b.model, "mse", optimizer="sgd")
+    assert step.report.weights == ["row"]
+    feed = {"x": np.array([[1, 2]], np.float32), "target": np.zeros((1, 2), np.float32), "learning_rate": 0.0}
+    assert dovetail.run(step, {**feed, "row": np.array([3, 3], np.float32)})["loss"] == (36 + 81) / 2
+
+
+def test_a_model_without_differentiable_weights_is_refused() -> None:
+    with dovetail.Builder() as b:
+        x, limits = b.input("x", "f32", ("n", 2)), b.constant(np.ones(2, np.float32), name="limits")
+        b.output("y", b.Where(b.Greater(x, limits), x, x * 2))
+    with pytest.raises(dovetail.UnsupportedError, match=r"\[constant.needed\] .*'limits'"):
+        dovetail.training_step(b.model, "mse")
+
+
 def test_names_that_are_taken_get_numbers() -> None:
     with dovetail.Builder() as b:
         x, rate = b.input("target", "f32", ("n", 2)), b.input("learning_rate", "f32", ())

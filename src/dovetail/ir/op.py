@@ -131,6 +131,8 @@ class Op:
     """True if ``is_commutative`` returns True for all inputs."""
     commutes_with_rounding: ClassVar[bool] = False
     """True if rounding the first input to a narrower float type gives the same output as rounding the output."""
+    fixed_ports: ClassVar[tuple[int, ...]] = ()
+    """Inputs that are no weights although they are floats: training_step keeps them constant unless they are named."""
     cache_ports: ClassVar[tuple[tuple[int, int], ...]] = ()
     """Pairs of indices of an input and an output that is its next value: caches that the steps of a sequence carry."""
     _defaults: ClassVar[dict[str, Any]] = {}

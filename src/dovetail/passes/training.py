@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import prod
@@ -25,8 +25,6 @@ from dovetail.passes.merge import merge
 LOSSES = ("cross_entropy", "mse", "binary_cross_entropy")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 LOSS, TARGET, LEARNING_RATE, STEP = "loss", "target", "learning_rate", "step"
-STATISTICS = (3, 4)
-"""The inputs of BatchNormalization that hold the mean and the variance, which are not trained."""
 
 
 @dataclass(slots=True)
@@ -80,8 +78,9 @@ def training_step(
     whose inputs include outputs of ``model`` by name. The named losses need a model with one output.
 
     ``weights`` are names of f32 constants, or patterns such as ``"head.*"``; by default all constants of at least two f32
-    elements to which a gradient flows, without the statistics of BatchNormalization and without those in subgraphs, which stay
-    constants. The report lists them. A new name that ``model`` has already gets a number.
+    elements to which a gradient flows. Statistics of BatchNormalization stay constants, and by default also tables of
+    LabelEncoder, scales and limits of quantization, and constants in subgraphs. The report lists the weights. A new name that
+    ``model`` has already gets a number.
 
     ``optimizer`` is "sgd" (with ``momentum``), "adam" or "adamw" (with ``betas`` and ``epsilon``). ``weight_decay`` is added to
     the gradient as ``weight_decay * w``; for adamw the weights shrink by ``learning_rate * weight_decay`` in each step instead.
@@ -90,7 +89,8 @@ def training_step(
     Raises ArgumentTypeError [argument.type] for a loss that is neither a name nor a model; RuleError [argument.value] for an
     unknown loss or optimizer and for numbers out of range, [name.unknown] for weights
     that the model lacks, [grad.dtype] for weights or a loss that are not f32, [merge.connection] for a loss that does not fit;
-    UnsupportedError [grad.op] with all nodes without a gradient, [constant.needed] for a model without weights.
+    UnsupportedError [grad.op] with all nodes without a gradient, [type.unknown] where a gradient depends on types that are not
+    known, [constant.needed] for a model without weights.
     Source: the update rules of torch.optim.SGD, Adam and AdamW.
 
     >>> with dovetail.Builder() as b:
@@ -172,9 +172,11 @@ def _loss_model(model: Model, loss: str | Model) -> Model:
 
 def _find_weights(model: Model, names: str | Iterable[str] | None) -> list[Value]:
     """Return the constants to be trained, in the order of the graph."""
-    floats = [value for value in model.graph.values() if _is_trainable(value)]
+    floats = [value for value in model.graph.values() if _is_trainable(value, _is_statistic)]
     if names is None:
-        found = [value for value in floats if value.dtype.name == "f32" and prod(value.dims) > 1]
+        found = [
+            value for value in floats if value.dtype.name == "f32" and prod(value.dims) > 1 and _is_trainable(value, _is_fixed)
+        ]
         if not found:
             raise UnsupportedError("constant.needed", "the model must have f32 constants to train, got none", file=model.file)
         return found
@@ -192,10 +194,10 @@ def _find_weights(model: Model, names: str | Iterable[str] | None) -> list[Value
     return [value for value in floats if id(value) in chosen]
 
 
-def _is_trainable(value: Value) -> bool:
+def _is_trainable(value: Value, is_fixed: Callable[[Node, int], bool]) -> bool:
     if not isinstance(value.node and value.node.op, Constant) or not value.dtype.is_float:
         return False
-    return any(not _is_statistic(node, port) for node, port in value.uses)
+    return any(not is_fixed(node, port) for node, port in value.uses)
 
 
 def _add_step(model: Model, loss: Value, weights: Sequence[Value], settings: _UpdateRule, *, keeps_all: bool) -> Model:
@@ -209,13 +211,16 @@ def _add_step(model: Model, loss: Value, weights: Sequence[Value], settings: _Up
     if keeps_all:
         gradients = [zeros_like(b, x) if gradient is None else gradient for x, gradient in zip(weights, gradients, strict=True)]
     trained = [(value, gradient) for value, gradient in zip(weights, gradients, strict=True) if gradient is not None]
+    if not trained:
+        text = f"the loss must depend differentiably on a constant, got {', '.join(repr(value.name) for value in weights[:3])}"
+        raise UnsupportedError("constant.needed", text, file=model.file)
     writer = _StepWriter(b, settings)
     nodes = {id(value.node) for value, _ in trained}
     constants = Builder(graph=Graph())
     for value, gradient in trained:
         writer.report.weights.append(value.name)
         writer.report.initial[value.name] = np.array(value.constant)
-        _keep_statistics(constants, value)
+        _copy_fixed_inputs(constants, value, _is_statistic if keeps_all else _is_fixed)
         value.node = value.value = None
         graph.inputs.append(value)
         writer.update(value, gradient)
@@ -226,20 +231,24 @@ def _add_step(model: Model, loss: Value, weights: Sequence[Value], settings: _Up
     return model
 
 
-def _keep_statistics(b: Builder, weight: Value) -> None:
-    """Let each BatchNormalization whose statistics are ``weight`` read a constant: exporters store equal arrays once."""
-    readers = [(node, port) for node, port in weight.uses if _is_statistic(node, port)]
+def _copy_fixed_inputs(b: Builder, weight: Value, is_fixed: Callable[[Node, int], bool]) -> None:
+    """Let each input that is no weight read a constant instead of ``weight``: exporters store equal arrays once."""
+    readers = [(node, port) for node, port in weight.uses if is_fixed(node, port)]
     if readers:
-        constant = b.constant(np.array(weight.constant), weight.dtype, name=f"{weight.name}.statistics")
+        constant = b.constant(np.array(weight.constant), weight.dtype, name=f"{weight.name}.fixed")
         for node, port in readers:
             set_input(node, port, constant)
+
+
+def _is_fixed(node: Node, port: int) -> bool:
+    return port in node.op.fixed_ports
 
 
 def _is_statistic(node: Node, port: int) -> bool:
     # Deferred for start-up time, as is the loss: public functions import few operators.
     from dovetail.ops.nn.normalization import BatchNormalization
 
-    return isinstance(node.op, BatchNormalization) and port in STATISTICS
+    return isinstance(node.op, BatchNormalization) and _is_fixed(node, port)
 
 
 class _StepWriter:

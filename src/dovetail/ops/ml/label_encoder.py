@@ -28,6 +28,7 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
     """
 
     rounds_half_once = False
+    fixed_ports = (1, 2, 3)
 
     def shape(self, x: View, keys: View, values: View, default: View) -> Any:
         for name, table in (("keys", keys), ("values", values)):

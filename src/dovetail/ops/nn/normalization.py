@@ -105,6 +105,7 @@ class BatchNormalization(
     """
 
     decomposes_in_f32 = True
+    fixed_ports = (3, 4)
 
     epsilon: float = 9.999999747378752e-06
     momentum: float = 0.8999999761581421
