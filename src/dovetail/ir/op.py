@@ -316,6 +316,14 @@ class Op:
         """
         raise NotImplementedError
 
+    def straight_through(self, b: Builder, fixed: Several[RuleInput], /, *xs: RuleInput) -> Any:
+        """Emit the straight-through estimate of a quantization: the output as a differentiable function of ``xs``.
+
+        Its gradient replaces that of the operator, where a caller demands it. ``xs`` are the inputs, with integers as floats;
+        ``fixed`` are the inputs as they are, through which no gradient flows.
+        """
+        raise NotImplementedError
+
     def is_random(self, *xs: RuleInput) -> bool:
         """Return whether the outputs may depend on random numbers for these inputs; an operator that does is not folded."""
         return False

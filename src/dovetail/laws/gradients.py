@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
-from dovetail.ir import symbolic
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import connect, copy_model, inline, remove_dead
 from dovetail.ir.graph import Graph, Model, Node, Value
@@ -144,14 +144,24 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
 
 
 def adjoints_or_none(
-    b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]
+    b: Builder,
+    outputs: Sequence[Value],
+    deltas: Sequence[Value],
+    sources: Sequence[Value],
+    *,
+    straight_through: bool = False,
 ) -> list[Value | None]:
-    """Emit the gradients as :func:`adjoints` does, but None for a source on which no output depends differentiably."""
+    """Emit the gradients as :func:`adjoints` does, but None for a source on which no output depends differentiably.
+
+    With ``straight_through``, gradients flow through the quantizations that have a straight-through estimate.
+    """
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
     needed, quantized = _dependent_values(b.graph, sources)
     dependent = needed | quantized
+    if straight_through:
+        needed = dependent
     wanted = {id(source) for source in sources}
     problems: list[DovetailError] = []
     for node in reversed(tuple(b.graph.nodes)):
@@ -159,9 +169,13 @@ def adjoints_or_none(
         if all(g is None for g in incoming) or not any(x is not None and id(x) in dependent for x in node.inputs):
             continue
         try:
-            if any(x is not None and id(x) in quantized for x in node.inputs):
-                raise UnsupportedError("grad.op", "quantization has no gradient")
-            gradients = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
+            if straight_through and has(node.op, "straight_through"):
+                gradients = _pull_straight_through(b, node, incoming[0])
+            else:
+                is_moved = straight_through and node.op.moves_elements
+                if not is_moved and any(x is not None and id(x) in quantized for x in node.inputs):
+                    raise UnsupportedError("grad.op", "quantization has no gradient")
+                gradients = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=describe_op(node.op, node.inputs)))
             continue
@@ -211,6 +225,23 @@ def _dependent_values(graph: Graph, sources: Sequence[Value]) -> tuple[set[int],
 
 def _is_smooth(value: Value) -> bool:
     return not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.dtype.is_float
+
+
+def _pull_straight_through(b: Builder, node: Node, incoming: Value | None) -> Sequence[Value | None]:
+    """Emit the gradients of the straight-through estimate of a quantization, those of integers as floats."""
+    assert incoming is not None
+    inner = Builder()
+    xs = [None if x is None else x if _is_smooth(x) else b.Cast(x, to=dtypes.f32) for x in node.inputs]
+    fixed = [None if x is None else inner.input_of(f"c{index}", x.type) for index, x in enumerate(node.inputs)]
+    inputs = [None if x is None else inner.input_of(f"x{index}", x.type) for index, x in enumerate(xs)]
+    y = node.op.straight_through(inner, fixed, *inputs)
+    delta = inner.input_of("g", incoming.type)
+    known = [value for value in inputs if value is not None]
+    inner.graph.outputs = adjoints(inner, [y], [delta], known)
+    remove_dead(inner.graph)
+    outer = [*(x for x in node.inputs if x is not None), *(x for x in xs if x is not None), incoming]
+    results = iter(inline(b, inner.graph, outer))
+    return [None if value is None else next(results) for value in inputs]
 
 
 def _pull_back(b: Builder, node: Node, incoming: list[Value | None], wanted: list[bool]) -> Sequence[Value | None]:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,11 +16,13 @@ import numpy as np
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, remove_dead
+from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.suggestions import check_keywords
+from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant
 from dovetail.storage import files
 from dovetail.storage.safetensors_file import read_tensors
@@ -59,7 +61,8 @@ def attach_lora(
     ``model`` at first. ``training_step(model, weights="*.lora_?")`` trains them alone.
 
     ``targets`` are names of weights or of nodes, or patterns such as ``"*q_proj*"``. Products are MatMul and Gemm with an f32
-    matrix as second operand.
+    matrix as second operand, which may be computed from constants, such as by DequantizeLinear or Cast, and MatMulNBits. The
+    weight of such a product is the largest of its constants; it stays as it is.
 
     ``adapter`` is a folder that peft has written, with adapter_config.json and adapter_model.safetensors: both factors, ``rank``
     and ``alpha`` are read from it. A module ``layers.0.q_proj`` of the adapter belongs to the weight ``layers.0.q_proj.weight``
@@ -86,10 +89,10 @@ def attach_lora(
     names: list[str] = []
 
     def rule(b: Builder, node: Node) -> Value | None:
-        weight = _weight_of(node)
-        if weight is None:
+        layer = _layer_of(node)
+        if layer is None:
             return None
-        depth, columns = _sizes_of(node)
+        weight, depth, columns = layer
         if known is None:
             matches = [
                 pattern for pattern in patterns if any(fnmatchcase(name, pattern) for name in (weight.name, node.name or ""))
@@ -122,24 +125,53 @@ def attach_lora(
     return new
 
 
-def _weight_of(node: Node) -> Value | None:
-    """Return the constant f32 matrix of a product, which may be transposed before the product; None for other nodes."""
+class _Layer(NamedTuple):
+    """_Layer holds the constant that names a product, and the sizes of the matrix that the product multiplies by."""
+
+    weight: Value
+    depth: int
+    columns: int
+
+
+def _layer_of(node: Node) -> _Layer | None:
+    """Return the layer of a product by a constant f32 matrix; None for other nodes."""
     # Deferred for start-up time: public functions import few operators.
     from dovetail.ops.linalg.matmul import Gemm, MatMul
+    from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 
     op = node.op
+    if isinstance(op, MatMulNBits):
+        is_constant = node.input(1).constant is not None and node.outputs[0].dtype.name == "f32"
+        return _Layer(node.input(1), op.k, op.n) if is_constant else None
     if not isinstance(op, MatMul | Gemm) or len(node.inputs) < 2 or node.inputs[0] is None or op.transpose_a:
         return None
-    value = node.input(1)
-    if value.node is not None and type(value.node.op).__name__ == "Transpose":
-        value = value.node.input(0)
-    is_matrix = value.constant is not None and isinstance(value.node and value.node.op, Constant) and len(value.dims) == 2
-    return value if is_matrix and value.dtype.name == "f32" else None
+    matrix = node.input(1)
+    if not isinstance(matrix.type, Tensor) or matrix.dtype is None or matrix.dtype.name != "f32" or matrix.shape is None:
+        return None
+    constants = _constants_of(matrix)
+    if len(matrix.shape) != 2 or not constants or not all(isinstance(size, int) for size in matrix.shape):
+        return None
+    depth, columns = cast(tuple[int, int], matrix.shape)
+    weight = max(constants, key=lambda value: prod(value.dims))
+    return _Layer(weight, columns, depth) if op.transpose_b else _Layer(weight, depth, columns)
 
 
-def _sizes_of(node: Node) -> tuple[int, int]:
-    depth, columns = (int(size) for size in node.input(1).dims)
-    return (columns, depth) if node.op.transpose_b else (depth, columns)  # type: ignore[attr-defined]
+def _constants_of(value: Value) -> list[Value]:
+    """Return the constants from which a value is computed; none where it also depends on inputs."""
+    found: list[Value] = []
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if current.node is None or current.node.op.holds_graphs:
+            return []
+        if isinstance(current.node.op, Constant):
+            found.append(current)
+        stack.extend(x for x in current.node.inputs if x is not None)
+    return found
 
 
 def _belongs(module: str, node: Node, weight: Value) -> bool:
@@ -239,6 +271,8 @@ def detach_lora(model: Model) -> Model:
 def merge_lora(model: Model) -> Model:
     """Return a copy of ``model`` in which the products of the adapters' factors are added to the weights, in f32.
 
+    Weights that are computed from constants, such as quantized ones, become f32 matrices; quantize the result again if needed.
+
     Raises RuleError [argument.value] for a model without adapters.
 
     >>> with dovetail.Builder() as b:
@@ -274,13 +308,17 @@ def _without_adapters(model: Model, *, merges: bool) -> Model:
 
 def _merge(b: Builder, adapter: _Adapter) -> Value:
     node, factors = adapter.product, adapter.factors
-    weight, op = _weight_of(node), cast(Any, node.op)
-    assert weight is not None and weight.constant is not None
+    layer, op = _layer_of(node), cast(Any, node.op)
+    assert layer is not None
     change = (factors.a.astype(np.float64) @ factors.b.astype(np.float64)) * factors.scale
+    weight = layer.weight
+    is_transposed = _is_transpose_of(node.input(1), weight)
+    if weight.dtype.name != "f32" or not (is_transposed or node.input(1) is weight):
+        return _merge_into_matrix(b, node, layer, change)
     change /= getattr(op, "alpha", 1)
     if op.transpose_b:
         change = change.T
-    is_transposed = node.input(1) is not weight
+    assert weight.constant is not None
     merged = (weight.constant + (change.T if is_transposed else change)).astype(np.float32)
     if len(weight.uses) == 1 and weight.node is not None and len(node.input(1).uses) == 1:
         merged.flags.writeable = False
@@ -290,3 +328,49 @@ def _merge(b: Builder, adapter: _Adapter) -> Value:
     # Other nodes read the weight too.
     constant = b.constant(merged.T if is_transposed else merged, name=b.graph.free_name(f"{weight.name}.merged"))
     return b.add(node.op, node.inputs[0], constant, *node.inputs[2:], name=node.name)[0]
+
+
+def _is_transpose_of(value: Value, weight: Value) -> bool:
+    return value.node is not None and type(value.node.op).__name__ == "Transpose" and value.node.input(0) is weight
+
+
+def _merge_into_matrix(b: Builder, node: Node, layer: _Layer, change: Array) -> Value:
+    """Emit the product by the f32 matrix that is computed from constants, plus ``change``."""
+    # Deferred for start-up time, as in _layer_of.
+    from dovetail.ops.quantization.matmul_nbits import MatMulNBits
+
+    op = cast(Any, node.op)
+    name = b.graph.free_name(f"{layer.weight.name}.merged")
+    if isinstance(op, MatMulNBits):
+        rows = b.constant(np.eye(op.k, dtype=np.float32))
+        parts = [rows, *node.inputs[1:5]]
+        matrix = _elements_of(b.add(op, *parts)[0])
+        product = b.MatMul(node.input(0), b.constant((matrix + change).astype(np.float32), name=name))
+        bias = node.inputs[5] if len(node.inputs) > 5 else None
+        return product if bias is None else b.Add(product, bias)
+    change = change / getattr(op, "alpha", 1)
+    matrix = _elements_of(node.input(1)) + (change.T if op.transpose_b else change)
+    return b.add(op, node.inputs[0], b.constant(matrix.astype(np.float32), name=name), *node.inputs[2:], name=node.name)[0]
+
+
+def _elements_of(value: Value) -> Array:
+    """Return the elements of a value that is computed from constants."""
+    arrays: dict[int, Array] = {}
+    stack = [value]
+    while stack:
+        current = stack[-1]
+        node = current.node
+        assert node is not None
+        missing = [x for x in node.inputs if x is not None and id(x) not in arrays]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if id(current) in arrays:
+            continue
+        if current.constant is not None:
+            arrays[id(current)] = current.constant
+            continue
+        results = apply(node.op, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+        arrays |= {id(y): result for y, result in zip(node.outputs, results, strict=False)}
+    return arrays[id(value)]

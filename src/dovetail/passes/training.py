@@ -59,6 +59,7 @@ def training_step(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
     weight_decay: float | None = None,
+    straight_through: bool = False,
 ) -> Model:
     """Return a model of one training step of ``model``; its ``report`` is a TrainingReport.
 
@@ -86,12 +87,16 @@ def training_step(
     the gradient as ``weight_decay * w``; for adamw the weights shrink by ``learning_rate * weight_decay`` in each step instead.
     Its default is 0.01 for adamw, and 0 otherwise.
 
+    Rounding has the derivative 0, so that quantizations are refused. ``straight_through`` replaces the gradients of
+    QuantizeLinear, DequantizeLinear and FakeQuantize by an estimate: that of the identity for data inside of the range of the
+    codes, and 0 outside of it. The weights of quantized layers are then trained as floats that are quantized in each step.
+
     Raises ArgumentTypeError [argument.type] for a loss that is neither a name nor a model; RuleError [argument.value] for an
     unknown loss or optimizer and for numbers out of range, [name.unknown] for weights
     that the model lacks, [grad.dtype] for weights or a loss that are not f32, [merge.connection] for a loss that does not fit;
     UnsupportedError [grad.op] with all nodes without a gradient, [type.unknown] where a gradient depends on types that are not
     known, [constant.needed] for a model without weights.
-    Source: the update rules of torch.optim.SGD, Adam and AdamW.
+    Sources: the update rules of torch.optim.SGD, Adam and AdamW; the rule of torch.fake_quantize_per_tensor_affine.
 
     >>> with dovetail.Builder() as b:
     ...     x = b.input("x", "f32", ("n", 2))
@@ -112,7 +117,7 @@ def training_step(
         new.states = []
         remove_dead(new.graph)
         chosen = _find_weights(new, weights)
-        return _add_step(new, scalar, chosen, settings, keeps_all=weights is not None)
+        return _add_step(new, scalar, chosen, settings, keeps_all=weights is not None, straight_through=straight_through)
 
 
 def _rule_of(
@@ -200,14 +205,17 @@ def _is_trainable(value: Value, is_fixed: Callable[[Node, int], bool]) -> bool:
     return any(not is_fixed(node, port) for node, port in value.uses)
 
 
-def _add_step(model: Model, loss: Value, weights: Sequence[Value], settings: _UpdateRule, *, keeps_all: bool) -> Model:
+def _add_step(
+    model: Model, loss: Value, weights: Sequence[Value], settings: _UpdateRule, *, keeps_all: bool, straight_through: bool
+) -> Model:
     """Make the weights inputs, and add the gradients and the next values of all states.
 
     Weights without a gradient stay constants, or with ``keeps_all`` have a gradient of zeros.
     """
     graph = model.graph
     b = Builder(graph=graph)
-    gradients = adjoints_or_none(b, [loss], [b.constant(np.ones((), np.float32))], weights)
+    seed = b.constant(np.ones((), np.float32))
+    gradients = adjoints_or_none(b, [loss], [seed], weights, straight_through=straight_through)
     if keeps_all:
         gradients = [zeros_like(b, x) if gradient is None else gradient for x, gradient in zip(weights, gradients, strict=True)]
     trained = [(value, gradient) for value, gradient in zip(weights, gradients, strict=True) if gradient is not None]

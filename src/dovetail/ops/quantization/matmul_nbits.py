@@ -39,6 +39,7 @@ class MatMulNBits(
     """
 
     decomposes_in_f32 = True
+    fixed_ports = (2, 3)
 
     k: int
     n: int

@@ -87,6 +87,7 @@ class QuantizeLinear(
     """
 
     rounds_half_once = False
+    fixed_ports = (1, 2)
 
     quantizes: ClassVar[bool] = True
     output_dtype: DType | None = None
@@ -157,6 +158,27 @@ class QuantizeLinear(
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
         raise UnsupportedError("grad.op", "quantization has no gradient")
 
+    def straight_through(self, b: Builder, fixed: Sequence[Value], /, *xs: Value) -> Any:
+        """Emit ``x / y_scale``, and 0 where the rounded code lies outside of the range of its type: the rule of torch's
+        fake_quantize_per_tensor_affine, and with the rule of DequantizeLinear that of learned step sizes for the scale."""
+        zero_point = fixed[2] if len(fixed) > 2 else None
+        kind = self.target(None if zero_point is None else zero_point.dtype, zero_point)
+        if kind is None or kind.is_float:
+            raise UnsupportedError("grad.op", f"a straight-through estimate needs integer codes, got {kind}")
+        wide = wide_type(xs[0].dtype, xs[1].dtype)
+        low, high = (b.constant(limit, wide) for limit in kind.range())
+
+        def is_inside(values: Value, factor: Value, offset: Value | None) -> Any:
+            code = b.Round(b.Divide(values, factor))
+            code = code if offset is None else b.Add(code, as_type(b, offset, wide))
+            return b.And(b.GreaterEqual(code, low), b.LessEqual(code, high))
+
+        x, scale = (as_type(b, item, wide) for item in fixed[:2])
+        inside = self.apply_with_parameters(b, x, scale, zero_point, is_inside)
+        x, scale = (as_type(b, item, wide) for item in xs[:2])
+        quotient = self.apply_with_parameters(b, x, scale, None, lambda values, factor, _: b.Divide(values, factor))
+        return b.Where(inside, quotient, b.constant(0, wide))
+
 
 def _without_zeros(zero_point: Value | None) -> Value | None:
     """Return the zero point, or None if the zero point is a constant of zeros only."""
@@ -213,6 +235,7 @@ class DequantizeLinear(
     """
 
     rounds_half_once = False
+    fixed_ports = (1, 2)
 
     output_dtype: DType | None = None
 
@@ -262,6 +285,17 @@ class DequantizeLinear(
             # A partial block repeats the zero points, and OpenVINO 2026.4 repeats those of 4 bits wrong.
             offset = as_type(b, offset, wide)
         return self.apply_with_parameters(b, x, as_type(b, x_scale, wide), offset, compute)
+
+    def straight_through(self, b: Builder, fixed: Sequence[Value], /, *xs: Value) -> Any:
+        """Emit ``(x - x_zero_point) * x_scale`` with the codes ``x`` as floats."""
+        result = self.output_dtype or xs[1].dtype
+        wide = wide_type(xs[1].dtype, result)
+        x, scale = (as_type(b, item, wide) for item in xs[:2])
+
+        def compute(values: Value, factor: Value, offset: Value | None) -> Any:
+            return b.Multiply(values if offset is None else b.Subtract(values, as_type(b, offset, wide)), factor)
+
+        return as_type(b, self.apply_with_parameters(b, x, scale, fixed[2] if len(fixed) > 2 else None, compute), result)
 
 
 def _difference_type(kind: DType, wide: DType) -> DType:
@@ -325,6 +359,8 @@ class FakeQuantize(
     computed in f32. Source: OpenVINO FakeQuantize-1.
     """
 
+    fixed_ports = (1, 2, 3, 4)
+
     levels: int
     broadcast: bool = True
 
@@ -372,3 +408,20 @@ class FakeQuantize(
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, *limits: Value) -> Any:
         raise UnsupportedError("grad.op", "quantization has no gradient")
+
+    def straight_through(self, b: Builder, fixed: Sequence[Value], /, *xs: Value) -> Any:
+        """Emit the operator with the identity as gradient of the rounding: data outside of the input range have none."""
+        kind = dtypes.f64 if xs[0].dtype == "f64" else dtypes.f32
+        steps = b.constant(self.levels - 1, kind)
+
+        def position(data: Value, low: Value, high: Value) -> Any:
+            return b.Multiply(b.Divide(b.Subtract(data, low), b.Subtract(high, low)), steps)
+
+        data, low, high = (as_type(b, item, kind) for item in fixed[:3])
+        exact = position(data, low, high)
+        error = b.Subtract(b.Round(exact), exact)
+        is_above, is_below = b.Greater(data, b.Maximum(low, high)), b.LessEqual(data, b.Minimum(low, high))
+        data, low, high, output_low, output_high = (as_type(b, item, kind) for item in xs)
+        share = b.Divide(b.Add(position(data, low, high), error), steps)
+        y = b.Add(b.Multiply(share, b.Subtract(output_high, output_low)), output_low)
+        return as_type(b, b.Where(is_below, output_low, b.Where(is_above, output_high, y)), xs[0].dtype)
