@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -356,8 +357,19 @@ def test_adapters_of_a_decoder_are_trained_as_by_torch(tmp_path: Path, monkeypat
     assert np.abs(first - second).max() > 0.1
 
 
-def test_an_adapter_that_peft_trained(tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
+@pytest.fixture
+def peft(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return the package peft. It imports the package transformers, whose name a module of examples/ has."""
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("examples")])
+    own = sys.modules.pop("transformers", None)
+    yield pytest.importorskip("peft")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+        del sys.modules[name]
+    if own is not None:
+        sys.modules["transformers"] = own
+
+
+def test_an_adapter_that_peft_trained(peft: Any, tmp_path: Path) -> None:
     module, model = exported_decoder(tmp_path)
     adapted = peft.get_peft_model(module, peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]))
     optimizer = torch.optim.AdamW((x for x in adapted.parameters() if x.requires_grad), lr=1e-2)
