@@ -331,7 +331,11 @@ def _merge(b: Builder, adapter: _Adapter) -> Value:
 
 
 def _is_transpose_of(value: Value, weight: Value) -> bool:
-    return value.node is not None and type(value.node.op).__name__ == "Transpose" and value.node.input(0) is weight
+    node = value.node
+    if node is None or type(node.op).__name__ != "Transpose" or node.input(0) is not weight:
+        return False
+    order = node.input(1).constant if len(node.inputs) > 1 else None
+    return order is not None and order.tolist() in ([], [1, 0])
 
 
 def _merge_into_matrix(b: Builder, node: Node, layer: _Layer, change: Array) -> Value:
