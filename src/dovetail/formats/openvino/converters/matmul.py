@@ -23,8 +23,9 @@ def legalize_matmul(b: Builder, node: Node) -> Value | None:
     """
     op = node.op
     assert isinstance(op, MatMul)
-    weight, is_transposed = _weight_of(node)
+    weight, is_transposed = _weight_of(node, op)
     if weight is not None and not is_transposed and any(_orientations_of(weight)):
+        assert weight.constant is not None
         copy = b.constant(weight.constant.T, weight.dtype, name=b.graph.free_name(f"{weight.name}.transposed"))
         return b.MatMul(node.input(0), copy, transpose_a=op.transpose_a, transpose_b=True)
     x, y = (None if factor is None else skip_transpose(factor) for factor in node.inputs)
@@ -39,9 +40,9 @@ def legalize_matmul(b: Builder, node: Node) -> Value | None:
     return result
 
 
-def _weight_of(node: Node) -> tuple[Value | None, bool]:
+def _weight_of(node: Node, op: MatMul) -> tuple[Value | None, bool]:
     """Return the square constant matrix that MatMul multiplies by, and whether it is transposed."""
-    factor, is_transposed = node.input(1), node.op.transpose_b
+    factor, is_transposed = node.input(1), op.transpose_b
     if factor.node is not None and _swaps_last_axes(factor):
         factor, is_transposed = factor.node.input(0), not is_transposed
     if not isinstance(factor.node and factor.node.op, Constant) or len(factor.dims) != 2 or factor.dims[0] != factor.dims[1]:
@@ -55,7 +56,7 @@ def _orientations_of(weight: Value) -> Iterator[bool]:
     readers += [reader for node in readers if isinstance(node.op, Transpose) for reader, _ in node.outputs[0].uses]
     for reader in readers:
         if isinstance(reader.op, MatMul):
-            found, is_transposed = _weight_of(reader)
+            found, is_transposed = _weight_of(reader, reader.op)
             if found is weight:
                 yield is_transposed
 
