@@ -266,3 +266,20 @@ def test_a_quotient_that_is_a_number_stays_a_division_by_zero() -> None:
     assert len(dovetail.run(model, {"x": np.ones((2, 3), np.float32)})["y"]) == 1
     with pytest.raises(dovetail.DovetailError, match="integer division by zero"):
         dovetail.run(model, {"x": np.ones((0, 3), np.float32)})
+
+
+def test_a_declared_name_of_an_unknown_size_is_no_further_unknown_dimension() -> None:
+    """y has the size that NonZero decides, under the name k; the rank of q is lost, and with it the declared sizes of z."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["i"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+        helper.make_node("Fancy", ["x"], ["q"], domain="acme"),
+        helper.make_node("Neg", ["q"], ["z"]),
+    ]
+    nodes.insert(1, helper.make_node("Cast", ["i"], ["r"], to=FLOAT))
+    proto = model_of(nodes, {"x": (FLOAT, ["n", 4])}, ["y", "z"])
+    proto.opset_import.append(helper.make_opsetid("acme", 1))
+    for value, shape in zip(proto.graph.output, ([2, "k"], ["a", "b"]), strict=True):
+        value.CopyFrom(helper.make_tensor_value_info(value.name, FLOAT, shape))
+    report = dovetail.infer_report(dovetail.load(proto))
+    assert [(item.value, item.axis, item.depends_on_data) for item in report.unknown] == [("i", 1, True), ("q", None, False)]

@@ -13,7 +13,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.infer import infer_with_equations
-from dovetail.ir.op import Op, bodies, host_inputs
+from dovetail.ir.op import Op, bodies, host_inputs, infer_types
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor, sizes_in
 from dovetail.ops.constant import Foreign
@@ -99,7 +99,10 @@ def infer_report(model: Model) -> InferenceReport:
 
 
 def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimension]) -> None:
-    """Append each unknown rank, and each symbol outside ``known``, at the first value that has it."""
+    """Append each unknown rank, and each symbol outside ``known``, at the first value that has it.
+
+    The names that a file declares for unknown sizes of an earlier value, or for the axes of one of unknown rank, are left out.
+    """
     for node in graph.nodes:
         for _, body in bodies(node.op):
             inner = {str(symbolic.name_of(s)) for x in body.inputs for size in sizes_in(x.type) for s in symbolic.symbols(size)}
@@ -115,8 +118,20 @@ def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimensi
                 names = [] if size is None else [str(symbolic.name_of(symbol)) for symbol in symbolic.symbols(size)]
                 if all(name in known for name in names):
                     continue
+                is_declared = _is_declared(node, y.index, axis, known)
                 known.update(names)
-                unknown.append(UnknownDimension(y.name, axis, str(size), node.label, _name_of(node.op), _reads_data(node)))
+                if not is_declared:
+                    unknown.append(UnknownDimension(y.name, axis, str(size), node.label, _name_of(node.op), _reads_data(node)))
+
+
+def _is_declared(node: Node, index: int, axis: int, known: set[str]) -> bool:
+    """Test whether the rule of ``node`` gives a known size, or no shape for an input of unknown rank: the file named the size."""
+    if isinstance(node.op, Foreign):
+        return False
+    type_ = infer_types(node.op, tuple(node.inputs), node.outputs[0].name)[index]
+    if not isinstance(type_, Tensor) or type_.shape is None:
+        return any(x is not None and x.node is not None and _has_unknown_rank(x) for x in node.inputs)
+    return all(str(symbolic.name_of(symbol)) in known for symbol in symbolic.symbols(type_.shape[axis]))
 
 
 def _name_of(op: Op) -> str:
