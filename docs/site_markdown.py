@@ -22,8 +22,25 @@ FENCE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 ROLE = re.compile(r":(?:func|class|meth|mod):`~?([\w.]+)`")
 CODE = re.compile(r"(?<![\w`])\[([a-z]+\.[a-z*][\w.*-]*)\](?![`(])")
+ENTRY = re.compile(r"^\| `([a-z]+\.[\w.-]+)` \|", re.M)
+SPAN = re.compile(r"\[[^\[\]]*\]\([^)]*\)|(`+)(?P<code>.+?)(?<!`)\1(?!`)|\[(?P<bracket>[a-z]+\.[\w.-]+)\](?![(\[])", re.S)
+"""A link, a span of code, or an error code in brackets."""
 DOCUMENT = re.compile(r"(?<!`)\bdocs/([\w/]+)\.md")
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\n).*)*", re.M)
+
+
+CODES = frozenset(ENTRY.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8")))
+"""The error codes that have an entry in docs/errors.md."""
+
+
+def link_codes(prose: str, page: str) -> str:
+    """Make each error code of Markdown without fences a link to its entry in ``page``, the address of errors.md."""
+
+    def link(span: re.Match[str]) -> str:
+        code = span["bracket"] or (span["code"] or "").strip("[]")
+        return f"[`{code}`]({page}#{code})" if code in CODES else span[0]
+
+    return SPAN.sub(link, prose)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -34,7 +51,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Rewrite the links of a page: to the page of the site where the target has one, else to the target's path as code."""
+    """Rewrite the links of a page, and make error codes links to their entries, which get anchors in errors.md.
+
+    A link leads to the page of the site where the target has one; else it becomes the target's path as code.
+    """
     uri = page.file.src_uri
     source = {page_uri: name for name, page_uri in ROOT_PAGES.items()}.get(uri, f"docs/{uri}")
 
@@ -48,14 +68,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return link[0]
         return f"`{path}`" if text.strip("`") in (path, target) else f"{text} (`{path}`)"
 
+    errors = "" if uri == "errors.md" else posixpath.relpath("errors.md", posixpath.dirname(uri) or ".")
     parts = FENCE.split(markdown)
-    return "".join(part if index % 2 else LINK.sub(rewrite, part) for index, part in enumerate(parts))
+    text = "".join(part if index % 2 else link_codes(LINK.sub(rewrite, part), errors) for index, part in enumerate(parts))
+    return text if errors else re.sub(r"^\| (\[`([\w.-]+)`\]\(#\2\)) \|", r'| <span id="\2">\1</span> |', text, flags=re.M)
 
 
 def markdown_of_docstring(text: str, public: set[str]) -> str:
     """Return a docstring as Markdown for a page of ``docs/api``.
 
-    Roles of ``public`` names and paths of documents are links, other roles and error codes are code.
+    Roles of ``public`` names, paths of documents and error codes are links; other roles are code.
     """
 
     def reference(role: re.Match[str]) -> str:
@@ -69,6 +91,7 @@ def markdown_of_docstring(text: str, public: set[str]) -> str:
         prose = re.sub(r"``(.+?)``", r"`\1`", prose, flags=re.S)
         prose = ROLE.sub(reference, prose)
         prose = DOCUMENT.sub(r"[\1.md](../\1.md)", prose)
+        prose = link_codes(prose, "../errors.md")
         parts[index] = re.sub(r"::$", ":", prose, flags=re.M)
     return "".join(parts)
 

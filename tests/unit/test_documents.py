@@ -75,6 +75,35 @@ def test_each_command_line_of_a_document_is_understood(line: str) -> None:
         found.make_context(words[1], words[2:end], parent=context)
 
 
+SESSION = re.search(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+
+
+def test_the_session_of_readme_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shown line but ``...`` is a line of stdout or stderr; words may be further apart, as in a table with more rows."""
+    monkeypatch.chdir(tmp_path)
+    section = (ROOT / "docs" / "index.md").read_text().partition("## The files of the README")[2]
+    exec(re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)[0], {})
+    assert SESSION is not None
+    commands = [block.splitlines() for block in SESSION[1].strip().split("\n\n")]
+    assert len(commands) >= 6
+    for command, *shown in commands:
+        words = shlex.split(command.removeprefix("$ "))
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+        printed = [line.split() for line in (done.stdout + done.stderr).splitlines()]
+        assert [line for line in shown if line != "..." and line.split() not in printed] == [], command
+
+
+def test_the_picture_of_readme_is_what_draw_writes(tmp_path: Path) -> None:
+    import dovetail
+    import transformers
+    from dovetail.cli import main
+
+    dovetail.save(transformers.encoder(12, 64, 4, 256), tmp_path / "encoder.onnx")
+    with pytest.raises(SystemExit):
+        main(["draw", str(tmp_path / "encoder.onnx"), "-o", str(tmp_path / "encoder.svg")])
+    assert (tmp_path / "encoder.svg").read_text() == (ROOT / "docs" / "assets" / "encoder.svg").read_text()
+
+
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     code = "".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
@@ -111,6 +140,17 @@ def test_the_front_page_of_the_site_links_the_page_of_each_task() -> None:
     linked = re.findall(r"\]\(howto/(\w+)\.md\)", (ROOT / "docs" / "index.md").read_text())
     tasks = "arrays compare convert custom_operators extract gradients infer memory quantize rebatch serving untrusted"
     assert set(tasks.split()) <= set(linked)
+
+
+def test_each_how_to_page_is_within_two_links_of_the_front_page() -> None:
+    docs = ROOT / "docs"
+    reached = {docs / "index.md"}
+    for _ in range(2):
+        links = {
+            (page.parent / target).resolve() for page in reached for target in re.findall(r"\]\(([\w/]+\.md)", page.read_text())
+        }
+        reached |= {page for page in links if page.exists()}
+    assert set(docs.glob("howto/*.md")) <= reached
 
 
 EDIT_TABLE = [
