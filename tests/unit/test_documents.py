@@ -94,8 +94,9 @@ def test_the_session_of_readme_prints_what_it_shows(tmp_path: Path, monkeypatch:
 
 
 def test_the_picture_of_readme_is_what_draw_writes(tmp_path: Path) -> None:
-    import dovetail
     import transformers
+
+    import dovetail
     from dovetail.cli import main
 
     dovetail.save(transformers.encoder(12, 64, 4, 256), tmp_path / "encoder.onnx")

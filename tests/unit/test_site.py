@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 from browser import Browser, requires_browser
 
 ROOT = Path(__file__).parents[2]
+PAGES = ("index", "project/overview", "api/running", "errors", "operators", "howto/rebatch", "howto/migrate")
+"""Pages whose layout is tested in a browser."""
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("mkdocstrings") is None, reason="the site needs the extra docs")
 
 
@@ -50,15 +53,29 @@ def test_docstrings_have_no_markup_of_sphinx_in_the_site(site: Path) -> None:
         assert not re.search(r"``|:(?:func|class|meth|mod):|&gt;&gt;&gt;|\]\[", text), page.name
 
 
+def test_error_codes_are_links_to_their_entries(site: Path) -> None:
+    entries = set(re.findall(r'<span id="([a-z]+\.[\w.-]+)">', (site / "errors.html").read_text(encoding="utf-8")))
+    assert len(entries) > 150
+    linked = 0
+    for page in site.glob("**/*.html"):
+        text = re.sub(r"(?s)<(pre|nav)\b.*?</\1>", "", page.read_text(encoding="utf-8"))
+        for start, code in re.findall(r"(.{0,40})<code>([a-z]+\.[\w.-]+)</code>", text):
+            if code in entries:
+                assert start.endswith(f'#{code}">'), f"{page.relative_to(site)}: {code}"
+                linked += 1
+    assert linked > 500
+
+
 @requires_browser
 def test_the_site_fits_windows_and_searches_without_a_server(site: Path, tmp_path: Path) -> None:
     with Browser(tmp_path) as browser:
-        for width in (480, 1400):
-            browser.emulate(width, 1000)
-            for page in ("index", "api/running", "errors", "operators", "howto/rebatch"):
+        for width, dark in itertools.product((480, 1400), (False, True)):
+            browser.emulate(width, 1000, dark=dark)
+            for page in PAGES:
                 browser.open(site / f"{page}.html")
                 assert browser.run("return document.documentElement.scrollWidth") <= width, page
-                browser.screenshot(tmp_path / f"{page.replace('/', '_')}_{width}.png")
+                assert browser.run("return document.body.dataset.mdColorScheme") == ("slate" if dark else "default"), page
+                browser.screenshot(tmp_path / f"{page.replace('/', '_')}_{width}_{'dark' if dark else 'light'}.png")
         browser.type(".md-search__input", "rebatch")
         script = "return Array.from(document.querySelectorAll('.md-search-result__link'), link => link.href)"
         for _ in range(200):
