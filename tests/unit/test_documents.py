@@ -78,7 +78,7 @@ def test_each_command_line_of_a_document_is_understood(line: str) -> None:
 SESSION = re.search(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
 
 
-def test_the_session_of_readme_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_of_readme_prints_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each shown line but ``...`` is a line of stdout or stderr; words may be further apart, as in a table with more rows."""
     monkeypatch.chdir(tmp_path)
     section = (ROOT / "docs" / "index.md").read_text().partition("## The files of the README")[2]
@@ -93,7 +93,7 @@ def test_the_session_of_readme_prints_what_it_shows(tmp_path: Path, monkeypatch:
         assert [line for line in shown if line != "..." and line.split() not in printed] == [], command
 
 
-def test_the_picture_of_readme_is_what_draw_writes(tmp_path: Path) -> None:
+def test_draw_writes_the_picture_of_readme(tmp_path: Path) -> None:
     import transformers
 
     import dovetail

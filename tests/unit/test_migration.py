@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 import shlex
@@ -137,9 +138,7 @@ def as_model(result: Any, folder: Path) -> Any:
     if kind == "onnx.ModelProto":
         return dovetail.load(result)
     if kind == "onnx_graphsurgeon.Graph":
-        import onnx_graphsurgeon
-
-        return dovetail.load(onnx_graphsurgeon.export_onnx(result))
+        return dovetail.load(importlib.import_module("onnx_graphsurgeon").export_onnx(result))
     if kind == "openvino.Model":
         import openvino
 
