@@ -23,14 +23,16 @@ LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 ROLE = re.compile(r":(?:func|class|meth|mod):`~?([\w.]+)`")
 CODE = re.compile(r"(?<![\w`])\[([a-z]+\.[a-z*][\w.*-]*)\](?![`(])")
 ENTRY = re.compile(r"^\| `([a-z]+\.[\w.-]+)` \|", re.M)
-SPAN = re.compile(r"\[[^\[\]]*\]\([^)]*\)|(`+)(?P<code>.+?)(?<!`)\1(?!`)|\[(?P<bracket>[a-z]+\.[\w.-]+)\](?![(\[])", re.S)
+SPAN = re.compile(r"\[[^\[\]]*\]\([^)]*\)|(`+)(?P<code>.+?)(?<!`)\1(?!`)|\[(?P<bracket>[a-z]+\.[\w.*-]+)\](?![(\[])", re.S)
 """A link, a span of code, or an error code in brackets."""
 DOCUMENT = re.compile(r"(?<!`)\bdocs/([\w/]+)\.md")
+REFERENCE = re.compile(r".*; see :func:`dovetail\.([\w.]+)`\.", re.S)
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\n).*)*", re.M)
 
 
-CODES = frozenset(ENTRY.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8")))
-"""The error codes that have an entry in docs/errors.md."""
+CODES = {code: code for code in ENTRY.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))}
+"""The anchor in docs/errors.md of each error code; that of a family, such as ``input.*``, is its first code."""
+CODES = {f"{code.partition('.')[0]}.*": code for code in reversed(CODES)} | CODES
 
 
 def link_codes(prose: str, page: str) -> str:
@@ -38,7 +40,7 @@ def link_codes(prose: str, page: str) -> str:
 
     def link(span: re.Match[str]) -> str:
         code = span["bracket"] or (span["code"] or "").strip("[]")
-        return f"[`{code}`]({page}#{code})" if code in CODES else span[0]
+        return f"[`{code}`]({page}#{CODES[code]})" if code in CODES else span[0]
 
     return SPAN.sub(link, prose)
 
@@ -100,11 +102,20 @@ class DocstringMarkdown(griffe.Extension):
     """DocstringMarkdown rewrites the docstrings of the package as Markdown."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Rewrite every docstring once the package is read, because only then its public names are known."""
+        """Rewrite every docstring once the package is read, because only then its public names are known.
+
+        A docstring that refers to that of a function without a page becomes the docstring of the function.
+        """
         public = {str(name) for name in pkg.exports or ()}
-        pending: list[griffe.Object] = [pkg]
-        while pending:
-            item = pending.pop()
-            if item.docstring is not None:
-                item.docstring.value = markdown_of_docstring(item.docstring.value, public)
-            pending += [member for member in item.members.values() if isinstance(member, griffe.Object)]
+        items: list[griffe.Object] = [pkg]
+        for item in items:
+            items += [member for member in item.members.values() if isinstance(member, griffe.Object)]
+        texts = {id(item): item.docstring.value for item in items if item.docstring is not None}
+        for item in items:
+            if item.docstring is None:
+                continue
+            reference = REFERENCE.fullmatch(item.docstring.value)
+            if reference is not None and reference[1] not in public:
+                target = pkg[reference[1]]
+                item.docstring.value = texts[id(target.final_target if target.is_alias else target)]
+            item.docstring.value = markdown_of_docstring(item.docstring.value, public)
