@@ -177,6 +177,14 @@ def test_shapes_weights_and_movement_are_marked() -> None:
     assert 'data-kind="weighted"' in text and ">b: 3\u00d74<" in text
 
 
+def test_a_long_expression_is_its_first_symbol_on_an_edge() -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Relu(b.MaxPool(b.input("x", "f32", ("n", 3, "height", 8)), kernel_shape=[3, 3], strides=[2, 2])))
+    (shape,) = {value.type.shape for value in b.model.outputs}
+    assert str(shape[2]) == "(height + 1)//2 - 1"
+    assert ">n\u00d73\u00d7height\u2026\u00d73<" in b.model.svg()
+
+
 def texts_of(drawing: Drawing) -> list[str]:
     """Return the texts of a picture."""
     root = ElementTree.fromstring(drawing.svg())

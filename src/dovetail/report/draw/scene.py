@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dovetail.errors import printable
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import Size, Tensor, shape_of
 
@@ -168,7 +169,11 @@ def shape_label(value: Value) -> str:
 
 
 def _size_label(size: Size | None) -> str:
-    """Return the text of a size; "?" for a size without a name in the file."""
+    """Return the text of a size: "?" if the file has no name for it, and the first symbol of an expression that is long."""
     text = "?" if size is None else str(size)
-    text = "?" if "?" in text else shorten(text, 14)
+    if size is None or "?" in text:
+        return "?"
+    if len(text) > 14 and symbolic.name_of(size) is None:
+        return f"{shorten(str(symbolic.symbols(size)[0]), 13)}…"
+    text = shorten(text, 14)
     return f"({text})" if " " in text and not text.endswith(")") else text
