@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from document_lines import COMMAND_LINES, SESSION
 from dovetail.errors import UnsupportedError
 from optional_packages import missing_package
 
@@ -52,17 +53,6 @@ def test_readme_groups_the_commands_as_the_help_does() -> None:
     assert sorted(name for names in cli.SECTIONS.values() for name in names) == sorted(cli.COMMANDS)
 
 
-COMMAND_LINES = sorted(
-    {
-        line.strip().removeprefix("$ ")
-        for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
-        for block in re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.M | re.S)
-        for line in block.replace("\\\n", " ").splitlines()
-        if re.match(r"\s*(\$ )?dovetail [a-z]", line)
-    }
-)
-
-
 @pytest.mark.parametrize("line", COMMAND_LINES)
 def test_each_command_line_of_a_document_is_understood(line: str) -> None:
     """Its command exists and takes its options and arguments; nothing runs."""
@@ -75,16 +65,12 @@ def test_each_command_line_of_a_document_is_understood(line: str) -> None:
         found.make_context(words[1], words[2:end], parent=context)
 
 
-SESSION = re.search(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-
-
 def test_the_session_of_readme_prints_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each shown line but ``...`` is a line of stdout or stderr; words may be further apart, as in a table with more rows."""
     monkeypatch.chdir(tmp_path)
     section = (ROOT / "docs" / "index.md").read_text().partition("## The files of the README")[2]
     exec(re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)[0], {})
-    assert SESSION is not None
-    commands = [block.splitlines() for block in SESSION[1].strip().split("\n\n")]
+    commands = [block.splitlines() for block in SESSION.strip().split("\n\n")]
     assert len(commands) >= 6
     for command, *shown in commands:
         words = shlex.split(command.removeprefix("$ "))
