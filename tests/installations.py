@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = "python3,python3-venv,g++,make,git,ca-certificates"
-"""The prerequisites that README names for Debian, without the headers."""
+"""The prerequisites that docs/install.md names for Debian, without the headers."""
 
 
 class Result(NamedTuple):
