@@ -107,7 +107,7 @@ def weights_of_wheel() -> list[str]:
 def factors() -> dict[str, Any]:
     """Return the first values of the adapters of each layer's ``qkv``."""
     rng = np.random.default_rng(0)
-    found = {}
+    found: dict[str, Any] = {}
     for number in range(4):
         name = f"layers.{number}.qkv.weight.lora_"
         found |= {
