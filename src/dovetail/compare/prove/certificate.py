@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from dovetail.compare.prove.equality_proof import EqualityProof
 
 KIND = "dovetail equality certificate"
-VERSION = 1
+VERSION = 2
 _BLOCK = 1 << 20
 MAX_BYTES = 1 << 28
 """Maximum size in bytes of the file of a certificate."""
-_FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "digest"))
+_FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "derivation", "digest"))
 
 
 def write_certificate(proof: EqualityProof) -> dict[str, Any]:
@@ -54,8 +54,20 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
         "rewrites": rewrites,
         "files": files,
         "matching": matching,
+        "derivation": _derivation(proof.models, proof.verdict, rewrites),
     }
     return {**content, "digest": _digest_of(content)}
+
+
+def _derivation(models: tuple[Model, Model], verdict: str, rewrites: list[str]) -> dict[str, Any] | None:
+    """Return the steps of a proof; None for models with operators whose steps are not recorded."""
+    # Deferred for start-up time.
+    from dovetail.compare.prove.derivation import derive
+
+    try:
+        return derive(models, verdict, rewrites)
+    except RuleError:
+        return None
 
 
 @check_keywords

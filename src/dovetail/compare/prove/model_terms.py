@@ -15,6 +15,7 @@ from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown
 from dovetail.laws.table import exact_rules
 from dovetail.laws.terms.keys import operator_key
+from dovetail.laws.terms.steps import ProofSteps
 from dovetail.laws.terms.terms import OutOfTime, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If, known_branch, symbols_of, type_outside
@@ -43,11 +44,16 @@ class Numberer:
     """Numberer translates the graphs of models into one table of terms."""
 
     def __init__(
-        self, models: Sequence[Model], deadline: float | None, fit_sizes: bool, cuts: Sequence[dict[int, int]] | None
+        self,
+        models: Sequence[Model],
+        deadline: float | None,
+        fit_sizes: bool,
+        cuts: Sequence[dict[int, int]] | None,
+        steps: ProofSteps | None,
     ) -> None:
         self._models = models
         self._cuts = cuts or [{} for _ in models]
-        self._table = Terms(exact_rules, deadline=deadline)
+        self._table = Terms(exact_rules, deadline=deadline, steps=steps)
         self._result = Numbered(self._table, unify_inputs(models, fit_sizes=fit_sizes))
         self._inputs: dict[tuple[str, Type], Value] = {}
         self._draws: dict[Any, int] = {}
@@ -172,6 +178,7 @@ def number_terms(
     deadline: float | None = None,
     fit_sizes: bool = False,
     cuts: Sequence[dict[int, int]] | None = None,
+    steps: ProofSteps | None = None,
 ) -> Numbered:
     """Translate models into one table of terms. ``cuts`` maps ids of values to numbers of the unknowns that replace these."""
-    return Numberer(models, deadline, fit_sizes, cuts).run()
+    return Numberer(models, deadline, fit_sizes, cuts, steps).run()

@@ -19,6 +19,7 @@ from dovetail.ir.substitution import map_sizes
 from dovetail.ir.types import Size, Tensor, Unknown
 from dovetail.laws.table import real_rules
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
+from dovetail.laws.terms.steps import ProofSteps
 from dovetail.laws.terms.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.binary import Add, Subtract
@@ -84,13 +85,17 @@ class RealTerms(Terms):
     Constants that rules compute are kept in f64. Two stored constants are equal only if their bits are equal.
     """
 
-    def __init__(self, rules: Any, *, deadline: float | None = None) -> None:
-        super().__init__(rules, deadline=deadline, prefix="real_")
+    def __init__(self, rules: Any, *, deadline: float | None = None, steps: ProofSteps | None = None) -> None:
+        super().__init__(rules, deadline=deadline, prefix="real_", steps=steps)
         self._wide: dict[int, np.ndarray[Any, Any]] = {}
         self._by_shape: dict[tuple[str, tuple[int, ...], int], list[Value]] = {}
         self._partners: dict[int, Value] = {}
         self._listed: set[int] = set()
         self._errors = ConstantErrors()
+
+    def is_computed(self, x: Value) -> bool:
+        """Return whether a constant was computed, so that its elements are not rounded."""
+        return id(x) in self._wide
 
     def exact_elements(self, x: Value) -> np.ndarray[Any, Any] | None:
         """Return the elements of a float constant in f64; elements of a computed constant are not rounded."""
@@ -165,15 +170,15 @@ class RealTerms(Terms):
         self._list(value, array)
         return value
 
-    def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
+    def _moved_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
         wide = self._wide.get(id(x))
         if wide is not None:
             return self.computed_constant(np.asarray(function(wide)), x.dtype, [x])
-        value = super().move_constant(x, function)
+        value = super()._moved_constant(x, function)
         self._errors.add_sources(value, [x])
         return value
 
-    def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
+    def _folded_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         """Evaluate an operator on constants, in f64 if the operator is arithmetic of floats."""
         if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
@@ -181,9 +186,9 @@ class RealTerms(Terms):
         is_computed = any(id(x) in self._wide for x in floats)
         moves = op.moves_elements and len(op.signature.outputs) == 1
         if not floats or not (moves or op.is_algebraic) or any(x.dtype.name not in _PLAIN for x in floats):
-            return None if is_computed else super().fold_constants(op, xs)
+            return None if is_computed else super()._folded_constants(op, xs)
         if not is_computed and moves and not isinstance(op, Expand):
-            moved = super().fold_constants(op, xs)
+            moved = super()._folded_constants(op, xs)
             for value in moved or ():
                 self._errors.add_sources(value, floats)
             return moved
@@ -198,7 +203,7 @@ class RealTerms(Terms):
         if isinstance(op, Add | Subtract) and _are_cancelled(operands, result) and not self._errors.keep_exact(floats):
             return None
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
-            return super().fold_constants(op, xs) if not is_computed else None
+            return super()._folded_constants(op, xs) if not is_computed else None
         return [self.computed_constant(result, floats[0].dtype, floats)]
 
 
@@ -241,13 +246,21 @@ class RealNumbered:
     table: RealTerms
     terms: list[dict[int, Value]] = field(default_factory=list)
     before_cuts: list[dict[int, Value]] = field(default_factory=list)
+    translation: dict[int, Value] = field(default_factory=dict)
+    """The real term of each exact term, by id."""
     rewrites: dict[int, frozenset[str]] = field(default_factory=dict)
     is_complete: bool = True
 
 
-def real_terms(numbered: Numbered, *, allowed: Collection[str] | None = None, deadline: float | None = None) -> RealNumbered:
+def real_terms(
+    numbered: Numbered,
+    *,
+    allowed: Collection[str] | None = None,
+    deadline: float | None = None,
+    steps: ProofSteps | None = None,
+) -> RealNumbered:
     """Translate exact terms into a table of real terms. ``allowed`` names the rewrites that may be used; None allows all."""
-    table = RealTerms(real_rules(allowed), deadline=deadline)
+    table = RealTerms(real_rules(allowed), deadline=deadline, steps=steps)
     result = RealNumbered(table)
     env = _Translation(table, result)
     for value in numbered.table.graph.inputs:
@@ -255,6 +268,7 @@ def real_terms(numbered: Numbered, *, allowed: Collection[str] | None = None, de
     for node in numbered.table.graph.nodes:
         env.translate(node)
     result.terms = [{key: env.terms[id(term)] for key, term in terms.items()} for terms in numbered.terms]
+    result.translation = env.terms
     result.before_cuts = [{key: env.terms[id(term)] for key, term in terms.items()} for terms in numbered.before_cuts]
     return result
 

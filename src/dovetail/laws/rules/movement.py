@@ -49,10 +49,10 @@ def reshape(b: Terms, x: Value, shape: Shape) -> Value:
         return expand(b, x.node.input(0), shape)
     if x.node is not None and isinstance(x.node.op, KnownIntegers) and all(isinstance(size, int) for size in shape):
         return b.integers(x.node.op.elements, x.node.op.dtype, tuple(map(int, shape)))
-    data = x.constant
-    if data is not None and all(isinstance(size, int) for size in shape):
-        return b.move_constant(x, lambda array: array.reshape(tuple(map(int, shape))))
-    return b.intern(Reshape(special_zero=False), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
+    op, operands = Reshape(special_zero=False), (x, sizes_term(b, shape))
+    if x.constant is not None and all(isinstance(size, int) for size in shape):
+        return b.move_constant(op, operands, lambda array: array.reshape(tuple(map(int, shape))))
+    return b.intern(op, [*operands], [Tensor(x.dtype, shape)])[0]
 
 
 def _has_same_size(x: Value, y: Value) -> bool:
@@ -81,9 +81,10 @@ def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
             return transpose(b, x.node.input(0), [before[axis] for axis in order])
     if list(order) == list(range(len(shape))):
         return x
+    operands = (x, sizes_term(b, list(order)))
     if x.constant is not None:
-        return b.move_constant(x, lambda array: array.transpose(tuple(order)))
-    return b.intern(Transpose(), [x, sizes_term(b, list(order))], [Tensor(x.dtype, result)])[0]
+        return b.move_constant(Transpose(), operands, lambda array: array.transpose(tuple(order)))
+    return b.intern(Transpose(), [*operands], [Tensor(x.dtype, result)])[0]
 
 
 def write_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -114,7 +115,7 @@ def uniform_scalar(b: Terms, x: Value) -> Value:
     if flat[:1].tobytes() != flat[-1:].tobytes():
         return x
     rows = flat.view(np.uint8).reshape(data.size, -1)
-    return b.move_constant(x, lambda array: array.reshape(-1)[0].reshape(())) if bool((rows == rows[0]).all()) else x
+    return b.move_constant(None, [x], lambda array: array.reshape(-1)[0].reshape(())) if bool((rows == rows[0]).all()) else x
 
 
 def expand(b: Terms, x: Value, shape: Shape) -> Value:

@@ -20,6 +20,7 @@ from dovetail.ir.types import Shape, Size, Tensor, Type, Unknown
 from dovetail.laws.law import Result
 from dovetail.laws.terms.keys import digest, operator_key
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
+from dovetail.laws.terms.steps import ProofSteps
 from dovetail.ops.constant import Constant
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.shape_values import elements_over_sizes
@@ -52,12 +53,14 @@ class OutOfTime(Exception):
 class Terms(Builder):
     """Terms is a graph in which equal values are one Value. ``rules`` returns the rules that normalize an operator class.
 
-    ``applied`` holds the names of all rules with a name that were applied to create the requested terms.
+    ``applied`` holds the names of all rules with a name that were applied to create the requested terms. ``steps`` records the
+    steps by which terms were created.
     """
 
-    def __init__(self, rules: Rules, *, deadline: float | None = None, prefix: str = "") -> None:
+    def __init__(self, rules: Rules, *, deadline: float | None = None, prefix: str = "", steps: ProofSteps | None = None) -> None:
         super().__init__(strict=False)
         self.rules = rules
+        self.steps = steps
         self.deadline = deadline
         self.applied: set[str] = set()
         self._prefix = prefix
@@ -84,17 +87,32 @@ class Terms(Builder):
         if self.deadline is not None and monotonic() > self.deadline:
             raise OutOfTime
         if isinstance(op, RuntimeAttributes) and (resolved := op.resolve(xs)) is not None:
-            own = op.own_inputs(xs)
-            op, xs = resolved, list(own)
+            own = list(op.own_inputs(xs))
+            terms = self.term(resolved, own)
+            if self.steps is not None:
+                self.steps.begin()
+                self.steps.add(resolved, own, terms)
+                self.steps.end(op, xs, terms)
+                self.steps.add(op, xs, terms)
+            return terms
         key = (operator_key(op), *map(id, xs))
         if (known := self._memo.get(key)) is not None:
             self.applied |= self._names.get(key, frozenset())
+            if self.steps is not None:
+                self.steps.add(op, xs, known)
             return known
         outer, self.applied = self.applied, set()
+        found: list[Value] | None = None
+        if self.steps is not None:
+            self.steps.begin()
         try:
-            terms = self._new_term(op, xs)
+            terms = found = self._new_term(op, xs)
         finally:
             names, self.applied = frozenset(self.applied), outer | self.applied
+            if self.steps is not None:
+                self.steps.end(op, xs, found)
+        if self.steps is not None:
+            self.steps.add(op, xs, terms)
         self._memo[key] = terms
         # Terms that a key holds by identity must stay alive: graph.nodes holds them.
         if names:
@@ -123,19 +141,25 @@ class Terms(Builder):
 
     def _apply(self, rule: Rule, op: Op, xs: list[Value | None], types: list[Type]) -> list[Value] | None:
         """Apply one rule; None if the rule meets unknown types, raises an error, or gives a result of another type."""
+        mark = 0 if self.steps is None else self.steps.mark()
         try:
             result = rule(self, op, xs, types)
         except (Unknown, symbolic.Inexact, DovetailError, *UNFORESEEN):
-            return None
-        if result is None:
-            return None
-        values = [result] if isinstance(result, Value) else [y for y in result if y is not None]
-        return values if len(values) == len(types) and all(map(_may_replace, values, types)) else None
+            result = None
+        if result is not None:
+            values = [result] if isinstance(result, Value) else [y for y in result if y is not None]
+            if len(values) == len(types) and all(map(_may_replace, values, types)):
+                return values
+        if self.steps is not None:
+            self.steps.forget(mark)
+        return None
 
     def intern(self, op: Op, xs: list[Value | None], types: list[Type], values: Sequence[Any] | None = None) -> list[Value]:
         """Return the term of an operator and operands without applying rules; a term that does not exist is created."""
         key = ("node", operator_key(op), *self._operand_keys(op, xs), *map(_type_key, types))
         if (known := self._memo.get(key)) is not None:
+            if self.steps is not None:
+                self.steps.add(op, xs, known)
             return known
         outputs = [Value(self.graph.claim(self._stem(op)), type) for type in types]
         for y, value in zip(outputs, values or (), strict=False):
@@ -145,6 +169,8 @@ class Terms(Builder):
         self._memo[key] = outputs
         for y in outputs:
             self.number_of(y)
+        if self.steps is not None:
+            self.steps.add(op, xs, outputs)
         return outputs
 
     def _operand_keys(self, op: Op, xs: list[Value | None]) -> list[Hashable]:
@@ -277,13 +303,32 @@ class Terms(Builder):
         self.number_of(value)
         return value
 
-    def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
-        """Return the constant whose elements are the elements of the constant ``x``, moved by ``function``."""
+    def move_constant(self, op: Op | None, xs: Sequence[Value], function: Callable[[Any], Any]) -> Value:
+        """Return the constant whose elements are those of the constant ``xs[0]``, moved by ``function``.
+
+        ``op`` with the operands ``xs`` is the operator that does the same; None is the first one of equal elements.
+        """
+        moved = self._moved_constant(xs[0], function)
+        if self.steps is not None and op is not None:
+            self.steps.begin()
+            self.steps.end(op, xs, [moved])
+            self.steps.add(op, xs, [moved])
+        return moved
+
+    def _moved_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
         array = np.asarray(function(x.constant))
         return self.constant(np.ascontiguousarray(array).reshape(array.shape), x.dtype)
 
     def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        """Evaluate an operator on constants, bit for bit; None if an input is not constant or a result too large."""
+        """Evaluate an operator on constants; None if an input is not constant or a result too large."""
+        folded = self._folded_constants(op, xs)
+        if folded is not None and self.steps is not None:
+            self.steps.begin()
+            self.steps.end(op, xs, folded)
+            self.steps.add(op, xs, folded)
+        return folded
+
+    def _folded_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         if not xs or not all(x is None or x.constant is not None for x in xs) or self._folded > FOLD_TOTAL:
             return None
         try:

@@ -1,0 +1,220 @@
+"""Derivation: the terms and the steps of a proof as JSON data, which the package dovetail_check replays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.compare.prove.model_terms import Numbered, number_terms
+from dovetail.compare.prove.real_terms import RealTerms, real_terms
+from dovetail.errors import RuleError
+from dovetail.formats.text.literals import INLINE, Array, LiteralWriter, Symbols
+from dovetail.formats.text.writer import TextWriter
+from dovetail.ir.dtypes import DType
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.op import Op, draws
+from dovetail.laws.terms.keys import operator_key
+from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
+from dovetail.laws.terms.steps import Application, ProofStep, ProofSteps
+from dovetail.laws.terms.terms import Terms
+from dovetail.ops.constant import Constant, DefaultInput, Foreign
+from dovetail.storage.safetensors_file import SafetensorsFile
+
+
+def derive(models: tuple[Model, Model], verdict: str, rewrites: Sequence[str] | None = None) -> dict[str, Any]:
+    """Prove two models equal again, and return the derivation.
+
+    ``texts`` are digests of the text forms of the models, ``operators`` texts of operators; ``terms`` are inputs, constants,
+    known integers and operators with operands; ``steps`` are rows of an application, the terms that equal it, and the parts
+    that its law built. ``links`` pairs the exact terms with those over the real numbers. Raises RuleError [argument.conflict]
+    for models with operators whose steps are not recorded.
+    """
+    steps = ProofSteps()
+    numbered = number_terms(models, steps=steps)
+    writer = _DerivationWriter(models, numbered, steps)
+    for index, model in enumerate(models):
+        for node in model.graph.nodes:
+            if node.op.holds_graphs or isinstance(node.op, DefaultInput | Foreign) or draws(node.op, node.inputs):
+                raise RuleError("argument.conflict", f"a proof of {node.op.title} has no derivation")
+            env = numbered.terms[index]
+            writer.need(node.op, [None if x is None else env[id(x)] for x in node.inputs])
+            for y in node.outputs:
+                writer.need_term(env[id(y)])
+    exact = writer.rows()
+    sections = [exact]
+    if verdict == "real":
+        real = ProofSteps()
+        over_reals = real_terms(numbered, allowed=None if rewrites is None else frozenset(rewrites), steps=real)
+        writer.turn_to(over_reals.table, real)
+        for term in writer.exact_terms():
+            translated = over_reals.translation[id(term)]
+            writer.link(term, translated)
+            if term.node is not None:
+                writer.need(term.node.op, [None if x is None else over_reals.translation[id(x)] for x in term.node.inputs])
+        sections.append(writer.rows())
+    return writer.data(sections)
+
+
+class _DerivationWriter:
+    """_DerivationWriter collects the terms and the steps that are needed, and writes them in their order."""
+
+    def __init__(self, models: tuple[Model, Model], numbered: Numbered, steps: ProofSteps) -> None:
+        self._models = models
+        self._symbols = Symbols()
+        self._literals = LiteralWriter(self._symbols, self._refuse_array)
+        self._operators: dict[str, int] = {}
+        self._names: dict[Any, int] = {}
+        self._ids: dict[int, int] = {}
+        self._terms: list[list[Any]] = []
+        self._links: list[list[int]] = []
+        self._stored: dict[int, list[Any]] = {}
+        self._inputs = dict(numbered.inputs)
+        for index, model in enumerate(models):
+            for node in model.graph.nodes:
+                if isinstance(node.op, Constant):
+                    self._stored.setdefault(id(numbered.terms[index][id(node.outputs[0])]), [index, node.outputs[0].name])
+        self._exact: list[Value] = []
+        self.turn_to(numbered.table, steps)
+
+    def turn_to(self, table: Terms, steps: ProofSteps) -> None:
+        """Turn to the terms and the steps of another table."""
+        self._table = table
+        self._steps = steps.steps
+        self._by_key: dict[Any, int] = {}
+        for position, step in enumerate(self._steps):
+            self._by_key.setdefault(_key_of(step.application), position)
+        # Constants whose elements follow from a step: over the real numbers these are not rounded.
+        results = (y for step in self._steps if not step.parts for y in step.application.results)
+        self._computed = {id(y) for y in results if isinstance(table, RealTerms) and table.is_computed(y)}
+        self._needed_steps: set[int] = set()
+        self._needed: dict[int, Value] = {}
+
+    def _refuse_array(self, data: Array, dtype: DType, name: str) -> str:
+        raise RuleError("argument.conflict", "a proof with an operator that holds a large tensor has no derivation")
+
+    # What is needed
+
+    def need(self, op: Op, xs: list[Value | None]) -> None:
+        """Need the step of an application, its parts and their terms."""
+        stack = [Application(op, tuple(xs), ())]
+        while stack:
+            application = stack.pop()
+            for x in application.operands:
+                self.need_term(x)
+            for y in application.results:
+                self.need_term(y)
+            position = self._by_key.get(_key_of(application))
+            if position is None or position in self._needed_steps:
+                continue
+            self._needed_steps.add(position)
+            step = self._steps[position]
+            for y in step.application.results:
+                self.need_term(y)
+            stack += step.parts
+
+    def need_term(self, x: Value | None) -> None:
+        stack = [x]
+        while stack:
+            value = stack.pop()
+            if value is None or id(value) in self._needed:
+                continue
+            self._needed[id(value)] = value
+            if value.node is not None:
+                stack += [*value.node.inputs, *value.node.outputs]
+
+    def exact_terms(self) -> list[Value]:
+        return self._exact
+
+    def link(self, exact: Value, real: Value) -> None:
+        """Record the term over the real numbers that an exact term equals."""
+        self._links.append([self._ids[id(exact)], -1])
+        self._pending = getattr(self, "_pending", [])
+        self._pending.append(real)
+        self.need_term(real)
+        if id(exact) in self._stored:
+            self._stored.setdefault(id(real), self._stored[id(exact)])
+        if id(exact) in self._inputs:
+            self._inputs[id(real)] = self._inputs[id(exact)]
+
+    # Rows
+
+    def rows(self) -> list[list[Any]]:
+        """Write the terms and the steps that are needed, and return the rows of the steps."""
+        for value in [*self._table.graph.inputs, *(y for node in self._table.graph.nodes for y in node.outputs)]:
+            if id(value) in self._needed:
+                self._write_term(value)
+        for value in list(self._needed.values()):
+            # Constants that are in no graph: those which a computation over the real numbers gives.
+            self._write_term(value)
+        for row, real in zip(self._links, getattr(self, "_pending", ()), strict=False):
+            row[1] = self._ids[id(real)]
+        if not self._exact:
+            self._exact = list(self._needed.values())
+            self._exact.sort(key=lambda value: self._ids[id(value)])
+        return [self._row(self._steps[position]) for position in sorted(self._needed_steps)]
+
+    def _row(self, step: ProofStep) -> list[Any]:
+        parts = [part for part in step.parts if not isinstance(part.op, KnownIntegers)]
+        return [self._application(each) for each in (step.application, *parts)]
+
+    def _application(self, application: Application) -> list[Any]:
+        operands = [None if x is None else self._ids[id(x)] for x in application.operands]
+        return [self._operator(application.op), operands, [self._ids[id(y)] for y in application.results]]
+
+    def _operator(self, op: Op) -> int:
+        key = operator_key(op)
+        if key not in self._names:
+            text = self._literals.operator(op)
+            self._names[key] = self._operators.setdefault(text, len(self._operators))
+        return self._names[key]
+
+    def _write_term(self, value: Value) -> None:
+        if id(value) in self._ids:
+            return
+        node = value.node
+        row: list[Any]
+        if node is None:
+            row = ["input", self._inputs[id(value)], self._literals.type(value.type)]
+        elif isinstance(node.op, Constant):
+            row = ["constant", self._literals.type(value.type)]
+            if id(value) in self._stored:
+                row += self._stored[id(value)]
+            elif node.op.data.size <= INLINE and id(value) not in self._computed:
+                row.append(self._literals.array(node.op.data, node.op.dtype, ""))
+        elif isinstance(node.op, KnownIntegers):
+            sizes = [self._literals._dim(size) for size in node.op.elements]
+            row = ["integers", self._literals.type(value.type), sizes]
+        elif isinstance(node.op, BoundParameter | Opaque):
+            raise RuleError("argument.conflict", "a proof of operators with subgraphs has no derivation")
+        else:
+            for y in node.outputs:
+                self._ids[id(y)] = len(self._terms)
+                operands = [None if x is None else self._ids[id(x)] for x in node.inputs]
+                types = self._literals.type(y.type)
+                self._terms.append(["operator", types, self._operator(node.op), operands, node.outputs.index(y)])
+            return
+        self._ids[id(value)] = len(self._terms)
+        self._terms.append(row)
+
+    def data(self, sections: list[list[list[Any]]]) -> dict[str, Any]:
+        return {
+            "texts": [_text_digest(model) for model in self._models],
+            "operators": list(self._operators),
+            "terms": self._terms,
+            "links": self._links,
+            "steps": sections,
+        }
+
+
+def _text_digest(model: Model) -> str:
+    """Return the digest of a model's text form without its first line, which names the weights file."""
+    lines = TextWriter(SafetensorsFile()).lines(model)
+    return hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
+
+
+def _key_of(application: Application) -> Any:
+    xs = [*application.operands]
+    while xs and xs[-1] is None:
+        xs.pop()
+    return (operator_key(application.op), *map(id, xs))

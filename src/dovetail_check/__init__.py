@@ -1,0 +1,101 @@
+"""dovetail-check: check a certificate that two models in dovetail's text form are equal, without dovetail.
+
+A certificate of ``dovetail.prove`` holds a derivation: the terms of both models, and steps that say which application of an
+operator equals which term. The checker follows the steps one after the other. It knows operators as functions of elements with
+indices over symbolic sizes (``elements``), and real numbers as polynomials (``reals``); no step is believed. What an operator
+computes that it does not know is the same for the same operands. Types that it does not derive are counted in the verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from dovetail_check.replay import Refused, Replay, Verdict
+from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
+from dovetail_check.text import Line, Model, Reader, Tensor, declared_symbols, read_weights
+
+__all__ = ["Refused", "Verdict", "check"]
+MAX_BYTES = 1 << 28
+"""Maximum size in bytes of a certificate and of a text."""
+
+
+def check(
+    first: str | PathLike[str], second: str | PathLike[str], certificate: str | PathLike[str] | Mapping[str, Any]
+) -> Verdict:
+    """Check that a certificate proves two models in text form equal, and return the verdict.
+
+    The weights files of the texts are read from their folders. Raises Refused where a step does not follow, or a file is not
+    the one of the certificate; OSError for files that cannot be read.
+    """
+    try:
+        data = certificate if isinstance(certificate, Mapping) else json.loads(_read(certificate))
+        return _check_files(data, Path(first), Path(second))
+    except (Unproved, LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, OverflowError) as error:
+        raise Refused(f"the certificate or a model is malformed: {type(error).__name__}: {error}") from None
+
+
+def _check_files(data: Mapping[str, Any], *paths: Path) -> Verdict:
+    derivation = data["derivation"]
+    if derivation is None or data["verdict"] not in ("bits", "real"):
+        raise Refused("the certificate has no derivation")
+    symbols, sources = Symbols(), [_source(path) for path in paths]
+    for (text, _), digest in zip(sources, derivation["texts"], strict=True):
+        if hashlib.sha256(text.partition("\n")[2].encode()).hexdigest() != digest:
+            raise Refused("a text must be the one of the certificate")
+    mappings = [_symbols_of(derivation, text, symbols) for text, _ in sources]
+    models = [_read_model(text, weights, symbols, mapping) for (text, weights), mapping in zip(sources, mappings, strict=True)]
+    return Replay({**derivation, "verdict": data["verdict"]}, (models[0], models[1]), symbols).run()
+
+
+def _read(path: str | PathLike[str]) -> str:
+    file = Path(path)
+    if file.stat().st_size > MAX_BYTES:
+        raise Refused(f"{file} is too large")
+    return file.read_text(encoding="utf-8")
+
+
+def _source(path: Path) -> tuple[str, dict[str, Tensor]]:
+    text = _read(path)
+    words = text.partition("\n")[0].split(" ", 3)
+    if len(words) < 4:
+        return text, {}
+    name = json.loads(words[3][: words[3].rindex('"', 0, words[3].rindex('"')) - 1].strip())
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise Refused("a weights file must be in the folder of its text")
+    return text, read_weights(path.parent / name)
+
+
+def _symbols_of(derivation: Any, text: str, symbols: Symbols) -> dict[str, Size]:
+    """Return the sizes of the certificate that the symbols of a text are: those of the same axes of the same inputs."""
+    own, declared = Symbols(), declared_symbols(text)
+    types = {row[1]: row[2] for row in derivation["terms"] if row[0] == "input"}
+    inputs = Reader(text, {}, own, lambda name: own.symbol(f"text {name}")).inputs()
+    found: dict[str, Size] = {}
+    for name, type_ in inputs:
+        if name not in types or type_.shape is None:
+            continue
+        parser = Line(
+            types[name], 0, lambda part: size(int(part)) if part.isdigit() else Parser(part, own, own.symbol).whole(), {}
+        )
+        for extent, other in zip(type_.shape, parser.type().shape or (), strict=True):
+            atoms = extent.atoms() if extent is not None else set()
+            if other is None or len(atoms) != 1 or extent != Size({tuple(atoms): 1}):
+                continue
+            symbol = next(iter(atoms)).removeprefix("text ")
+            if symbol not in found:
+                for atom in other.atoms():
+                    symbols.set_minimum(atom, declared.get(symbol, ("", 0, None))[1])
+                found[symbol] = other
+    return found
+
+
+def _read_model(text: str, weights: dict[str, Tensor], symbols: Symbols, mapping: dict[str, Size]) -> Model:
+    def name_of(name: str) -> Size:
+        return mapping[name] if name in mapping else symbols.symbol(f"text {name}")
+
+    return Reader(text, weights, symbols, name_of).model()

@@ -1,0 +1,38 @@
+"""The command dovetail-check. Exit codes: 0 accepted, 1 refused, 2 usage, 3 files that cannot be read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dovetail_check import Refused, check
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="dovetail-check", description="Check a certificate that two models in dovetail's text form are equal."
+    )
+    parser.add_argument("first", help="a model in text form: dovetail convert model.onnx model.dt")
+    parser.add_argument("second", help="the other model in text form")
+    parser.add_argument("certificate", help="dovetail diff a.onnx b.xml --prove --real --certificate proof.json")
+    options = parser.parse_args()
+    try:
+        verdict = check(options.first, options.second, options.certificate)
+    except Refused as error:
+        print(f"refused: {error}")
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"dovetail-check: {error}", file=sys.stderr)
+        return 3
+    meaning = "the same bits for all inputs" if verdict.kind == "bits" else "equal over the real numbers for all inputs"
+    print(f"accepted: {meaning}, in {verdict.steps} steps")
+    if verdict.largest:
+        print(f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} of their value")
+    if verdict.types:
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(verdict.types.items()))
+        print(f"types taken from the certificate, of outputs of: {listed}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,723 @@
+"""Elements: an element of a tensor as an expression over elements of other tensors, with indices over symbolic sizes.
+
+An expression is a tuple:
+
+- ("at", term, offset): the element of a term at an offset in row-major order
+- ("number", size): an integer that is known as an expression of sizes
+- ("constant", dtype, bytes): one number
+- ("apply", operator, expressions): an operator that computes each element from elements of its operands alone
+- ("cases", index, ((bound, expression), ...)): the first expression whose bound is greater than the index
+- ("take", term, offset, axis stride, size, expression, bounds): an element whose index along one axis is an element
+- ("reduce", operator, sizes, expression): a reduction over bound indices "b0", "b1", ...
+
+Two elements are equal if their expressions are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dovetail_check.sizes import ONE, ZERO, Size, SizeLike, Symbols, Unproved, product, size
+from dovetail_check.text import FLOATS, NUMPY, Operator
+
+Expression: TypeAlias = tuple[Any, ...]
+Index: TypeAlias = tuple[Size, ...]
+Operands: TypeAlias = tuple[int | None, ...]
+
+UNARY = frozenset(
+    "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Cos Cosh Elu Erf ErfInv Exp Floor Gelu HardSigmoid HardSwish "
+    "IsFinite IsInf IsNaN LeakyRelu Log Mish Negative Not Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus "
+    "Softsign Sqrt Swish Tan Tanh ThresholdedRelu".split()
+)
+COMMUTATIVE = frozenset("Add And BitwiseAnd BitwiseOr BitwiseXor Equal Multiply NotEqual Or Xor".split())
+BINARY = COMMUTATIVE | frozenset(
+    "BitShift Divide Greater GreaterEqual Less LessEqual Mod Power SquaredDifference Subtract".split()
+)
+CHAINS = frozenset("Maximum Minimum".split())
+POINTWISE = UNARY | BINARY | CHAINS | {"Where", "Clip", "Mean", "Sum"}
+COMPARISONS = frozenset("And Equal Greater GreaterEqual IsFinite IsInf IsNaN Less LessEqual Not NotEqual Or Xor".split())
+MIRRORED = {"Greater": "Less", "GreaterEqual": "LessEqual"}
+LOGICAL = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor", "BitwiseNot": "Not"}
+RESHAPES = frozenset("Flatten Reshape Squeeze Unsqueeze".split())
+REDUCTIONS = frozenset(
+    "ReduceAll ReduceAny ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+    "ReduceSumSquare".split()
+)
+ALONG = frozenset("LogSoftmax Softmax".split())
+MAX_EXPRESSIONS = 2000
+"""Maximum number of expressions of a step."""
+MAX_ELEMENTS = 1 << 20
+"""Maximum number of elements of a constant that are compared by their bytes."""
+MAX_LEVELS = 6
+"""Maximum number of applications in a row that are expanded in a step."""
+
+
+class Term:
+    """Term is a value of a derivation: an input, a constant, known integers, or an output of an operator."""
+
+    __slots__ = ("data", "dtype", "integers", "number", "op", "operands", "output", "shape", "uniform")
+
+    def __init__(self, number: int, dtype: str | None, shape: tuple[Size, ...] | None) -> None:
+        self.number, self.dtype, self.shape = number, dtype, shape
+        self.op: Operator | None = None
+        self.operands: tuple[int | None, ...] = ()
+        self.output = 0
+        self.data: Any = None
+        self.integers: tuple[Size, ...] | None = None
+        self.uniform: Any = None
+
+
+def offset_of(index: Index, shape: Sequence[SizeLike]) -> Size:
+    offset = ZERO
+    for each, extent in zip(index, shape, strict=True):
+        offset = offset * extent + each
+    return offset
+
+
+class Elements:
+    """Elements builds the expressions of one step. ``forms`` maps terms to the applications that the step gives for them.
+
+    ``leaves`` are terms whose elements stay as they are. ``views`` maps terms to operands of slices of them, and the terms that
+    these slices equal: their elements are those of the slices. An expression stands for bits where ``is_exact``: reductions
+    and products of other extents differ.
+    """
+
+    is_exact = True
+
+    def __init__(
+        self,
+        terms: Sequence[Term],
+        symbols: Symbols,
+        forms: dict[int, tuple[Operator, tuple[int | None, ...], int]],
+        leaves: frozenset[int],
+        views: dict[int, list[tuple[Operands, int]]] | None = None,
+    ) -> None:
+        self._views = views or {}
+        self._terms, self._symbols, self._forms, self._leaves = terms, symbols, forms, leaves
+        self._depth = self._count = self._level = 0
+        self._memo: dict[Any, Expression] = {}
+
+    # Elements of terms
+
+    def shape_of(self, number: int | None) -> tuple[Size, ...]:
+        shape = None if number is None else self._terms[number].shape
+        if shape is None:
+            raise Unproved("the rank of an operand is not known")
+        return shape
+
+    def integers_of(self, number: int | None) -> tuple[Size, ...]:
+        found = None if number is None else self._terms[number].integers
+        if found is None:
+            raise Unproved("the elements of an operand are not known")
+        return found
+
+    def at(self, number: int, index: Index) -> Expression:
+        """Return the element of a term at an index."""
+        return self._at(number, index, None)
+
+    def at_offset(self, number: int, offset: Size) -> Expression:
+        return self._at(number, None, offset)
+
+    def _at(self, number: int, index: Index | None, offset: Size | None) -> Expression:
+        key = number, index, offset, self._depth
+        if key not in self._memo:
+            self._memo[key] = self._new(number, index, offset)
+        return self._memo[key]
+
+    def _new(self, number: int, index: Index | None, offset: Size | None) -> Expression:
+        self._count += 1
+        if self._count > MAX_EXPRESSIONS:
+            raise Unproved("too many expressions")
+        term = self._terms[number]
+        form = self._forms.get(number)
+        if number in self._views:
+            whole = index if index is not None else self.index_of(offset or ZERO, self.shape_of(number))
+            for operands, result in self._views[number]:
+                inner = self._inside(operands, whole)
+                if inner is not None:
+                    return self.at(result, inner)
+        if form is None and term.op is None and isinstance(term.data, np.ndarray):
+            return self.constant(term, offset if offset is not None else offset_of(index or (), self.shape_of(number)))
+        if form is None and number not in self._leaves and term.op is not None:
+            form = term.op, term.operands, term.output
+        is_part = number in self._forms
+        if form is not None and (is_part or self._level < MAX_LEVELS):
+            mark = self._count, self._depth
+            self._level += not is_part
+            try:
+                found = self.of_application(*form, self.shape_of(number), index, offset)
+                if found is not None:
+                    return found
+            except Unproved:
+                self._count, self._depth = mark
+            finally:
+                self._level -= not is_part
+        shape = self.shape_of(number)
+        if term.integers is not None and len(term.integers) == 1:
+            return ("number", term.integers[0])
+        return ("at", number, offset if offset is not None else self._symbols.join(offset_of(index or (), shape)))
+
+    def _inside(self, operands: Operands, index: Index) -> Index | None:
+        """Return the index in a slice of an index that is inside of it for all values of its sizes; None for others."""
+        starts, lengths, axes, steps = (self.integers_of(x) for x in operands[1:5])
+        chosen = list(index)
+        for start, length, axis, step in zip(starts, lengths, axes, steps, strict=True):
+            inner = chosen[axis.number or 0] - start
+            if step != 1 or not self._symbols.is_never_negative(inner) or not self._symbols.is_less(inner, length):
+                return None
+            chosen[axis.number or 0] = inner
+        return tuple(chosen)
+
+    def constant(self, term: Term, offset: Size) -> Expression:
+        """Return the elements of a constant at an offset, by their bytes, so that equal elements are equal expressions."""
+        if term.uniform is not None:
+            return ("constant", term.dtype, term.uniform)
+        place = ("at", term.number, self._symbols.join(offset))
+        names = tuple(sorted(place[2].atoms()))
+        data = elements_at(self._symbols, term.data, place[2], names)
+        if data is None:
+            return place
+        flat = data.reshape(-1)
+        if flat.size and bool((flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all()):
+            return ("constant", term.dtype, flat[:1].tobytes())
+        # Indices that change nothing are left out.
+        kept = [
+            axis for axis, extent in enumerate(data.shape) if extent > 1 and not bool((data == np.take(data, [0], axis)).all())
+        ]
+        data = data[tuple(slice(None) if axis in kept else 0 for axis in range(data.ndim))]
+        return (
+            "elements",
+            term.dtype,
+            tuple(names[axis] for axis in kept),
+            hashlib.sha256(np.ascontiguousarray(data).tobytes()).digest(),
+        )
+
+    # Elements of applications
+
+    def of_application(
+        self,
+        op: Operator,
+        xs: tuple[int | None, ...],
+        output: int,
+        shape: tuple[Size, ...],
+        index: Index | None,
+        offset: Size | None,
+    ) -> Expression | None:
+        """Return the element of an application's output of ``shape``; None for an operator that is compared as a whole."""
+        name = op.name
+        if name in ("Identity", "Dropout") and output == 0:
+            return self._at(xs[0], index, offset)  # type: ignore[arg-type]
+        if name in RESHAPES:
+            source = xs[0]
+            assert source is not None
+            return self.at_offset(source, self._symbols.join(offset_of(index or (), shape)) if offset is None else offset)
+        rule = getattr(self, f"_{name.lower()}", None)
+        if rule is None and name in POINTWISE:
+            rule = self._pointwise
+        elif rule is None and name in REDUCTIONS:
+            rule = self._reduction
+        elif rule is None and name in ALONG:
+            rule = self._along
+        if rule is None:
+            return None
+        if index is None:
+            assert offset is not None
+            index = self.index_of(offset, shape)
+        return rule(op, xs, output, shape, index)  # type: ignore[no-any-return]
+
+    def index_of(self, offset: Size, shape: Sequence[Size]) -> Index:
+        """Return the index of an offset in a tensor of ``shape``. Raises Unproved."""
+        found: list[Size] = []
+        for extent in reversed(shape[1:]):
+            offset, rest = self._symbols.parts_of(offset, extent)
+            found.append(rest)
+        return tuple(reversed([*found, offset])) if shape else ()
+
+    def _broadcast(self, number: int, index: Index, shape: Sequence[Size]) -> Expression:
+        """Return the element of an operand that is broadcast to ``shape``."""
+        own = self.shape_of(number)
+        short = len(shape) - len(own)
+        if short < 0:
+            raise Unproved("an operand has more axes than the result")
+        chosen = []
+        for extent, each, whole in zip(own, index[short:], shape[short:], strict=True):
+            chosen.append(self.broadcast_index_of(extent, each, whole))
+        return self.at(number, tuple(chosen))
+
+    def broadcast_index_of(self, extent: Size, index: Size, whole: Size) -> Size:
+        """Return the index on an axis that is broadcast to ``whole``: 0 where its extent is 1, else ``index``."""
+        if extent == 1:
+            return ZERO
+        if extent == whole or self._symbols.is_minimum_of(extent, whole):
+            return index
+        return self._symbols.symbol(f"stretched({extent!r}, {index!r})", 0, extent - 1)
+
+    def _pointwise(self, op: Operator, xs: tuple[int | None, ...], output: int, shape: Any, index: Index) -> Expression:
+        operands = tuple(None if x is None else self._broadcast(x, index, shape) for x in xs)
+        return self.apply(op, operands, [None if x is None else self._terms[x].dtype for x in xs])
+
+    def apply(self, op: Operator, operands: tuple[Any, ...], dtypes: Sequence[str | None]) -> Expression:
+        """Return an operator applied to elements, in one form."""
+        name, attributes = op.name, {key: value for key, value in op.attributes.items() if key != "broadcast"}
+        if name == "Cast":
+            return _cast(operands[0], str(dtypes[0]), attributes)
+        if name in MIRRORED:
+            name, operands = MIRRORED[name], operands[::-1]
+        if name in LOGICAL and dtypes[0] == "boolean":
+            name = LOGICAL[name]
+        if name == "NotEqual":
+            return ("apply", "Not", (self.apply(Operator("Equal", {}), operands, dtypes),))
+        if name == "Where" and operands[0][:2] == ("apply", "Not"):
+            operands = operands[0][2][0], operands[2], operands[1]
+        is_plain = dtypes[0] in ("f32", "f64")
+        if name == "Subtract" and is_plain:
+            return self.apply(Operator("Add", {}), (operands[0], _negate(operands[1])), dtypes)
+        if name == "SquaredDifference" and is_plain:
+            difference = self.apply(Operator("Subtract", {}), operands, dtypes)
+            return ("apply", "Multiply", (difference, difference))
+        if name in CHAINS or (name == "Sum" and is_plain):
+            name = "Add" if name == "Sum" else name
+            result = operands[0]
+            for other in operands[1:]:
+                is_sorted = name == "Add" or (dtypes[0] or "f")[0] in "iu"
+                result = ("apply", name, _sort((result, other)) if is_sorted else (result, other))
+            return result  # type: ignore[no-any-return]
+        if name == "Negative":
+            return _negate(operands[0])
+        if name == "Not" and operands[0][:2] == ("apply", "Not"):
+            return operands[0][2][0]  # type: ignore[no-any-return]
+        if name == "Equal" and operands[0] == operands[1] and is_plain:
+            return ("apply", "Not", (("apply", "IsNaN", (operands[0],)),))
+        if name == "Clip":
+            operands = self._bounds(operands, dtypes[0])
+        if name == "Divide" and is_plain:
+            attributes.pop("m_pythondiv", None)
+            inverse = _power_of_two(operands[1])
+            if inverse is not None:
+                return self.apply(Operator("Multiply", {}), (operands[0], inverse), dtypes)
+        if name in COMMUTATIVE:
+            operands = _sort(operands)
+            operand = _without_neutral(name, operands, dtypes[0])
+            if operand is not None:
+                return operand
+        label = name if not attributes else f"{name}{sorted(attributes.items())!r}"
+        return ("apply", label, operands)
+
+    def _bounds(self, operands: tuple[Any, ...], dtype: str | None) -> tuple[Any, ...]:
+        """Return the operands of Clip with the bounds that are omitted."""
+        x, low, high = (*operands, None, None)[:3]
+        if dtype in NUMPY and (low is None or high is None):
+            info: Any = np.finfo(NUMPY[dtype]) if dtype in FLOATS else np.iinfo(NUMPY[dtype])
+            low = ("constant", dtype, NUMPY[dtype](info.min).tobytes()) if low is None else low
+            high = ("constant", dtype, NUMPY[dtype](info.max).tobytes()) if high is None else high
+        return x, low, high
+
+    # Movement
+
+    def _transpose(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        order = self._order(xs, len(shape))
+        chosen: list[Any] = [None] * len(order)
+        for position, axis in enumerate(order):
+            chosen[axis] = index[position]
+        return self.at(xs[0], tuple(chosen))
+
+    def _order(self, xs: Any, rank: int) -> list[int]:
+        numbers = [each.number for each in self.integers_of(xs[1])] if len(xs) > 1 and xs[1] is not None else []
+        order = numbers or list(reversed(range(rank)))
+        if sorted(order, key=str) != sorted(range(rank), key=str):
+            raise Unproved("no permutation")
+        return order  # type: ignore[return-value]
+
+    def _expand(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        return self._broadcast(xs[0], index, shape)
+
+    def _tile(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        own = self.shape_of(xs[0])
+        short = len(shape) - len(own)
+        chosen = []
+        for extent, each, whole in zip(own, index[short:], shape[short:], strict=True):
+            chosen.append(each if extent == whole else ZERO if extent == 1 else self._symbols.divide(each, extent)[1])
+        return self.at(xs[0], tuple(chosen))
+
+    def _exactslice(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        starts, _, axes, steps = (self.integers_of(x) for x in xs[1:5])
+        chosen = list(index)
+        for start, axis, step in zip(starts, axes, steps, strict=True):
+            number = axis.number
+            if number is None or not 0 <= number < len(chosen):
+                raise Unproved("an axis")
+            chosen[number] = chosen[number] * step + start
+        return self.at(xs[0], tuple(chosen))
+
+    def _slice(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        own, chosen = self.shape_of(xs[0]), list(index)
+        for axis, (start, _, step) in slices_of(self, xs, own).items():
+            chosen[axis] = chosen[axis] * step + start
+        return self.at(xs[0], tuple(chosen))
+
+    def _split(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        own = self.shape_of(xs[0])
+        axis = int(op.attributes.get("axis", 0)) % len(own)
+        start = product([])
+        lengths = split_lengths(self, op, xs, own[axis])
+        start = ZERO
+        for length in lengths[:output]:
+            start = start + length
+        chosen = list(index)
+        chosen[axis] = chosen[axis] + start
+        return self.at(xs[0], tuple(chosen))
+
+    def _concat(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        axis = int(op.attributes["axis"]) % len(shape)
+        position = index[axis]
+        cases: list[tuple[Size, Expression]] = []
+        start = ZERO
+        for x in xs:
+            extent = self.shape_of(x)[axis]
+            end = start + extent
+            if extent != 0 and not self._symbols.is_less_or_equal(end, position):
+                chosen = list(index)
+                chosen[axis] = position - start
+                cases.append((end, self.at(x, tuple(chosen))))
+                if self._symbols.is_less(position, end):
+                    break
+            start = end
+        return self.cases(position, cases)
+
+    def cases(self, position: Size, cases: list[tuple[Size, Expression]]) -> Expression:
+        """Return the first expression whose bound is greater than ``position``; nested cases of one index are merged."""
+        constant = position.terms.get((), 0)
+        flat: list[tuple[Size, Expression]] = []
+        moving = position - constant
+        for end, expression in cases:
+            if expression[0] == "cases" and expression[1] == moving:
+                for inner_end, inner in expression[2]:
+                    if self._symbols.is_less_or_equal(inner_end, end - constant):
+                        flat.append((inner_end, inner))
+                    else:
+                        flat.append((end - constant, inner))
+                        break
+            else:
+                flat.append((end - constant, expression))
+        merged: list[tuple[Size, Expression]] = []
+        for end, expression in flat:
+            if merged and merged[-1][1] == expression:
+                merged[-1] = end, expression
+            else:
+                merged.append((end, expression))
+        if len(merged) == 1:
+            return merged[0][1]
+        return ("cases", moving, tuple(merged))
+
+    def _pad(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        own = self.shape_of(xs[0])
+        pads = self.integers_of(xs[1])
+        axes = [each.number for each in self.integers_of(xs[3])] if len(xs) > 3 and xs[3] is not None else list(range(len(own)))
+        before = dict(zip([int(axis) % len(own) for axis in axes], pads, strict=False))  # type: ignore[arg-type]
+        after = dict(zip(before, pads[len(axes) :], strict=True))
+        if all(each == 0 for each in (*before.values(), *after.values())):
+            return self.at(xs[0], index)
+        mode = op.attributes.get("mode", "constant")
+        dtype = self._terms[xs[0]].dtype
+        if mode != "constant" or dtype not in NUMPY:
+            raise Unproved("padding that is no constant")
+        zero = ("constant", dtype, NUMPY[dtype](0).tobytes())
+        fill = self.at(xs[2], ()) if len(xs) > 2 and xs[2] is not None else zero
+        inside = self.at(xs[0], tuple(each - before.get(axis, 0) for axis, each in enumerate(index)))
+        for axis, start in before.items():
+            end = start + own[axis]
+            inside = self.cases(index[axis], [(start, fill), (end, inside), (end + after[axis], fill)])
+        return inside
+
+    def _constantofshape(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        if len(xs) < 2 or xs[1] is None:
+            raise Unproved("a fill value that is not given")
+        return self.at_offset(xs[1], ZERO)
+
+    def _gather(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        own, indices = self.shape_of(xs[0]), self.shape_of(xs[1])
+        if op.attributes.get("batch_dims", 0):
+            raise Unproved("batch axes")
+        axis = int(op.attributes.get("axis", 0)) % len(own)
+        rank = len(indices)
+        before, within, after = index[:axis], index[axis : axis + rank], index[axis + rank :]
+        term = self._terms[xs[1]]
+        if term.integers is not None:
+            position = self._progression(term.integers, offset_of(within, indices))
+            if position is not None:
+                first, last, chosen = position
+                extent = own[axis]
+                if self._symbols.is_never_negative(first) and self._symbols.is_less(last, extent):
+                    return self.at(xs[0], (*before, chosen, *after))
+                is_counted = op.attributes.get("bounds") != "zero"
+                if is_counted and self._symbols.is_less(last, 0) and self._symbols.is_never_negative(first + extent):
+                    return self.at(xs[0], (*before, chosen + extent, *after))
+        element = self.at(xs[1], within)
+        bounds = op.attributes.get("bounds", "error")
+        stride = product(own[axis + 1 :])
+        offset = offset_of((*before, ZERO, *after), own)
+        return ("take", xs[0], offset, stride, own[axis], element, "error" if bounds == "zero" else bounds)
+
+    def _progression(self, numbers: tuple[Size, ...], offset: Size) -> tuple[Size, Size, Size] | None:
+        """Return the first and last of ascending numbers at equal distances, and the one at ``offset``; None for others."""
+        first = numbers[0]
+        step = numbers[1] - first if len(numbers) > 1 else ONE
+        if any(each != first + step * position for position, each in enumerate(numbers)):
+            return None
+        if not self._symbols.is_never_negative(step):
+            return None
+        return first, numbers[-1], first + step * offset if len(numbers) > 1 else first
+
+    # Reductions
+
+    def bind(self, extents: Sequence[Size]) -> list[Size]:
+        """Return indices of the axes of a reduction; an axis of size 1 has index 0."""
+        found = []
+        for extent in extents:
+            if extent == 1:
+                found.append(ZERO)
+                continue
+            name = f"b{self._depth}:{extent!r}"
+            self._depth += 1
+            found.append(self._symbols.symbol(name, 0, extent - 1))
+        return found
+
+    def _reduction(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        own = self.shape_of(xs[0])
+        listed = [each.number for each in self.integers_of(xs[1])] if len(xs) > 1 and xs[1] is not None else []
+        if not listed and op.attributes.get("noop_with_empty_axes"):
+            raise Unproved("a reduction of no axes")
+        axes = sorted({int(axis) % len(own) for axis in listed}) if listed else list(range(len(own)))  # type: ignore[arg-type]
+        kept = [axis for axis in range(len(own)) if axis not in axes]
+        position = index if op.attributes.get("keepdims", True) else None
+        if position is None:
+            places = dict(zip(kept, index, strict=True))
+        else:
+            places = {axis: position[axis] for axis in kept}
+        depth = self._depth
+        ranges = self.bind([own[axis] for axis in axes])
+        inner = [places[axis] if axis in places else ranges[axes.index(axis)] for axis in range(len(own))]
+        extents: tuple[Any, ...] = tuple(own[axis] for axis in axes if own[axis] != 1)
+        if self.is_exact:
+            extents = (
+                extents,
+                tuple(own[axis] for axis in kept if own[axis] != 1),
+                tuple(axis in axes for axis in range(len(own)) if own[axis] != 1),
+            )
+        body = self.at(xs[0], tuple(inner))
+        self._depth = depth
+        return ("reduce", op.name, extents, body)
+
+    def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        if op.attributes.get("coerce_to_2d"):
+            raise Unproved("a softmax of matrices")
+        axis = int(op.attributes.get("axis", -1)) % len(shape)
+        depth = self._depth
+        (bound,) = self.bind([shape[axis]])
+        body = self.at(xs[0], (*index[:axis], bound, *index[axis + 1 :]))
+        self._depth = depth
+        extents: Any = shape[axis]
+        if self.is_exact:
+            extents = tuple(each for each in shape if each != 1), sum(each != 1 for each in shape[:axis])
+        return ("along", op.name, extents, index[axis], body)
+
+    def _gemm(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        dtype = self._terms[xs[0]].dtype
+        if dtype not in ("f32", "f64") or op.attributes.get("alpha", 1.0) != 1 or op.attributes.get("beta", 1.0) != 1:
+            raise Unproved("a product with factors")
+        product_ = self._matmul(op, xs, output, shape, index)
+        if len(xs) < 3 or xs[2] is None:
+            return product_
+        return self.apply(Operator("Add", {}), (product_, self._broadcast(xs[2], index, shape)), (dtype, dtype))
+
+    def _matmul(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        left, right = self.shape_of(xs[0]), self.shape_of(xs[1])
+        if len(left) < 2 or len(right) < 2:
+            raise Unproved("a product with a vector")
+        transposed = op.attributes.get("transpose_a", False), op.attributes.get("transpose_b", False)
+        depth = self._depth
+        inner = _prefer_number(left[-2] if transposed[0] else left[-1], right[-1] if transposed[1] else right[-2])
+        (bound,) = self.bind([inner])
+        row, column = index[-2], index[-1]
+        places = [(bound, row) if transposed[0] else (row, bound), (column, bound) if transposed[1] else (bound, column)]
+        parts = []
+        for x, own, place in zip(xs[:2], (left, right), places, strict=True):
+            batch, whole = own[:-2], shape[:-2]
+            short = len(whole) - len(batch)
+            chosen = [ZERO if extent == 1 else each for extent, each in zip(batch, index[short:-2], strict=True)]
+            parts.append(self.at(x, (*chosen, *place)))
+        self._depth = depth
+        extents: Any = (inner,)
+        if self.is_exact:
+            extents = inner, tuple(each for each in shape[:-2] if each != 1), shape[-2:]
+        return ("reduce", "dot", extents, tuple(parts))
+
+
+def elements_at(symbols: Symbols, data: Any, offset: Size, names: Sequence[str]) -> Any:
+    """Return the elements of a constant for all values of the indices ``names``; None where these are too many or not known."""
+    extents = []
+    for name in names:
+        maximum = symbols.maximum.get(name)
+        if maximum is None or maximum.number is None:
+            return None
+        extents.append(maximum.number + 1)
+    if int(np.prod(extents, dtype=np.int64)) > MAX_ELEMENTS:
+        return None
+    grid = dict(zip(names, np.ix_(*(np.arange(extent) for extent in extents)), strict=True)) if names else {}
+    places: Any = np.zeros([1] * len(names), np.int64)
+    for key, coefficient in offset.terms.items():
+        step: Any = np.int64(coefficient)
+        for name in key:
+            step = step * grid[name]
+        places = places + step
+    return np.ascontiguousarray(data).reshape(-1)[np.broadcast_to(places, extents)]
+
+
+def slices_of(elements: Any, xs: Any, own: tuple[Size, ...]) -> dict[int, tuple[Size, Size, int]]:
+    """Return the start, the length and the step of each axis that a Slice cuts. Raises Unproved."""
+    symbols: Symbols = elements._symbols
+    starts, ends = elements.integers_of(xs[1]), elements.integers_of(xs[2])
+    axes = (
+        [each.number for each in elements.integers_of(xs[3])] if len(xs) > 3 and xs[3] is not None else list(range(len(starts)))
+    )
+    steps = [each.number for each in elements.integers_of(xs[4])] if len(xs) > 4 and xs[4] is not None else [1] * len(starts)
+    found = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if axis is None or step is None or step < 1:
+            raise Unproved("a slice with an unknown axis or step")
+        axis %= len(own)
+        extent = own[axis]
+        first = _clamp(symbols, start, extent)
+        last = _clamp(symbols, end, extent)
+        if symbols.is_less_or_equal(last, first):
+            length = ZERO
+        elif symbols.is_less_or_equal(first, last):
+            length = last - first if step == 1 else symbols.operation("//", last - first + (step - 1), step)
+        else:
+            length = symbols.operation("max", 0, last - first)
+            if step != 1:
+                raise Unproved("a slice")
+        found[axis] = first, length, step
+    return found
+
+
+def _clamp(symbols: Symbols, bound: Size, extent: Size) -> Size:
+    number = bound.number
+    if number is not None and number >= 2**31 - 1:
+        return extent
+    if number is not None and number <= -(2**31):
+        return ZERO
+    if symbols.is_less(bound, 0):
+        bound = bound + extent
+        return bound if symbols.is_never_negative(bound) else symbols.operation("max", 0, bound)
+    if not symbols.is_never_negative(bound):
+        raise Unproved("a bound of a slice")
+    return bound if symbols.is_less_or_equal(bound, extent) else symbols.operation("min", bound, extent)
+
+
+def _prefer_number(first: Size, second: Size) -> Size:
+    """Return the one of two equal sizes that is a number, if one is."""
+    return second if first.number is None else first
+
+
+def split_lengths(elements: Any, op: Operator, xs: Any, extent: Size) -> list[Size]:
+    if len(xs) > 1 and xs[1] is not None:
+        lengths = list(elements.integers_of(xs[1]))
+        if any(each == -1 for each in lengths):
+            rest = extent
+            for each in lengths:
+                rest = rest - (0 if each == -1 else each)
+            lengths = [rest if each == -1 else each for each in lengths]
+        return lengths
+    count = int(op.attributes.get("outputs", 1))
+    if op.attributes.get("ragged"):
+        number = extent.number
+        if number is None:
+            raise Unproved("a ragged split")
+        part = -(-number // count)
+        return [size(max(0, min(part, number - part * position))) for position in range(count)]
+    # Where the extent is no multiple, the model is not defined.
+    return [elements._symbols.operation("//", extent, count)] * count
+
+
+def _sort(operands: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(sorted(operands, key=repr))
+
+
+def _number_of(expression: Any) -> Any:
+    """Return the number of a constant expression; None for another one."""
+    if expression is None or expression[0] != "constant" or expression[1] not in NUMPY:
+        return None
+    return np.frombuffer(expression[2], NUMPY[expression[1]])[0]
+
+
+_WHOLE = {"boolean": 1, **{f"{sign}{bits}": bits - (sign == "i") for sign in "iu" for bits in (4, 8, 16, 32, 64)}}
+_EXACT = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+"""The number of bits up to which a type holds all integers."""
+
+
+def _holds(source: str, target: str) -> bool:
+    """Return whether a type holds all elements of another one."""
+    if source not in _WHOLE:
+        return (source, target) in {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64")}
+    if target in _EXACT:
+        return _WHOLE[source] <= _EXACT[target]
+    return target in _WHOLE and _WHOLE[source] <= _WHOLE[target] and not (source[0] == "i" and target[0] == "u")
+
+
+def _cast(x: Any, source: str, attributes: dict[str, Any]) -> Expression:
+    target = str(attributes["to"])
+    value = _number_of(x)
+    if value is not None and target in NUMPY and (value.dtype.kind in "iub" or bool(np.trunc(value) == value)):
+        with np.errstate(all="ignore"):
+            found = value.astype(NUMPY[target])
+        if target == "boolean" or found.item() == value.item():
+            return ("constant", target, found.tobytes())
+    if x[:2] == ("apply", "Cast") and _holds(x[3], source):
+        x, source = x[2][0], x[3]
+    if source == target:
+        return x  # type: ignore[no-any-return]
+    if _holds(source, target):
+        attributes = {"to": attributes["to"]}
+    return ("apply", "Cast", (x,), source, repr(sorted(attributes.items())))
+
+
+def _negate(x: Any) -> Expression:
+    if x[:2] == ("apply", "Negative"):
+        return x[2][0]  # type: ignore[no-any-return]
+    value = _number_of(x)
+    if value is not None and value.dtype.kind == "f":
+        return ("constant", x[1], np.negative(value).tobytes())
+    return ("apply", "Negative", (x,))
+
+
+def _power_of_two(expression: Any) -> Any:
+    number = _number_of(expression)
+    if number is None or not np.isfinite(number) or number == 0:
+        return None
+    mantissa, exponent = np.frexp(number)
+    if abs(mantissa) != 0.5 or abs(int(exponent)) >= 100:
+        return None
+    return ("constant", expression[1], (1 / number).astype(number.dtype).tobytes())
+
+
+def _without_neutral(name: str, operands: tuple[Any, ...], dtype: str | None) -> Any:
+    """Return the other operand of a neutral constant, for types and operators for which all bits are kept; else None."""
+    for position, operand in enumerate(operands):
+        number = _number_of(operand)
+        if number is None:
+            continue
+        other = operands[1 - position]
+        is_neutral = (
+            (name == "Multiply" and number == 1)
+            or (name == "Add" and number == 0 and (np.signbit(number) or dtype not in ("f16", "f32", "f64", "bf16")))
+            or (name == "And" and bool(number) and dtype == "boolean")
+            or (name in ("Or", "Xor") and not number and dtype == "boolean")
+        )
+        if is_neutral:
+            return other
+    return None

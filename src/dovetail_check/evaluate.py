@@ -1,0 +1,321 @@
+"""Evaluate: operators on constants, of numbers or of sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail_check.sizes import Size, Symbols, Unproved, size
+from dovetail_check.text import NUMPY, Operator
+
+Array = np.ndarray[Any, Any]
+
+
+def evaluate(
+    op: Operator, xs: list[Array | None], symbols: Symbols, *, dtypes: list[str | None], wide: bool = False
+) -> list[Array]:
+    """Return the outputs of an operator on constants. Arrays of sizes have the dtype object; ``wide`` keeps casts in f64.
+
+    Raises Unproved for operators that are not evaluated.
+    """
+    name, attributes = op.name, op.attributes
+    rule = _RULES.get(name)
+    if rule is None:
+        raise Unproved(f"{name} of constants")
+    with np.errstate(all="ignore"):
+        result = rule(_Operands(xs, symbols, attributes, dtypes, wide))
+    return [_as_array(each) for each in (result if isinstance(result, list) else [result])]
+
+
+def _as_array(value: Any) -> Array:
+    if isinstance(value, Size):
+        array = np.empty((), object)
+        array[()] = value
+        return array
+    return np.asarray(value)
+
+
+class _Operands:
+    def __init__(self, xs: list[Array | None], symbols: Symbols, attributes: dict[str, Any], dtypes: Any, wide: bool) -> None:
+        self.xs, self.symbols, self.attributes, self.dtypes, self.wide = xs, symbols, attributes, dtypes, wide
+
+    def __getitem__(self, position: int) -> Array:
+        x = self.xs[position] if position < len(self.xs) else None
+        if x is None:
+            raise Unproved("an operand is missing")
+        return x
+
+    def numbers(self, position: int) -> list[int]:
+        return [int(_int(each)) for each in self[position].reshape(-1).tolist()]
+
+    def has(self, position: int) -> bool:
+        return position < len(self.xs) and self.xs[position] is not None
+
+    def axis(self, default: int) -> int:
+        return int(self.attributes.get("axis", default))
+
+
+def _int(value: Any) -> Any:
+    if isinstance(value, Size):
+        if value.number is None:
+            raise Unproved("a size that is not a number")
+        return value.number
+    return value
+
+
+def _binary(function: Any, of_sizes: Any = None) -> Any:
+    def rule(o: _Operands) -> Array:
+        x, y = o[0], o[1]
+        if x.dtype == object or y.dtype == object:
+            if of_sizes is None:
+                raise Unproved("an operator of sizes")
+            pairs = np.broadcast(x, y)
+            found = np.empty(pairs.shape, object)
+            found.reshape(-1)[:] = [of_sizes(o, size(a), size(b)) for a, b in pairs] or []
+            return found
+        return np.asarray(function(x, y))
+
+    return rule
+
+
+def _quotient(o: _Operands, x: Size, y: Size) -> Size:
+    if not (o.symbols.is_never_negative(x) and o.symbols.is_less(0, y)):
+        if x.number is not None and y.number:
+            quotient = abs(x.number) // abs(y.number)
+            return size(quotient if (x.number < 0) == (y.number < 0) else -quotient)
+        raise Unproved("a quotient that may round up")
+    return o.symbols.operation("//", x, y)
+
+
+def _equal(o: _Operands, x: Size, y: Size) -> Size:
+    if x == y:
+        return size(1)
+    if o.symbols.is_less(x, y) or o.symbols.is_less(y, x):
+        return size(0)
+    raise Unproved("a comparison of sizes")
+
+
+def _divide(o: _Operands) -> Array:
+    if o[0].dtype == object or o[1].dtype == object:
+        return _binary(None, _quotient)(o)  # type: ignore[no-any-return]
+    if o[0].dtype.kind in "iu":
+        if not np.all(o[1]):
+            raise Unproved("a quotient by 0")
+        quotient = np.abs(o[0].astype(object)) // np.abs(o[1].astype(object))
+        return np.where((o[0] < 0) == (o[1] < 0), quotient, -quotient).astype(o[0].dtype)
+    return np.asarray(o[0] / o[1])
+
+
+def _cast(o: _Operands) -> Array:
+    to = str(o.attributes["to"])
+    if o[0].dtype == object:
+        if to not in ("i64", "i32"):
+            raise Unproved("a cast of sizes")
+        return o[0]
+    if to not in NUMPY:
+        raise Unproved("a cast")
+    if o[0].dtype.kind == "f" and NUMPY[to] not in (np.float16, np.float32, np.float64, np.bool_):
+        whole = np.trunc(o[0])
+        info = np.iinfo(NUMPY[to])
+        if not bool(np.all((whole >= info.min) & (whole <= info.max))):
+            raise Unproved("a cast of numbers outside of the type")
+    if o.wide and to in ("f32", "f64") and o[0].dtype.kind == "f":
+        return o[0].astype(np.float64)
+    return o[0].astype(NUMPY[to])
+
+
+def _slice(o: _Operands) -> Array:
+    starts, ends = o.numbers(1), o.numbers(2)
+    axes = o.numbers(3) if o.has(3) else list(range(len(starts)))
+    steps = o.numbers(4) if o.has(4) else [1] * len(starts)
+    index: list[Any] = [slice(None)] * o[0].ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step == 0:
+            raise Unproved("a slice without a step")
+        index[axis] = slice(start, end, step)
+    return o[0][tuple(index)]
+
+
+def _exact_slice(o: _Operands) -> Array:
+    result = o[0]
+    for start, length, axis, step in zip(o.numbers(1), o.numbers(2), o.numbers(3), o.numbers(4), strict=True):
+        result = np.take(result, [start + step * position for position in range(length)], axis=axis)
+    return result
+
+
+def _split(o: _Operands) -> list[Array]:
+    axis = o.axis(0)
+    if o.has(1):
+        lengths = o.numbers(1)
+        if -1 in lengths:
+            raise Unproved("a split")
+        return np.split(o[0], np.cumsum(lengths)[:-1].tolist(), axis)
+    return np.split(o[0], int(o.attributes.get("outputs", 1)), axis)
+
+
+def _reshape(o: _Operands) -> Array:
+    target = o.numbers(1)
+    if o.attributes.get("special_zero", True):
+        target = [o[0].shape[axis] if each == 0 else each for axis, each in enumerate(target)]
+    return o[0].reshape(target)
+
+
+def _squeeze(o: _Operands) -> Array:
+    axes = tuple(o.numbers(1)) if o.has(1) else None
+    return np.squeeze(o[0], axes)
+
+
+def _unsqueeze(o: _Operands) -> Array:
+    rank = o[0].ndim + len(o.numbers(1))
+    axes = sorted(axis % rank for axis in o.numbers(1))
+    result = o[0]
+    for axis in axes:
+        result = np.expand_dims(result, axis)
+    return result
+
+
+def _gather(o: _Operands) -> Array:
+    if o.attributes.get("batch_dims"):
+        raise Unproved("a gather with batch axes")
+    axis = o.axis(0)
+    indices = np.array(o.numbers(1), np.int64).reshape(o[1].shape)
+    extent = o[0].shape[axis]
+    is_outside = (
+        (indices < 0) | (indices >= extent) if o.attributes.get("bounds") == "zero" else (indices < -extent) | (indices >= extent)
+    )
+    if o.attributes.get("bounds") == "zero" and bool(is_outside.any()) and o[0].dtype != object and extent:
+        taken = np.take(o[0], np.where(is_outside, 0, indices), axis)
+        mask = is_outside.reshape((1,) * axis + is_outside.shape + (1,) * (o[0].ndim - axis - 1))
+        return np.where(mask, np.zeros((), o[0].dtype), taken)
+    if bool(is_outside.any()):
+        raise Unproved("an index outside")
+    return np.take(o[0], indices, axis)
+
+
+def _expand(o: _Operands) -> Array:
+    target = tuple(o.numbers(1))
+    return np.broadcast_to(o[0], np.broadcast_shapes(o[0].shape, target))
+
+
+def _where(o: _Operands) -> Array:
+    condition = o[0]
+    if condition.dtype == object:
+        condition = np.array([bool(_int(each)) for each in condition.reshape(-1)]).reshape(condition.shape)
+    return np.where(condition, o[1], o[2])
+
+
+def _prod(o: _Operands) -> Array:
+    axes = tuple(o.numbers(1)) if o.has(1) else None
+    if o[0].dtype == object:
+        if o[0].ndim != 1:
+            raise Unproved("a product of sizes")
+        result = size(1)
+        for each in o[0].tolist():
+            result = result * each
+        found = np.empty((1,) if o.attributes.get("keepdims", True) else (), object)
+        found.reshape(-1)[0] = result
+        return found
+    return np.asarray(np.prod(o[0], axis=axes, keepdims=bool(o.attributes.get("keepdims", True)), dtype=o[0].dtype))
+
+
+def _reduction_of(function: Any) -> Any:
+    def rule(o: _Operands) -> Array:
+        axes = tuple(o.numbers(1)) if o.has(1) else None
+        if not axes and o.attributes.get("noop_with_empty_axes"):
+            raise Unproved("a reduction of no axes")
+        return np.asarray(function(o[0], axis=axes or None, keepdims=bool(o.attributes.get("keepdims", True))), o[0].dtype)
+
+    return rule
+
+
+def _transpose(o: _Operands) -> Array:
+    return o[0].transpose(o.numbers(1) if o.has(1) and o[1].size else None)
+
+
+def _constant_of_shape(o: _Operands) -> Array:
+    return np.broadcast_to(o[1].reshape(()), tuple(o.numbers(0)))
+
+
+def _range(o: _Operands) -> Array:
+    if any(o[position].dtype == object for position in range(3)):
+        raise Unproved("a range of sizes")
+    if o[0].dtype.kind != "i":
+        raise Unproved("a range of floats")
+    return np.arange(int(o[0]), int(o[1]), int(o[2]), dtype=o[0].dtype)
+
+
+def _refuse(text: str) -> Any:
+    raise Unproved(text)
+
+
+def _gather_elements(o: _Operands) -> Array:
+    axis = o.axis(0)
+    indices = np.array(o.numbers(1), np.int64).reshape(o[1].shape)
+    if bool(((indices < 0) | (indices >= o[0].shape[axis])).any()) or o[0].ndim != indices.ndim:
+        raise Unproved("an index outside")
+    return np.take_along_axis(o[0], indices, axis)
+
+
+def _mod(o: _Operands) -> Array:
+    if o[0].dtype == object or o[0].dtype.kind not in "iu" or o.attributes.get("fmod") or not bool(np.all(o[1] > 0)):
+        raise Unproved("a remainder")
+    return np.mod(o[0], o[1])
+
+
+def _dequantize(o: _Operands) -> Array:
+    x, scale = o[0], o[1]
+    if o.attributes.get("block_size") or x.dtype.kind not in "iu" or scale.dtype.kind != "f" or o.attributes.get("output_dtype"):
+        raise Unproved("a quantization")
+    shape = [1] * x.ndim
+    if scale.size != 1:
+        axis = 1 if o.attributes.get("axis") is None else o.axis(1)
+        shape[axis] = scale.size
+    shift = o[2].reshape(shape if o[2].size != 1 else [1] * x.ndim).astype(scale.dtype) if o.has(2) else 0
+    return np.asarray((x.astype(scale.dtype) - shift) * scale.reshape(shape), scale.dtype)
+
+
+_RULES: dict[str, Any] = {
+    "Identity": lambda o: o[0],
+    "Cast": _cast,
+    "Add": _binary(np.add, lambda o, x, y: x + y),
+    "Subtract": _binary(np.subtract, lambda o, x, y: x - y),
+    "Multiply": _binary(np.multiply, lambda o, x, y: x * y),
+    "Divide": _divide,
+    "Maximum": _binary(np.maximum, lambda o, x, y: o.symbols.operation("max", x, y)),
+    "Minimum": _binary(np.minimum, lambda o, x, y: o.symbols.operation("min", x, y)),
+    "Equal": _binary(np.equal, _equal),
+    "Greater": _binary(np.greater),
+    "Less": _binary(np.less),
+    "And": _binary(np.logical_and),
+    "Or": _binary(np.logical_or),
+    "Xor": _binary(np.logical_xor),
+    "Not": lambda o: np.logical_not(o[0]),
+    "Negative": lambda o: np.negative(o[0]),
+    "Reciprocal": lambda o: np.asarray(1 / o[0], o[0].dtype),
+    "Sqrt": lambda o: np.sqrt(o[0]),
+    "Where": _where,
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Flatten": lambda o: o[0].reshape(int(np.prod(o[0].shape[: o.axis(1)], dtype=np.int64)), -1),
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Concat": lambda o: np.concatenate([o[position] for position in range(len(o.xs))], o.axis(0)),
+    "Split": _split,
+    "Slice": _slice,
+    "ExactSlice": _exact_slice,
+    "Gather": _gather,
+    "ConstantOfShape": _constant_of_shape,
+    "ReduceProd": _prod,
+    "Range": _range,
+    "DequantizeLinear": _dequantize,
+    "GatherElements": _gather_elements,
+    "Round": lambda o: np.round(o[0]) if o[0].dtype.kind == "f" and o[0].dtype != object else _refuse("a rounding"),
+    "Mod": _mod,
+    "ReduceMean": _reduction_of(np.mean),
+    "ReduceSum": _reduction_of(np.sum),
+    "ReduceMax": _reduction_of(np.max),
+    "ReduceMin": _reduction_of(np.min),
+    "MatMul": lambda o: np.matmul(o[0], o[1]),
+}

@@ -1,0 +1,540 @@
+"""Replay: each step of a derivation is checked, and the outputs of both models are the same terms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dovetail_check.elements import REDUCTIONS, RESHAPES, Elements, Expression, Term
+from dovetail_check.evaluate import evaluate
+from dovetail_check.reals import Polynomial, RealElements, difference
+from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
+from dovetail_check.text import NUMPY, Line, Model, Operator, Tensor, Type
+from dovetail_check.types import types_of
+
+Operands = tuple[int | None, ...]
+Application = tuple[Operator, Operands, tuple[int, ...]]
+MAX_INTEGERS = 1 << 12
+MAX_UNIFORM = 1 << 22
+ULPS = 2
+
+
+class Refused(Exception):
+    """Refused says why a certificate does not prove that two models are equal."""
+
+
+@dataclass
+class Verdict:
+    """Verdict is what a certificate proves: "bits" or "real", and what the checker did not derive itself."""
+
+    kind: str
+    steps: int = 0
+    types: Counter[str] = field(default_factory=Counter)
+    """The operators whose types are those of the certificate, with the number of their outputs."""
+    largest: float = 0.0
+    """The largest relative difference of constants that are equal but for their rounding."""
+
+
+class Replay:
+    """Replay checks a derivation. Raises Refused at the first step that does not hold."""
+
+    def __init__(self, certificate: dict[str, Any], models: tuple[Model, Model], symbols: Symbols) -> None:
+        self._data = certificate
+        self._models = models
+        self._symbols = symbols
+        self.verdict = Verdict(certificate["verdict"])
+        self._sizes: dict[str, Size] = {}
+        self._terms: list[Term] = []
+        self._operators = [self._line(text).operator()[0] for text in certificate["operators"]]
+        self._keys = [repr(op) for op in self._operators]
+        self._known: dict[Any, tuple[int, ...]] = {}
+        self._inputs: dict[str, int] = {}
+        self._wide: dict[int, Any] = {}
+        self._passed: dict[Any, bool] = {}
+        self._exact = self._known
+        self._is_exact = True
+
+    def _line(self, text: str) -> Line:
+        return Line(text, 0, self._size, {})
+
+    def _size(self, text: str) -> Size:
+        if text not in self._sizes:
+            self._sizes[text] = size(int(text)) if text.isdigit() else Parser(text, self._symbols, self._symbols.symbol).whole()
+        return self._sizes[text]
+
+    # Terms
+
+    def run(self) -> Verdict:
+        constants = [
+            {node.outputs[0][0]: node.op.attributes["data"] for node in model.graph.nodes if node.op.name == "Constant"}
+            for model in self._models
+        ]
+        self._elements = self._new_elements({}, frozenset())
+        defined: dict[Any, list[int]] = {}
+        for row in self._data["terms"]:
+            self._add_term(row, constants, defined)
+        for (key, operands), numbers in defined.items():
+            self._known.setdefault(self._key(key, operands), tuple(numbers))
+        self._exact = self._known
+        for section, steps in enumerate(self._data["steps"]):
+            self._is_exact = section == 0
+            if section:
+                self._exact, self._known = self._known, {}
+                self._define_constants()
+            for row in steps:
+                self._check(row)
+        self._compare_outputs()
+        return self.verdict
+
+    def _add_term(self, row: list[Any], constants: Any, defined: Any) -> None:
+        kind, text = (row[0], row[2]) if row[0] == "input" else row[:2]
+        declared: Type = self._line(text).type()
+        shape = declared.shape
+        number = len(self._terms)
+        term = Term(number, declared.dtype, None if shape is None or None in shape else shape)  # type: ignore[arg-type]
+        self._terms.append(term)
+        if kind == "input":
+            self._inputs.setdefault(row[1], number)
+        elif kind == "constant":
+            if len(row) == 4:
+                self._set_data(term, constants[row[2]][row[3]])
+            elif len(row) == 3:
+                self._set_data(term, self._line(row[2]).value())
+        elif kind == "integers":
+            term.integers = tuple(map(self._size, row[2]))
+            if term.shape is None or len(term.integers) != int(
+                np.prod([each.number or 0 for each in term.shape], dtype=np.int64)
+            ):
+                raise Refused("known integers must have the number of their elements")
+        elif kind == "operator":
+            op, operands = self._operators[row[2]], tuple(row[3])
+            if any(x is not None and not 0 <= x < number for x in operands):
+                raise Refused("a term must be made of earlier terms")
+            term.op, term.operands, term.output = op, operands, row[4]
+            numbers = defined.setdefault((self._keys[row[2]], _trim(operands)), [])
+            if len(numbers) != row[4]:
+                raise Refused("outputs of an operator must be terms in their order")
+            numbers.append(number)
+            self._derive_type(term, declared)
+        else:
+            raise Refused(f"a term must be an input, a constant, integers or an operator, got {kind!r}")
+
+    def _define_constants(self) -> None:
+        """Give constants over the real numbers, which are nowhere else defined, the elements of their exact terms."""
+        for exact, real in self._data["links"]:
+            first, second = self._terms[exact], self._terms[real]
+            if first.data is not None and second.op is None and second.data is None and second.integers is None:
+                if (first.dtype, first.shape) != (second.dtype, second.shape):
+                    raise Refused("a constant must have the type of its exact term")
+                second.data = first.data
+                self._describe(second)
+
+    def _set_data(self, term: Term, tensor: Any) -> None:
+        if not isinstance(tensor, Tensor) or tensor.dtype != term.dtype or tuple(map(size, tensor.shape)) != term.shape:
+            raise Refused("a constant must have the type of its term")
+        term.data = tensor.data if tensor.data is not None else tensor.raw
+        self._describe(term)
+
+    def _describe(self, term: Term) -> None:
+        data = term.data
+        if not isinstance(data, np.ndarray):
+            return
+        if data.dtype.kind in "iu" and data.size <= MAX_INTEGERS:
+            term.integers = tuple(size(int(each)) for each in data.reshape(-1).tolist())
+        if 0 < data.size <= MAX_UNIFORM:
+            flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(data.size, -1)
+            if bool((flat == flat[0]).all()):
+                term.uniform = flat[0].tobytes()
+
+    def _derive_type(self, term: Term, declared: Type) -> None:
+        assert term.op is not None
+        try:
+            types = types_of(self._elements, term.op, term.operands)
+        except (Unproved, ValueError, IndexError, KeyError, TypeError, AttributeError):
+            types = None
+        if types is None or term.output >= len(types):
+            self.verdict.types[term.op.name] += 1
+            return
+        own = types[term.output]
+        if (own.dtype is not None and own.dtype != term.dtype) or (term.shape is not None and own.shape != term.shape):
+            raise Refused(f"the type of {term.op} must be {own}, got {declared}")
+
+    # Steps
+
+    def _new_elements(self, forms: Any, leaves: frozenset[int], views: Any = None) -> Elements:
+        if self._is_exact:
+            return Elements(self._terms, self._symbols, forms, leaves, views)
+        return RealElements(self._terms, self._symbols, forms, leaves, views, self._wide, self._find)
+
+    def _find(self, op: Operator, operands: Operands) -> int | None:
+        """Return the term that an application was proved to equal."""
+        key = self._key(repr(op), operands)
+        found = self._known.get(key) or self._exact.get(key)
+        return found[0] if found else None
+
+    def _key(self, key: str, operands: Operands) -> Any:
+        """Return the key of an application; operands of equal known integers are equal."""
+        name = key.split("(", 1)[0]
+        is_range = name == "Range" and "output_type" in key
+        return key, tuple(
+            x
+            if x is None or self._terms[x].integers is None
+            else (
+                "integers",
+                self._terms[x].shape,
+                self._terms[x].integers,
+                None if is_range or (position and name in _HOSTS) else self._terms[x].dtype,
+            )
+            for position, x in enumerate(operands)
+        )
+
+    def _application(self, row: list[Any]) -> tuple[str, Application]:
+        operands, results = tuple(row[1]), tuple(row[2])
+        if any(x is not None and not 0 <= x < len(self._terms) for x in (*operands, *results)):
+            raise Refused("an application must be of terms")
+        return self._keys[row[0]], (self._operators[row[0]], _trim(operands), results)
+
+    def _is_known(self, key: str, operands: Operands, results: tuple[int, ...]) -> bool:
+        """Return whether the results are those that were proved, or are defined by the application."""
+        own = self._key(key, operands)
+        if (self._known.get(own) or ())[: len(results)] == results and results:
+            return True
+        return all(
+            (term := self._terms[y]).op is not None
+            and term.output == output
+            and self._key(repr(term.op), _trim(term.operands)) == own
+            for output, y in enumerate(results)
+        )
+
+    def _check(self, row: list[Any]) -> None:
+        (key, application), *parts = (self._application(each) for each in row)
+        op, operands, results = application
+        if self._is_known(key, operands, results):
+            return
+        self.verdict.steps += 1
+        forms: dict[int, Any] = {}
+        views: dict[int | None, list[tuple[Operands, int]]] = {}
+        last: dict[int, Any] = {}
+        read: set[int | None] = set()
+        for part_key, (part_op, xs, ys) in parts:
+            if not self._is_known(part_key, xs, ys):
+                raise Refused(f"a part of a step must have been proved before: {part_op}{list(xs)} = {list(ys)}")
+            read.update(xs)
+            if part_op.name == "ExactSlice":
+                views.setdefault(xs[0], []).append((xs, ys[0]))
+            for output, y in enumerate(ys):
+                last[y] = part_op, xs, output
+                # A part that gives one of its operands, or of those before it, defines nothing.
+                if y not in read and not isinstance(self._terms[y].data, np.ndarray):
+                    forms[y] = part_op, xs, output
+                    term = self._terms[y]
+                    source = term.operands[0] if term.op is not None and term.op.name in RESHAPES else None
+                    if source is not None and source not in read and part_op.name not in RESHAPES:
+                        # The term is defined as a reshape of a term, whose elements are then those of the part.
+                        forms.setdefault(source, (Operator("Reshape", {}), (y,), 0))
+        reason = self._reason_of(application, forms, views, last)
+        if reason is not None:
+            raise Refused(f"step {self.verdict.steps}: {op} of {list(operands)} is not {list(results)}: {reason.lstrip('; ')}")
+        self._known[self._key(key, operands)] = results
+
+    def _reason_of(self, application: Application, forms: dict[int, Any], views: Any, last: Any) -> str | None:
+        op, operands, results = application
+        for output, y in enumerate(results):
+            try:
+                if self._is_constant_result(op, operands, output, y):
+                    continue
+                self._compare_elements(op, operands, output, y, forms, views, last)
+            except Unproved as error:
+                return str(error)[:500]
+            except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
+                return f"{type(error).__name__} {error}"[:80]
+        return None
+
+    def _is_constant_result(self, op: Operator, operands: Operands, output: int, y: int) -> bool:
+        """Return whether an evaluated application equals a constant or known integers; a constant without data gets it."""
+        term = self._terms[y]
+        if term.op is not None or not (
+            term.data is not None or term.integers is not None or term.number not in self._inputs.values()
+        ):
+            return False
+        if op.name == "Shape":
+            shape = self._elements.shape_of(operands[0])[op.attributes.get("start", 0) : op.attributes.get("end")]
+            if term.integers != shape:
+                raise Unproved("a shape")
+            return True
+        if not all(x is None or self._is_constant(x) for x in operands):
+            return False
+        arrays = [None if x is None else self._array(x) for x in operands]
+        wide = not self._is_exact and any(x in self._wide for x in operands)
+        dtypes = [None if x is None else self._terms[x].dtype for x in operands]
+        is_float = not self._is_exact and term.dtype in ("f32", "f64")
+        if is_float:
+            arrays = [x.astype(np.float64) if x is not None and x.dtype.kind == "f" else x for x in arrays]
+        found = evaluate(op, arrays, self._symbols, dtypes=dtypes, wide=wide or is_float)[output]
+        if tuple(map(size, found.shape)) != term.shape:
+            raise Unproved("the shape of a constant")
+        if found.dtype == object and term.dtype == "boolean" and term.data is not None:
+            found = np.array([bool(each.number) for each in found.reshape(-1).tolist()]).reshape(found.shape)
+        if found.dtype == object or (term.data is None and term.integers is not None):
+            numbers = tuple(size(each) if isinstance(each, Size) else size(int(each)) for each in found.reshape(-1).tolist())
+            if term.integers != numbers:
+                raise Unproved("known integers")
+            return True
+        if term.data is None:
+            term.data = found if is_float else found.astype(NUMPY[str(term.dtype)])
+            if is_float:
+                self._wide[y] = found
+                term.data = found.astype(NUMPY[str(term.dtype)])
+            self._describe(term)
+            return True
+        if is_float:
+            return self._is_near(found, y)
+        if found.dtype != term.data.dtype or found.tobytes() != np.ascontiguousarray(term.data).tobytes():
+            raise Unproved("the elements of a constant")
+        return True
+
+    def _is_near(self, found: Any, y: int) -> bool:
+        other = self._wide.get(y, self._terms[y].data)
+        other = np.asarray(other, np.float64)
+        with np.errstate(all="ignore"):
+            unit = np.spacing(np.maximum(np.abs(found), np.abs(other)).astype(NUMPY[str(self._terms[y].dtype)])).astype(
+                np.float64
+            )
+            is_near = bool(np.all((np.abs(found - other) <= ULPS * unit) | (found == other)))
+            if found.size:
+                self.verdict.largest = max(
+                    self.verdict.largest, float(np.nanmax(np.abs(found - other) / np.maximum(np.abs(other), 1e-300)))
+                )
+        if not is_near:
+            raise Unproved("the elements of a constant")
+        return True
+
+    def _is_constant(self, x: int) -> bool:
+        term = self._terms[x]
+        return x in self._wide or isinstance(term.data, np.ndarray) or term.integers is not None
+
+    def _array(self, x: int) -> Any:
+        term = self._terms[x]
+        if x in self._wide and not self._is_exact:
+            return self._wide[x]
+        if isinstance(term.data, np.ndarray):
+            return term.data
+        if term.integers is None:
+            raise Unproved("an operand is no constant")
+        array = np.empty(len(term.integers), object)
+        array[:] = term.integers
+        return array.reshape([each.number for each in term.shape or ()])
+
+    def _compare_elements(self, op: Operator, operands: Operands, output: int, y: int, forms: Any, views: Any, last: Any) -> None:
+        term = self._terms[y]
+        if term.shape is None:
+            raise Unproved("the rank is not known")
+        inner = frozenset(x for _, xs, _ in forms.values() for x in xs if x is not None and x not in forms) | {y} - forms.keys()
+        reason, second = "", None
+        results = frozenset(result for rows in views.values() for _, result in rows)
+        moved = results - self._sources_of(results)
+        own = {number: form for number, form in forms.items() if number not in results}
+        attempts: list[Any] = [(inner, {}, forms, False)]
+        if views:
+            attempts += [(inner | results, views, own, False), (inner | results, views, own, True)]
+            attempts += [(inner | (results - moved), views, own, False)]
+        attempts += [(self._sources_of(inner), {}, forms, False), (None, {}, forms, False), (frozenset[int](), {}, forms, False)]
+        for leaves, seen, parts, is_root in attempts:
+            if is_root and y not in last:
+                continue
+            # Terms that only the left side reads are expanded.
+            leaves = _terms_in(second) if leaves is None else leaves
+            left, right = self._new_elements({}, leaves, seen), self._new_elements(parts, leaves, seen)
+            types = types_of(left, op, operands)
+            if types is not None and types[output] != Type(term.dtype, term.shape):
+                raise Unproved(f"the type is {types[output]}, not {Type(term.dtype, term.shape)}")
+            index = tuple(
+                size(0) if extent == 1 else self._symbols.symbol(f"i{axis}:{extent!r}", 0, extent - 1)
+                for axis, extent in enumerate(term.shape)
+            )
+            try:
+                first = left.of_application(op, operands, output, term.shape, index, None)
+                if first is None:
+                    first = self._as_whole(op, operands, output, index, term.shape)
+                if is_root:
+                    part_op, xs, position = last[y]
+                    second = right.of_application(part_op, xs, position, term.shape, index, None)
+                else:
+                    second = right.at(y, index)
+                if second is None:
+                    continue
+                if second[:2] == ("at", y) and y in forms:
+                    whole_op, xs, position = forms[y]
+                    second = self._as_whole(whole_op, xs, position, index, term.shape)
+            except Unproved as error:
+                reason = f"{reason}; {error}"
+                continue
+            if first == second:
+                return
+            if not self._is_exact:
+                found = difference(first, second, left)
+                if found is not None:
+                    self.verdict.largest = max(self.verdict.largest, found)
+                    return
+            reason = f"{reason}; {_short(first)} is not {_short(second)}"
+        raise Unproved(reason)
+
+    def _sources_of(self, terms: frozenset[int]) -> frozenset[int]:
+        """Return the terms that are not defined as another order of the elements of a term."""
+        return frozenset(x for x in terms if (op := self._terms[x].op) is None or op.name not in _MOVEMENT)
+
+    def _as_whole(self, op: Operator, xs: Operands, output: int, index: Any, shape: Any) -> Expression:
+        attributes = plain_attributes(op, [None if x is None else self._terms[x] for x in xs], output)
+        return ("whole", op.name, tuple(sorted((key, repr(value)) for key, value in attributes.items())), xs, output)
+
+    # Models
+
+    def _compare_outputs(self) -> None:
+        links = {row[0]: row[1] for row in self._data["links"]} if self.verdict.kind == "real" else {}
+        self._check_links(links)
+        outputs = [self._outputs_of(model) for model in self._models]
+        if sorted(outputs[0]) != sorted(outputs[1]):
+            raise Refused("the names of the outputs differ")
+        for name, number in outputs[0].items():
+            other = outputs[1][name]
+            if links.get(number, number) != links.get(other, other):
+                raise Refused(f"output {name!r} is not proved equal")
+
+    def _check_links(self, links: dict[int, int]) -> None:
+        for exact, real in links.items():
+            first, second = self._terms[exact], self._terms[real]
+            if first.op is None:
+                if second.op is not None or not self._are_one_source(exact, real):
+                    raise Refused("a term over the real numbers must be the input or the constant of its exact term")
+                continue
+            operands = _trim(tuple(None if x is None else links[x] for x in first.operands))
+            own = self._key(repr(first.op), operands)
+            known = self._known.get(own)
+            is_defined = (
+                second.op is not None
+                and second.output == first.output
+                and self._key(repr(second.op), _trim(second.operands)) == own
+            )
+            if not is_defined and (known is None or known[first.output] != real):
+                raise Refused(f"a term over the real numbers does not follow from its exact term: {first.op}")
+
+    def _are_one_source(self, exact: int, real: int) -> bool:
+        """Return whether two terms without operators are the same input, constant or integers; constants up to their rounding."""
+        rows, first, second = self._data["terms"], self._terms[exact], self._terms[real]
+        if rows[exact][0] == "input" or rows[real][0] == "input":
+            return bool(rows[exact] == rows[real])
+        if (first.dtype, first.shape, first.integers) != (second.dtype, second.shape, second.integers):
+            return False
+        if not isinstance(first.data, np.ndarray) or not isinstance(second.data, np.ndarray):
+            return first.data is second.data and (first.data is not None or first.integers is not None)
+        if first.dtype in ("f32", "f64"):
+            return self._is_near(first.data.astype(np.float64), real)
+        return first.data.tobytes() == second.data.tobytes()
+
+    def _outputs_of(self, model: Model) -> dict[str, int]:
+        env: dict[str, int] = {}
+        for name, declared in model.graph.inputs:
+            if name not in self._inputs:
+                raise Refused(f"input {name!r} is not in the certificate")
+            term = self._terms[self._inputs[name]]
+            if Type(term.dtype, term.shape) != declared:
+                raise Refused(f"input {name!r} must have the type of the certificate")
+            env[name] = self._inputs[name]
+        by_raw: dict[Any, int] = {}
+        for term in self._terms:
+            if term.op is None and term.data is not None:
+                data = term.data if isinstance(term.data, bytes) else np.ascontiguousarray(term.data).tobytes()
+                by_raw.setdefault((term.dtype, term.shape, data), term.number)
+        for node in model.graph.nodes:
+            if node.op.name == "Constant":
+                tensor = node.op.attributes["data"]
+                data = tensor.raw if tensor.data is None else np.ascontiguousarray(tensor.data).tobytes()
+                found = by_raw.get((tensor.dtype, tuple(map(size, tensor.shape)), data))
+                if found is None:
+                    raise Refused(f"constant {node.outputs[0][0]!r} is not in the certificate")
+                env[node.outputs[0][0]] = found
+                continue
+            operands = _trim(tuple(None if name is None else env[name] for name in node.inputs))
+            known = self._exact.get(self._key(repr(node.op), operands))
+            if known is None or len(known) < len(node.outputs):
+                raise Refused(f"line {node.line}: {node.op} is not in the certificate")
+            for (name, _), number in zip(node.outputs, known, strict=False):
+                env[name] = number
+        return {name: env[name] for name in model.graph.outputs}
+
+
+_AXES = {"ArgMax": 0, "ArgMin": 0, "CumSum": 0, "GatherElements": 0, "LpNormalization": -1, "TopK": -1}
+"""Operators with an axis, and their default axis."""
+_WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""The positions of the weights, which determine the kernel shape."""
+
+
+def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]:
+    """Return the attributes of an operator without those that do not affect the output."""
+    attributes, first = dict(op.attributes), xs[0] if xs else None
+    rank = len(first.shape) if first is not None and first.shape is not None else 0
+    if op.name in _AXES and rank:
+        attributes["axis"] = attributes.get("axis", _AXES[op.name]) % rank
+    if op.name == "Range" and first is not None and attributes.get("output_type") == first.dtype:
+        del attributes["output_type"]
+    if op.name in ("QuantizeLinear", "DequantizeLinear") and len(xs) > 1 and xs[1] is not None:
+        if xs[1].shape is not None and all(each == 1 for each in xs[1].shape):
+            attributes.pop("axis", None)
+        kind = attributes.get("output_dtype")
+        has_kind = op.name == "QuantizeLinear" and len(xs) > 2 and xs[2] is not None
+        if has_kind or kind == ("u8" if op.name == "QuantizeLinear" else xs[1].dtype):
+            attributes.pop("output_dtype", None)
+    if op.name == "MaxPool" and output == 0:
+        for name in ("outputs", "storage_order", "index_element_type", "axis"):
+            attributes.pop(name, None)
+    if op.name == "Resize":
+        if attributes.get("mode", "nearest") != "nearest":
+            attributes.pop("nearest_mode", None)
+        if attributes.get("mode", "nearest") != "cubic":
+            attributes.pop("cubic_coeff_a", None)
+        if attributes.get("axes") == tuple(range(rank)):
+            del attributes["axes"]
+    if op.name == "TopK":
+        # Equal elements have no order there, so that the order of a stable sort is one of those allowed.
+        attributes.pop("stable", None)
+    for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0)):
+        if all(each == neutral for each in attributes.get(name) or (neutral,)):
+            attributes.pop(name, None)
+    weights = xs[_WEIGHTS[op.name]].shape if op.name in _WEIGHTS and xs[_WEIGHTS[op.name]] is not None else None
+    if weights is not None and tuple(map(size, attributes.get("kernel_shape") or ())) == weights[2:]:
+        del attributes["kernel_shape"]
+    return attributes
+
+
+_HOSTS = frozenset("ExactSlice Expand Pad Reshape Slice Squeeze Tile Transpose Unsqueeze".split()) | REDUCTIONS
+"""Operators for which the element type of known integers after the first operand does not matter."""
+_MOVEMENT = RESHAPES | {"Expand", "Transpose"}
+
+
+def _terms_in(expression: Any) -> frozenset[int]:
+    """Return the terms whose elements an expression has."""
+    found: set[int] = set()
+    stack = [expression]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Polynomial):
+            item = item.key
+        if isinstance(item, tuple):
+            if item[:1] in (("at",), ("take",), ("window",)) and isinstance(item[1], int):
+                found.add(item[1])
+            stack.extend(item)
+    return frozenset(found)
+
+
+def _trim(operands: Operands) -> Operands:
+    while operands and operands[-1] is None:
+        operands = operands[:-1]
+    return operands
+
+
+def _short(expression: Expression) -> str:
+    text = repr(expression)
+    return text if len(text) <= 220 else f"{text[:220]}..."

@@ -1,0 +1,230 @@
+"""Types: the element types and the sizes of an operator's outputs, derived from those of its operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail_check.elements import (
+    ALONG,
+    COMPARISONS,
+    POINTWISE,
+    REDUCTIONS,
+    Elements,
+    slices_of,
+    split_lengths,
+)
+from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product, size
+from dovetail_check.text import Operator, Type
+
+SAME = frozenset(
+    "BatchNormalization CumSum Dropout FakeQuantize Identity LayerNormalization MeanVarianceNormalization "
+    "RMSNormalization".split()
+)
+"""Operators whose first output has the type of the first operand."""
+
+
+def broadcast(symbols: Symbols, shapes: list[tuple[Size, ...]]) -> tuple[Size, ...]:
+    rank = max(map(len, shapes), default=0)
+    columns = zip(*([ONE] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True)
+    return tuple(symbols.operation("broadcast", *column) for column in columns)
+
+
+def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> list[Type] | None:
+    """Return the types of the outputs of an application; None where they are not derived. Raises Unproved."""
+    name, attributes = op.name, op.attributes
+    terms, symbols = elements._terms, elements._symbols
+    own = [None if x is None else terms[x] for x in xs]
+    first = own[0].dtype if own and own[0] is not None else None
+
+    def shape(position: int) -> tuple[Size, ...]:
+        return elements.shape_of(xs[position] if position < len(xs) else None)
+
+    def integers(position: int) -> tuple[Size, ...] | None:
+        return elements.integers_of(xs[position]) if position < len(xs) and xs[position] is not None else None
+
+    if name in POINTWISE:
+        dtype = first
+        if name in COMPARISONS:
+            dtype = "boolean"
+        elif name == "Cast":
+            dtype = str(attributes["to"])
+        elif name == "Where":
+            dtype = own[1].dtype if own[1] is not None else None
+        return [Type(dtype, broadcast(symbols, [shape(position) for position, x in enumerate(xs) if x is not None]))]
+    if name in SAME or name in ALONG:
+        return [Type(first, shape(0))]
+    if name == "Transpose":
+        order = elements._order(xs, len(shape(0)))
+        return [Type(first, tuple(shape(0)[axis] for axis in order))]
+    if name == "Reshape":
+        return [Type(first, _shape_of_reshape(symbols, shape(0), integers(1) or (), bool(attributes.get("special_zero", True))))]
+    if name == "Flatten":
+        axis = int(attributes.get("axis", 1))
+        axis = axis + len(shape(0)) if axis < 0 else axis
+        return [Type(first, (product(shape(0)[:axis]), product(shape(0)[axis:])))]
+    if name == "Unsqueeze":
+        axes = [each.number for each in integers(1) or ()]
+        rank = len(shape(0)) + len(axes)
+        places = {int(axis) % rank for axis in axes}  # type: ignore[arg-type]
+        rest = iter(shape(0))
+        return [Type(first, tuple(ONE if axis in places else next(rest) for axis in range(rank)))]
+    if name == "Squeeze":
+        listed = integers(1)
+        if listed is None:
+            if any(each.number is None for each in shape(0)):
+                raise Unproved("a squeeze of axes that are not known")
+            return [Type(first, tuple(each for each in shape(0) if each != 1))]
+        axes = [int(each.number) % len(shape(0)) for each in listed if each.number is not None]
+        if any(shape(0)[axis] != 1 for axis in axes):
+            raise Unproved("a squeeze of an axis that may be larger than 1")
+        return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]
+    if name == "Expand":
+        target = integers(1) or ()
+        if attributes.get("bidirectional", True):
+            return [Type(first, broadcast(symbols, [shape(0), tuple(target)]))]
+        return [Type(first, tuple(target))]
+    if name == "ConstantOfShape":
+        return [Type(own[1].dtype if len(own) > 1 and own[1] is not None else None, tuple(integers(0) or ()))]
+    if name in ("Slice", "ExactSlice"):
+        sizes = list(shape(0))
+        if name == "Slice":
+            for axis, (_, length, _) in slices_of(elements, xs, shape(0)).items():
+                sizes[axis] = length
+        else:
+            for place, length in zip(integers(3) or (), integers(2) or (), strict=True):
+                sizes[place.number or 0] = length
+        return [Type(first, tuple(sizes))]
+    if name == "Split":
+        axis = int(attributes.get("axis", 0)) % len(shape(0))
+        lengths = split_lengths(elements, op, xs, shape(0)[axis])
+        return [Type(first, (*shape(0)[:axis], length, *shape(0)[axis + 1 :])) for length in lengths]
+    if name == "Concat":
+        axis = int(attributes["axis"]) % len(shape(0))
+        total = ZERO
+        for position in range(len(xs)):
+            total = total + shape(position)[axis]
+        return [Type(first, (*shape(0)[:axis], total, *shape(0)[axis + 1 :]))]
+    if name == "Gather":
+        axis, batch = int(attributes.get("axis", 0)) % len(shape(0)), int(attributes.get("batch_dims", 0))
+        return [Type(first, (*shape(0)[:axis], *shape(1)[batch:], *shape(0)[axis + 1 :]))]
+    if name == "QuantizeLinear":
+        return [
+            Type(own[2].dtype if len(own) > 2 and own[2] is not None else str(attributes.get("output_dtype", "u8")), shape(0))
+        ]
+    if name == "DequantizeLinear":
+        return [Type(str(attributes.get("output_dtype") or (own[1].dtype if own[1] is not None else None)), shape(0))]
+    if name == "InstanceNormalization":
+        return [Type(first, shape(0))]
+    if name == "GatherElements":
+        return [Type(first, shape(1))]
+    if name == "Shape":
+        rank = len(shape(0))
+        start, end = attributes.get("start", 0), attributes.get("end")
+        return [Type(str(attributes.get("output_type", "i64")), (size(len(range(rank)[start:end])),))]
+    if name == "Pad":
+        pads = integers(1) or ()
+        rank = len(shape(0))
+        listed = integers(3)
+        axes = list(range(rank)) if listed is None else [int(each.number) % rank for each in listed if each.number is not None]
+        sizes = list(shape(0))
+        for position, axis in enumerate(axes):
+            sizes[axis] = sizes[axis] + pads[position] + pads[position + len(axes)]
+        return [Type(first, tuple(sizes))]
+    if name == "Tile" and not attributes.get("extend"):
+        counts = integers(1) or ()
+        return [Type(first, tuple(each * count for each, count in zip(shape(0), counts, strict=True)))]
+    if name in REDUCTIONS or name in ("ArgMax", "ArgMin"):
+        rank = len(shape(0))
+        if name in REDUCTIONS:
+            listed = integers(1)
+            if not listed and attributes.get("noop_with_empty_axes"):
+                return [Type(first, shape(0))]
+            axes = [int(each.number) % rank for each in listed if each.number is not None] if listed else list(range(rank))
+        else:
+            axes, first = [int(attributes.get("axis", 0)) % rank], "i64"
+        if attributes.get("keepdims", True):
+            return [Type(first, tuple(ONE if axis in axes else each for axis, each in enumerate(shape(0))))]
+        return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]
+    if name == "MatMul":
+        return [Type(first, _product(symbols, shape(0), shape(1), attributes))]
+    if name == "Gemm":
+        rows = shape(0)[1 if attributes.get("transpose_a") else 0]
+        return [Type(first, (rows, shape(1)[0 if attributes.get("transpose_b") else 1]))]
+    if name == "GatherND":
+        batch, count = int(attributes.get("batch_dims", 0)), shape(1)[-1].number
+        if count is None:
+            raise Unproved("a gather with indices of an open size")
+        return [Type(first, (*shape(1)[:-1], *shape(0)[batch + count :]))]
+    if name == "Range":
+        start, stop, step = (elements.integers_of(x)[0] for x in xs)
+        if step != 1 or not symbols.is_less_or_equal(start, stop):
+            raise Unproved("a range")
+        return [Type(str(attributes.get("output_type") or first), (stop - start,))]
+    if name in ("AveragePool", "MaxPool") and attributes.get("rounding_type", "floor") == "floor":
+        kernel = tuple(map(size, attributes["kernel_shape"]))
+        return _type_of_convolution(symbols, first, shape(0), (shape(0)[1], ONE, *kernel), attributes)
+    if name == "Conv":
+        return _type_of_convolution(symbols, first, shape(0), shape(1), attributes)
+    return None
+
+
+def _shape_of_reshape(symbols: Symbols, own: tuple[Size, ...], target: tuple[Size, ...], special_zero: bool) -> tuple[Size, ...]:
+    found: list[Size | None] = []
+    for axis, each in enumerate(target):
+        if each == -1:
+            found.append(None)
+        elif each == 0 and special_zero:
+            found.append(own[axis])
+        else:
+            found.append(each)
+    if None in found:
+        known = product(each for each in found if each is not None)
+        quotient, rest = _exact_quotient(symbols, own, [each for each in found if each is not None], known)
+        if rest != 0:
+            raise Unproved("a reshape with another number of elements")
+        found = [quotient if each is None else each for each in found]
+    # Where the numbers of elements differ, the model is not defined.
+    return tuple(each for each in found if each is not None)
+
+
+def _exact_quotient(symbols: Symbols, own: tuple[Size, ...], others: list[Size], known: Size) -> tuple[Size, Size]:
+    """Divide the number of elements by the known sizes; equal factors cancel first."""
+    left = list(own)
+    rest: list[Size] = []
+    for each in others:
+        if each in left:
+            left.remove(each)
+        else:
+            rest.append(each)
+    return symbols.divide(product(left), product(rest))
+
+
+def _product(symbols: Symbols, left: tuple[Size, ...], right: tuple[Size, ...], attributes: dict[str, Any]) -> tuple[Size, ...]:
+    if len(left) < 2 or len(right) < 2:
+        if len(left) == 1 and len(right) == 1:
+            return ()
+        if len(left) == 1:
+            return (*right[:-2], right[-2] if attributes.get("transpose_b") else right[-1])
+        return (*left[:-2], left[-1] if attributes.get("transpose_a") else left[-2])
+    rows = left[-1] if attributes.get("transpose_a") else left[-2]
+    columns = right[-2] if attributes.get("transpose_b") else right[-1]
+    return (*broadcast(symbols, [left[:-2], right[:-2]]), rows, columns)
+
+
+def _type_of_convolution(
+    symbols: Symbols, dtype: str | None, own: tuple[Size, ...], weights: tuple[Size, ...], attributes: dict[str, Any]
+) -> list[Type] | None:
+    axes = len(own) - 2
+    if attributes.get("auto_pad", "explicit") != "explicit":
+        return None
+    strides = attributes.get("strides") or (1,) * axes
+    dilations = attributes.get("dilations") or (1,) * axes
+    pads = attributes.get("pads") or (0,) * (2 * axes)
+    sizes = []
+    for axis in range(axes):
+        reach = (weights[2 + axis] - 1) * dilations[axis] + 1
+        padded = own[2 + axis] + pads[axis] + pads[axis + axes]
+        sizes.append(
+            symbols.operation("//", padded - reach + strides[axis], strides[axis]) if strides[axis] != 1 else padded - reach + 1
+        )
+    return [Type(dtype, (own[0], weights[0], *sizes))]

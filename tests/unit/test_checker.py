@@ -1,0 +1,174 @@
+"""dovetail_check: certificates of equal models are accepted, and those of other models are refused."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+import dovetail_check
+from dovetail import Builder
+
+Write = Callable[[Any], None]
+WEIGHTS = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+
+
+def attention(b: Any) -> None:
+    x = b.input("x", "f32", ("batch", "length", 32))
+    q, k, v = (
+        b.Transpose(b.Reshape(b.MatMul(x, WEIGHTS[start : start + 32]), [0, 0, 4, 8]), [0, 2, 1, 3]) for start in (0, 16, 32)
+    )
+    scores = b.Softmax(b.MatMul(q, k, transpose_b=True) / np.float32(2.828), axis=-1)
+    b.output("y", b.Reshape(b.Transpose(b.MatMul(scores, v), [0, 2, 1, 3]), [0, 0, 32]))
+
+
+def normalized(b: Any) -> None:
+    x = b.input("x", "f32", ("n", 32))
+    y = b.LayerNormalization(x, WEIGHTS[0], WEIGHTS[1], axis=1)
+    b.output("y", b.Gelu(b.Gemm(y, WEIGHTS[:32], WEIGHTS[2])))
+
+
+def convolved(b: Any) -> None:
+    x = b.input("x", "f32", ("n", 4, 8, 8))
+    y = b.Conv(x, WEIGHTS.reshape(8, 4, 8, 8)[:, :, :3, :3], WEIGHTS[0, :8], pads=(1, 1, 1, 1))
+    y = b.BatchNormalization(y, *(WEIGHTS[row, :8] for row in (3, 4, 5)), np.abs(WEIGHTS[6, :8]) + np.float32(1))
+    left, right = b.Split(b.Relu(y), [3, 5], axis=1, outputs=2)
+    b.output("y", b.Concat(right, b.Pad(left * 2, [0, 0, 0, 0, 0, 1, 0, 0], None), axis=1))
+
+
+def moved(b: Any) -> None:
+    x = b.input("x", "i64", ("n", 6))
+    y = b.Unsqueeze(b.Transpose(b.Reshape(x, [0, 2, 3]), [2, 0, 1]), [1])
+    b.output("y", b.Slice(b.Squeeze(y, [1]), [1], [3], [0]) + b.Expand(b.constant([[[5]]], "i64"), [2, 1, 2]))
+
+
+MODELS: list[Write] = [attention, normalized, convolved, moved]
+
+
+def written(write: Write, folder: Path) -> dovetail.Model:
+    with Builder() as b:
+        write(b)
+    dovetail.save(b.model, folder / "first.onnx")
+    return dovetail.load(folder / "first.onnx")
+
+
+def to_the_other_format(model: dovetail.Model, folder: Path) -> Path:
+    dovetail.save(model, folder / "second.xml")
+    return folder / "second.xml"
+
+
+def simplified(model: dovetail.Model, folder: Path) -> Path:
+    dovetail.save(dovetail.simplify(model), folder / "second.onnx")
+    return folder / "second.onnx"
+
+
+@pytest.fixture(params=[to_the_other_format, simplified], ids=lambda change: change.__name__)
+def change(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def proved(write: Write, change: Any, folder: Path) -> dict[str, Any]:
+    """Write both models as text to ``folder``, and return a certificate that they are equal."""
+    first = written(write, folder)
+    second = dovetail.load(change(first, folder))
+    dovetail.save(first, folder / "first.dt")
+    dovetail.save(second, folder / "second.dt")
+    return dovetail.prove(first, second, real=True).certificate()
+
+
+def check(folder: Path, certificate: dict[str, Any]) -> dovetail_check.Verdict:
+    return dovetail_check.check(folder / "first.dt", folder / "second.dt", certificate)
+
+
+@pytest.mark.parametrize("write", MODELS, ids=lambda write: write.__name__)
+def test_a_certificate_is_accepted(write: Write, change: Any, tmp_path: Path) -> None:
+    certificate = proved(write, change, tmp_path)
+    verdict = check(tmp_path, certificate)
+    assert verdict.kind == certificate["verdict"]
+    assert verdict.steps > 0
+    assert not verdict.types
+
+
+def mutant(certificate: dict[str, Any], random: Random) -> dict[str, Any]:
+    """Return a certificate with another term in one place of a step or of a term."""
+    changed = copy.deepcopy(certificate)
+    derivation = changed["derivation"]
+    rows = [part for section in derivation["steps"] for step in section for part in step]
+    rows += [row[2:] for row in derivation["terms"] if row[0] == "operator"]
+    lists = [numbers for row in rows for numbers in row if isinstance(numbers, list) and numbers]
+    numbers = random.choice(lists)
+    place = random.randrange(len(numbers))
+    numbers[place] = random.choice([number for number in range(len(derivation["terms"])) if number != numbers[place]])
+    return changed
+
+
+@pytest.mark.parametrize("write", MODELS, ids=lambda write: write.__name__)
+def test_a_mutant_proves_nothing_of_another_model(write: Write, change: Any, tmp_path: Path) -> None:
+    """One constant of the second model differs: no mutant of the certificate of the right model may prove it."""
+    certificate = proved(write, change, tmp_path)
+    second = dovetail.load(tmp_path / "second.dt")
+    name, data = next(
+        (value.name, value.constant)
+        for value in reversed(list(second.graph.values()))
+        if value.constant is not None and (value.dtype == "f32" or bool(np.all(value.constant == 5)))
+    )
+    dovetail.save(second.with_constants({name: data + data.dtype.type(1)}), tmp_path / "second.dt")
+    text = (tmp_path / "second.dt").read_text()
+    certificate["derivation"]["texts"][1] = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+    for seed in range(40):
+        with pytest.raises(dovetail_check.Refused):
+            check(tmp_path, mutant(certificate, Random(seed)))
+
+
+def test_a_text_of_another_model_is_refused(change: Any, tmp_path: Path) -> None:
+    certificate = proved(moved, change, tmp_path)
+    with (tmp_path / "first.dt").open("a") as file:
+        file.write("# \n")
+    with pytest.raises(dovetail_check.Refused, match="a text must be the one of the certificate"):
+        check(tmp_path, certificate)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", '{"derivation": 1}', '{"derivation": {"texts": []}, "verdict": "bits"}', '{"derivation": null, "verdict": "bits"}'],
+)
+def test_a_certificate_without_its_fields_is_refused(content: str, tmp_path: Path) -> None:
+    proved(moved, simplified, tmp_path)
+    with pytest.raises(dovetail_check.Refused):
+        check(tmp_path, json.loads(content))
+
+
+def test_the_checker_needs_numpy_alone() -> None:
+    folder = Path(dovetail_check.__file__).parent
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                root = name.split(".")[0]
+                assert root in ("numpy", "dovetail_check") or root in sys.stdlib_module_names, f"{path.name}: {name}"
+
+
+def test_the_command_has_exit_codes(tmp_path: Path) -> None:
+    certificate = proved(attention, simplified, tmp_path)
+    (tmp_path / "proof.json").write_text(json.dumps(certificate))
+    files = [str(tmp_path / name) for name in ("first.dt", "second.dt", "proof.json")]
+    command = [sys.executable, "-m", "dovetail_check"]
+    found = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.startswith("accepted: ")
+    found = subprocess.run([*command, files[1], files[0], files[2]], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    found = subprocess.run([*command, "absent.dt", *files[1:]], capture_output=True, text=True, check=False)
+    assert found.returncode == 3
