@@ -574,6 +574,9 @@ def elements_at(symbols: Symbols, data: Any, offset: Size, names: Sequence[str])
         for name in key:
             step = step * grid[name]
         places = places + step
+    if np.size(places) and (places.min() < 0 or places.max() >= np.size(data)):
+        # The element is one of a case, whose condition the indices do not hold.
+        return None
     return np.ascontiguousarray(data).reshape(-1)[np.broadcast_to(places, extents)]
 
 
