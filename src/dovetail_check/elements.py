@@ -16,7 +16,7 @@ Two elements are equal if their expressions are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -95,7 +95,9 @@ class Elements:
         forms: dict[int, tuple[Operator, tuple[int | None, ...], int]],
         leaves: frozenset[int],
         views: dict[int, list[tuple[Operands, int]]] | None = None,
+        find: Callable[[Operator, Operands], int | None] = lambda op, xs: None,
     ) -> None:
+        self._find = find
         self._views = views or {}
         self._terms, self._symbols, self._forms, self._leaves = terms, symbols, forms, leaves
         self._depth = self._count = self._level = 0
@@ -215,6 +217,10 @@ class Elements:
             source = xs[0]
             assert source is not None
             return self.at_offset(source, self._symbols.join(offset_of(index or (), shape)) if offset is None else offset)
+        if name in ("ArgMax", "ArgMin") and not op.attributes.get("keepdims", True):
+            kept = Operator(name, {key: value for key, value in op.attributes.items() if key != "keepdims"})
+            found = self._find(kept, xs)
+            return None if found is None else self.at_offset(found, offset_of(index or (), shape) if offset is None else offset)
         rule = getattr(self, f"_{name.lower()}", None)
         if rule is None and name in POINTWISE:
             rule = self._pointwise
@@ -340,7 +346,7 @@ class Elements:
         short = len(shape) - len(own)
         chosen = []
         for extent, each, whole in zip(own, index[short:], shape[short:], strict=True):
-            chosen.append(each if extent == whole else ZERO if extent == 1 else self._symbols.divide(each, extent)[1])
+            chosen.append(each if extent == whole else ZERO if extent == 1 else self._symbols.parts_of(each, extent)[1])
         return self.at(xs[0], tuple(chosen))
 
     def _exactslice(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:

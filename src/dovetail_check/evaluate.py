@@ -96,6 +96,14 @@ def _equal(o: _Operands, x: Size, y: Size) -> Size:
     raise Unproved("a comparison of sizes")
 
 
+def _is_less(o: _Operands, x: Size, y: Size) -> Size:
+    if o.symbols.is_less(x, y):
+        return size(1)
+    if o.symbols.is_less_or_equal(y, x):
+        return size(0)
+    raise Unproved("a comparison of sizes")
+
+
 def _divide(o: _Operands) -> Array:
     if o[0].dtype == object or o[1].dtype == object:
         return _binary(None, _quotient)(o)  # type: ignore[no-any-return]
@@ -184,10 +192,10 @@ def _gather(o: _Operands) -> Array:
     is_outside = (
         (indices < 0) | (indices >= extent) if o.attributes.get("bounds") == "zero" else (indices < -extent) | (indices >= extent)
     )
-    if o.attributes.get("bounds") == "zero" and bool(is_outside.any()) and o[0].dtype != object and extent:
+    if o.attributes.get("bounds") == "zero" and bool(is_outside.any()) and extent:
         taken = np.take(o[0], np.where(is_outside, 0, indices), axis)
         mask = is_outside.reshape((1,) * axis + is_outside.shape + (1,) * (o[0].ndim - axis - 1))
-        return np.where(mask, np.zeros((), o[0].dtype), taken)
+        return np.where(mask, size(0) if o[0].dtype == object else np.zeros((), o[0].dtype), taken)
     if bool(is_outside.any()):
         raise Unproved("an index outside")
     return np.take(o[0], indices, axis)
@@ -285,8 +293,8 @@ _RULES: dict[str, Any] = {
     "Maximum": _binary(np.maximum, lambda o, x, y: o.symbols.operation("max", x, y)),
     "Minimum": _binary(np.minimum, lambda o, x, y: o.symbols.operation("min", x, y)),
     "Equal": _binary(np.equal, _equal),
-    "Greater": _binary(np.greater),
-    "Less": _binary(np.less),
+    "Greater": _binary(np.greater, lambda o, x, y: _is_less(o, y, x)),
+    "Less": _binary(np.less, lambda o, x, y: _is_less(o, x, y)),
     "And": _binary(np.logical_and),
     "Or": _binary(np.logical_or),
     "Xor": _binary(np.logical_xor),

@@ -204,8 +204,7 @@ class RealElements(Elements):
         self, terms: Any, symbols: Symbols, forms: Any, leaves: frozenset[int], views: Any, wide: dict[int, Any], find: Any
     ) -> None:
         Polynomial.symbols = symbols
-        self._find = find
-        super().__init__(terms, symbols, forms, leaves, views)
+        super().__init__(terms, symbols, forms, leaves, views, find)
         self.wide = wide
 
     @property
@@ -496,6 +495,10 @@ class RealElements(Elements):
         return self.apply(Operator("Where", {}), (condition, x, y), ["boolean", "f32", "f32"])
 
     def _scaleddotproductattention(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        if op.name == "Attention":
+            heads = {self.shape_of(x)[1] for x in xs[:3] if len(self.shape_of(x)) == 4}
+            if output or len(xs) > 3 or len(heads) != 1 or op.attributes.keys() - {"scale", "short_mask"}:
+                raise Unproved("an attention")
         query, key, value = (self.shape_of(x) for x in xs[:3])
         if op.attributes.get("causal") or len(xs) > 5 or self._terms[xs[0]].dtype not in PLAIN:
             raise Unproved("an attention")
@@ -517,6 +520,8 @@ class RealElements(Elements):
         )
         if len(xs) > 4 and xs[4] is not None:
             scores = scores * self.real(self.at_offset(xs[4], ZERO), None)
+        elif "scale" in op.attributes:
+            scores = scores * number(Fraction(float(op.attributes["scale"])))
         elif query[-1].number is not None:
             scores = scores * number(Fraction(float(np.float32(1 / np.sqrt(query[-1].number)))))
         else:
@@ -534,6 +539,8 @@ class RealElements(Elements):
         self._depth -= len(columns)
         soft = close(("along", "Softmax", whole, outer, ("real", scores)))
         return ("real", self._sum(atom(soft) * element(xs[2], value, outer, index[-1]), ranges, [keys]))
+
+    _attention = _scaleddotproductattention
 
     def _gelu(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         dtype = self._terms[xs[0]].dtype

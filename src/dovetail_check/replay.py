@@ -166,7 +166,7 @@ class Replay:
 
     def _new_elements(self, forms: Any, leaves: frozenset[int], views: Any = None) -> Elements:
         if self._is_exact:
-            return Elements(self._terms, self._symbols, forms, leaves, views)
+            return Elements(self._terms, self._symbols, forms, leaves, views, self._find)
         return RealElements(self._terms, self._symbols, forms, leaves, views, self._wide, self._find)
 
     def _find(self, op: Operator, operands: Operands) -> int | None:
@@ -349,7 +349,7 @@ class Replay:
             leaves = _terms_in(second) if leaves is None else leaves
             left, right = self._new_elements({}, leaves, seen), self._new_elements(parts, leaves, seen)
             types = types_of(left, op, operands)
-            if types is not None and types[output] != Type(term.dtype, term.shape):
+            if types is not None and output < len(types) and types[output] != Type(term.dtype, term.shape):
                 raise Unproved(f"the type is {types[output]}, not {Type(term.dtype, term.shape)}")
             index = tuple(
                 size(0) if extent == 1 else self._symbols.symbol(f"i{axis}:{extent!r}", 0, extent - 1)
@@ -387,8 +387,20 @@ class Replay:
         return frozenset(x for x in terms if (op := self._terms[x].op) is None or op.name not in _MOVEMENT)
 
     def _as_whole(self, op: Operator, xs: Operands, output: int, index: Any, shape: Any) -> Expression:
+        if op.name == "NonMaxSuppression":
+            xs = self._without_default_limits(xs)
         attributes = plain_attributes(op, [None if x is None else self._terms[x] for x in xs], output)
         return ("whole", op.name, tuple(sorted((key, repr(value)) for key, value in attributes.items())), xs, output)
+
+    def _without_default_limits(self, xs: Operands) -> Operands:
+        """Return the operands of NonMaxSuppression without limits that are those of omitted limits."""
+        kept = list(xs)
+        for place, number in zip(range(2, len(xs)), (0, 0, -np.inf, 0), strict=False):
+            x = xs[place]
+            data = None if x is None else self._terms[x].data
+            if isinstance(data, np.ndarray) and data.dtype.kind in "if" and bool(np.all(data == number)):
+                kept[place] = None
+        return _trim(tuple(kept))
 
     # Models
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from math import gcd
 from typing import TypeAlias, Union
 
 SizeLike: TypeAlias = Union["Size", int]
@@ -251,6 +252,22 @@ class Symbols:
                     return self.divide(*xs)[0 if name == "//" else 1]
             except Unproved:
                 pass
+            if (numbers[1] or 0) > 0:
+                quotient, rest = self._reduce(*xs)
+                if quotient != 0:
+                    return (quotient if name == "//" else ZERO) + self.operation(name, rest, xs[1])
+                if name == "//" and (inner := self._inner_quotient(rest)) is not None:
+                    # (x // m + r) // n is (x + r * m) // (m * n).
+                    value, divisor, atom = inner
+                    return self.operation("//", value + (rest - atom) * divisor, divisor * xs[1])
+            elif name == "//":
+                quotient, rest = self._reduce(*xs)
+                if rest == 0:
+                    # Where the divisor is 0, the quotient is not defined.
+                    return quotient
+                common = gcd(*xs[0].terms.values(), *xs[1].terms.values())
+                if common > 1:
+                    return self.operation(name, *(Size({key: each // common for key, each in x.terms.items()}) for x in xs))
         elif name == "broadcast":
             others = list(dict.fromkeys(x for x in xs if x != 1))
             if len(others) <= 1:
@@ -258,7 +275,11 @@ class Symbols:
             if fixed := [x for x in others if x.number is not None]:
                 return fixed[0]
             # min(n, 64) and n fit only where they are equal: 64 is neither 1 nor, where it is the smaller one, n.
-            others = [x for x in others if not any(self.is_minimum_of(x, y) for y in others if y is not x)]
+            # The extents max(n, 0) and min(1, n) fit n, which is an extent, and give n.
+            same = {
+                x for x in others for y in others if x in (self.operation("max", y, 0), self.operation("min", 1, y)) and x != y
+            }
+            others = [x for x in others if x not in same and not any(self.is_minimum_of(x, y) for y in others if y is not x)]
             if len(others) == 1:
                 return others[0]
             xs = others
@@ -282,6 +303,14 @@ class Symbols:
         ):
             maximum = size(highest // divisor)
         return self.symbol(text, minimum, maximum)
+
+    def _inner_quotient(self, value: Size) -> tuple[Size, Size, Size] | None:
+        """Return the operands of a quotient by a number that a size has as a term, and the quotient; None without one."""
+        for key, coefficient in value.terms.items():
+            name, xs = self._operations.get(key[0] if len(key) == 1 else "", ("", []))
+            if name == "//" and coefficient == 1 and (xs[1].number or 0) > 0:
+                return xs[0], xs[1], Size({key: 1})
+        return None
 
     def _highest(self, value: Size) -> int | None:
         """Return the maximum value of a size; None where it is not known."""

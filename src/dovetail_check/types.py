@@ -178,16 +178,13 @@ def _shape_of_reshape(symbols: Symbols, own: tuple[Size, ...], target: tuple[Siz
         else:
             found.append(each)
     if None in found:
-        known = product(each for each in found if each is not None)
-        quotient, rest = _exact_quotient(symbols, own, [each for each in found if each is not None], known)
-        if rest != 0:
-            raise Unproved("a reshape with another number of elements")
+        quotient = _quotient_of(symbols, own, [each for each in found if each is not None])
         found = [quotient if each is None else each for each in found]
     # Where the numbers of elements differ, the model is not defined.
     return tuple(each for each in found if each is not None)
 
 
-def _exact_quotient(symbols: Symbols, own: tuple[Size, ...], others: list[Size], known: Size) -> tuple[Size, Size]:
+def _quotient_of(symbols: Symbols, own: tuple[Size, ...], others: list[Size]) -> Size:
     """Divide the number of elements by the known sizes; equal factors cancel first."""
     left = list(own)
     rest: list[Size] = []
@@ -196,7 +193,7 @@ def _exact_quotient(symbols: Symbols, own: tuple[Size, ...], others: list[Size],
             left.remove(each)
         else:
             rest.append(each)
-    return symbols.divide(product(left), product(rest))
+    return symbols.operation("//", product(left), product(rest))
 
 
 def _product(symbols: Symbols, left: tuple[Size, ...], right: tuple[Size, ...], attributes: dict[str, Any]) -> tuple[Size, ...]:
