@@ -52,6 +52,8 @@ MAX_EXPRESSIONS = 2000
 """Maximum number of expressions of a step."""
 MAX_ELEMENTS = 1 << 20
 """Maximum number of elements of a constant that are compared by their bytes."""
+MAX_HASHED = 1 << 22
+"""Maximum size in bytes of a constant that is hashed as a whole."""
 MAX_LEVELS = 6
 """Maximum number of applications in a row that are expanded in a step."""
 
@@ -59,7 +61,7 @@ MAX_LEVELS = 6
 class Term:
     """Term is a value of a derivation: an input, a constant, known integers, or an output of an operator."""
 
-    __slots__ = ("data", "dtype", "integers", "number", "op", "operands", "output", "shape", "uniform")
+    __slots__ = ("data", "digest", "dtype", "integers", "number", "op", "operands", "output", "shape", "uniform")
 
     def __init__(self, number: int, dtype: str | None, shape: tuple[Size, ...] | None) -> None:
         self.number, self.dtype, self.shape = number, dtype, shape
@@ -67,6 +69,7 @@ class Term:
         self.operands: tuple[int | None, ...] = ()
         self.output = 0
         self.data: Any = None
+        self.digest: bytes | None = None
         self.integers: tuple[Size, ...] | None = None
         self.uniform: Any = None
 
@@ -182,7 +185,11 @@ class Elements:
         names = tuple(sorted(place[2].atoms()))
         data = elements_at(self._symbols, term.data, place[2], names)
         if data is None:
-            return place
+            if term.data.nbytes > MAX_HASHED:
+                return place
+            if term.digest is None:
+                term.digest = hashlib.sha256(np.ascontiguousarray(term.data).tobytes()).digest()
+            return ("constant at", term.dtype, term.digest, place[2])
         flat = data.reshape(-1)
         if flat.size and bool((flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all()):
             return ("constant", term.dtype, flat[:1].tobytes())
