@@ -19,6 +19,7 @@ import pytest
 import dovetail
 import dovetail_check
 from dovetail import Builder
+from dovetail.cli import main
 
 Write = Callable[[Any], None]
 WEIGHTS = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
@@ -172,3 +173,20 @@ def test_the_command_has_exit_codes(tmp_path: Path) -> None:
     assert found.returncode == 1
     found = subprocess.run([*command, "absent.dt", *files[1:]], capture_output=True, text=True, check=False)
     assert found.returncode == 3
+
+
+def exit_code(arguments: list[str]) -> Any:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    return end.value.code
+
+
+@pytest.mark.parametrize("command", ["convert first.onnx second.xml", "simplify first.onnx -o second.onnx"])
+def test_a_command_writes_a_certificate_of_its_result(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(normalized, tmp_path)
+    assert exit_code([*command.split(), "--prove", "--certificate", "proof.json"]) == 0
+    for file in ("first.onnx", command.split()[-1]):
+        assert exit_code(["convert", file, str(Path(file).with_suffix(".dt"))]) == 0
+    assert dovetail_check.check("first.dt", "second.dt", "proof.json").kind in ("bits", "real")
+    assert exit_code([*command.split(), "--certificate", "proof.json"]) == 2

@@ -60,6 +60,7 @@ def _command_that_finds_it(
     help="The encoding of quantized weights and activations [that of the target's format, where it is exact].",
 )
 @click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
+@options.certificate
 @options.tolerance
 @options.input_option(help="Inputs for --verify; random ones for the rest.")
 @options.dims
@@ -75,6 +76,7 @@ def convert(
     pairs: tuple[str, ...],
     encoding: str | None,
     prove: bool,
+    certificate: str | None,
     tolerance: float | None,
     inputs: tuple[str, ...],
     dims: tuple[str, ...],
@@ -104,6 +106,8 @@ def convert(
     if STREAM in (source, target) and (verify or prove):
         option = "--verify runs both files in their runtimes" if verify else "--prove loads both files"
         raise click.UsageError(f"{option} and needs names for both, not -")
+    if certificate and not prove:
+        raise click.UsageError("--certificate needs --prove")
     to = target_of(target, as_json)
     if stateful or stateless or pairs:
         if pairs and not stateful:
@@ -136,7 +140,7 @@ def convert(
     proof = None
     if prove:
         with progress(f"proving {source} and {target} equal"):
-            proof = prove_conversion(model, load(target), is_alone=not verify)
+            proof = prove_conversion(model, load(target), is_alone=not verify, certificate=certificate)
     proved = {} if proof is None else {"proof": as_data(proof)}
     if not verify:
         if as_json:

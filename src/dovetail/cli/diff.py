@@ -20,7 +20,7 @@ from dovetail.cli.proofs import check_certificate_file, prove_files
 @click.option("--colors", type=click.Path(), metavar="FILE", help="Write numbers by node of B, for `draw --color difference`.")
 @click.option("--prove", is_flag=True, help="Prove both equal for all inputs and all sizes of open dimensions.")
 @click.option("--real", is_flag=True, help="With --prove: accept models that are equal for real numbers but round differently.")
-@click.option("--certificate", type=click.Path(), metavar="FILE", help="With --prove: write what proves it (.json).")
+@options.certificate
 @click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
 @options.seed
 @loading

@@ -44,10 +44,8 @@ def prove_files(
     from dovetail.compare.prove.proof import prove
 
     proof = prove(a, b, real=real, seed=seed)
-    if certificate is not None and proof.is_proved:
-        write_file(certificate, json.dumps(proof.certificate()))
-    elif certificate is not None:
-        narrate(f"{certificate} was not written: nothing is proved")
+    if certificate is not None:
+        write_certificate(certificate, proof)
     if as_json:
         say_json("diff", first=names[0], second=names[1], **as_data(proof))
     else:
@@ -55,8 +53,19 @@ def prove_files(
     return 0 if proof.is_proved else 1
 
 
-def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> EqualityProof:
-    """Prove a converted model equal to its source, and print the answer on stderr. ``is_alone``: no comparing run follows."""
+def write_certificate(path: str, proof: EqualityProof) -> None:
+    """Write the certificate of a proof; print on stderr that none is written where nothing is proved."""
+    if proof.is_proved:
+        write_file(path, json.dumps(proof.certificate()))
+    else:
+        narrate(f"{path} was not written: nothing is proved")
+
+
+def prove_conversion(source: Model, target: Model, *, is_alone: bool, certificate: str | None = None) -> EqualityProof:
+    """Prove a changed model equal to its source, and print the answer on stderr. ``is_alone``: no comparing run follows.
+
+    ``certificate`` is the path of the certificate to write, if any.
+    """
     from dovetail.compare.prove.proof import prove
 
     proof = prove(source, target, real=True, regions=is_alone)
@@ -65,6 +74,8 @@ def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> Equalit
         narrate(note)
     for region in proof.regions:
         narrate(f"not proved: {_labels(region.nodes_a)} / {_labels(region.nodes_b)}")
+    if certificate is not None:
+        write_certificate(certificate, proof)
     return proof
 
 

@@ -6,7 +6,7 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
-from dovetail.cli.proofs import verdict_text
+from dovetail.cli.proofs import prove_conversion, verdict_text
 from dovetail.cli.transformation import FileOptions, saving, split_names
 
 
@@ -23,6 +23,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     is_flag=True,
     help="Prove the result equal for all inputs; run before and after each pass, and undo a pass that changes a result.",
 )
+@options.certificate
 @options.tolerance_option(help=f"Allowed difference for --prove {options.SHARE}")
 @options.seed
 @click.option("--types", is_flag=True, help="Write all types and default attributes into an ONNX file.")
@@ -35,6 +36,7 @@ def simplify(
     skip: tuple[str, ...],
     fuse: tuple[str, ...],
     prove: bool,
+    certificate: str | None,
     tolerance: float | None,
     seed: int,
     types: bool,
@@ -57,6 +59,8 @@ def simplify(
     options = {**file_options.of(target), **({"types": types} if is_onnx else {})}
     if not prove and tolerance is not None:
         raise click.UsageError("--tolerance needs --prove")
+    if certificate and (not prove or STREAM in (model, target)):
+        raise click.UsageError("--certificate needs --prove, and names for both files, not -")
     to = target_of(target, as_json)
     source = load(model)
     with progress(f"simplifying {model}"):
@@ -72,6 +76,9 @@ def simplify(
         )
     with progress(f"writing {target}"):
         save(new, to, **options)
+    if certificate:
+        with progress(f"proving {model} and {target} equal"):
+            prove_conversion(source, load(target), is_alone=True, certificate=certificate)
     report = new.report
     for note in report.notes:
         narrate(f"warning {note}")
