@@ -722,12 +722,14 @@ def _power_of_two(expression: Any) -> Any:
 
 
 def _without_neutral(name: str, operands: tuple[Any, ...], dtype: str | None) -> Any:
-    """Return the other operand of a neutral constant, for types and operators for which all bits are kept; else None."""
+    """Return the other operand of a neutral constant, or one that determines the result, where all bits are kept; else None."""
     for position, operand in enumerate(operands):
         number = _number_of(operand)
         if number is None:
             continue
         other = operands[1 - position]
+        if dtype == "boolean" and ((name == "And" and not number) or (name == "Or" and bool(number))):
+            return operand
         is_neutral = (
             (name == "Multiply" and number == 1)
             or (name == "Add" and number == 0 and (np.signbit(number) or dtype not in ("f16", "f32", "f64", "bf16")))
