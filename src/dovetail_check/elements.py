@@ -466,7 +466,7 @@ class Elements:
                 extent = own[axis]
                 if self._symbols.is_never_negative(first) and self._symbols.is_less(last, extent):
                     return self.at(xs[0], (*before, chosen, *after))
-                is_counted = op.attributes.get("bounds") != "zero"
+                is_counted = op.attributes.get("bounds") != "natural"
                 if is_counted and self._symbols.is_less(last, 0) and self._symbols.is_never_negative(first + extent):
                     return self.at(xs[0], (*before, chosen + extent, *after))
         element = self.at(xs[1], within)
