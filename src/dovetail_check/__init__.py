@@ -47,7 +47,9 @@ def _check_files(data: Mapping[str, Any], *paths: Path) -> Verdict:
     for (text, _), digest in zip(sources, derivation["texts"], strict=True):
         if hashlib.sha256(text.partition("\n")[2].encode()).hexdigest() != digest:
             raise Refused("a text must be the one of the certificate")
-    mappings = [_symbols_of(derivation, text, symbols) for text, _ in sources]
+    places: list[dict[str, dict[str, set[tuple[str, int]]]]] = [{}, {}]
+    mappings = [_symbols_of(derivation, text, symbols, found) for (text, _), found in zip(sources, places, strict=True)]
+    _check_symbols(places)
     models = [_read_model(text, weights, symbols, mapping) for (text, weights), mapping in zip(sources, mappings, strict=True)]
     return Replay({**derivation, "verdict": data["verdict"]}, (models[0], models[1]), symbols).run()
 
@@ -70,8 +72,25 @@ def _source(path: Path) -> tuple[str, dict[str, Tensor]]:
     return text, read_weights(path.parent / name)
 
 
-def _symbols_of(derivation: Any, text: str, symbols: Symbols) -> dict[str, Size]:
-    """Return the sizes of the certificate that the symbols of a text are: those of the same axes of the same inputs."""
+def _check_symbols(places: list[dict[str, dict[str, set[tuple[str, int]]]]]) -> None:
+    """Refuse a symbol of the certificate that is several symbols of a text, unless these are one symbol of the other text."""
+    for atom in {atom for found in places for atom in found}:
+        groups = [axes for found in places for axes in found.get(atom, {}).values()]
+        reached, rest = set(groups[0]), groups[1:]
+        while near := [axes for axes in rest if not reached.isdisjoint(axes)]:
+            rest = [axes for axes in rest if reached.isdisjoint(axes)]
+            reached.update(*near)
+        if rest:
+            raise Refused("different sizes of the inputs must be different symbols of the certificate")
+
+
+def _symbols_of(
+    derivation: Any, text: str, symbols: Symbols, places: dict[str, dict[str, set[tuple[str, int]]]]
+) -> dict[str, Size]:
+    """Return the sizes of the certificate that the symbols of a text are: those of the same axes of the same inputs.
+
+    ``places`` collects the inputs and axes of each symbol of the text, for each symbol of the certificate.
+    """
     own, declared = Symbols(), declared_symbols(text)
     types = {row[1]: row[2] for row in derivation["terms"] if row[0] == "input"}
     inputs = Reader(text, {}, own, lambda name: own.symbol(f"text {name}")).inputs()
@@ -82,14 +101,17 @@ def _symbols_of(derivation: Any, text: str, symbols: Symbols) -> dict[str, Size]
         parser = Line(
             types[name], 0, lambda part: size(int(part)) if part.isdigit() else Parser(part, own, own.symbol).whole(), {}
         )
-        for extent, other in zip(type_.shape, parser.type().shape or (), strict=True):
+        for axis, (extent, other) in enumerate(zip(type_.shape, parser.type().shape or (), strict=True)):
             atoms = extent.atoms() if extent is not None else set()
             if other is None or len(atoms) != 1 or extent != Size({tuple(atoms): 1}):
                 continue
             symbol = next(iter(atoms)).removeprefix("text ")
+            atom = next(iter(other.atoms()), "")
+            if other != Size({(atom,): 1}):
+                raise Refused(f"the size {symbol!r} of input {name!r} must be a symbol of the certificate")
+            places.setdefault(atom, {}).setdefault(symbol, set()).add((name, axis))
             if symbol not in found:
-                for atom in other.atoms():
-                    symbols.set_minimum(atom, declared.get(symbol, ("", 0, None))[1])
+                symbols.set_minimum(atom, declared.get(symbol, ("", 0, None))[1])
                 found[symbol] = other
     return found
 

@@ -27,7 +27,10 @@ def main() -> int:
     meaning = "the same bits for all inputs" if verdict.kind == "bits" else "equal over the real numbers for all inputs"
     print(f"accepted: {meaning}, in {verdict.steps} steps")
     if verdict.largest:
-        print(f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} of their value")
+        print(
+            f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} "
+            "of their value, added up over the steps"
+        )
     if verdict.types:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(verdict.types.items()))
         print(f"types taken from the certificate, of outputs of: {listed}")

@@ -218,7 +218,7 @@ class Elements:
     ) -> Expression | None:
         """Return the element of an application's output of ``shape``; None for an operator that is compared as a whole."""
         name = op.name
-        if name in ("Identity", "Dropout") and output == 0:
+        if (name == "Identity" or (name == "Dropout" and self.is_inference(xs))) and output == 0:
             return self._at(xs[0], index, offset)  # type: ignore[arg-type]
         if name in RESHAPES:
             source = xs[0]
@@ -241,6 +241,11 @@ class Elements:
             assert offset is not None
             index = self.index_of(offset, shape)
         return rule(op, xs, output, shape, index)  # type: ignore[no-any-return]
+
+    def is_inference(self, xs: Operands) -> bool:
+        """Return whether a Dropout with these operands drops no elements."""
+        training = None if len(xs) < 3 or xs[2] is None else self._terms[xs[2]].data
+        return (len(xs) < 3 or xs[2] is None) if training is None else not np.any(training)
 
     def index_of(self, offset: Size, shape: Sequence[Size]) -> Index:
         """Return the index of an offset in a tensor of ``shape``. Raises Unproved."""
@@ -693,7 +698,14 @@ def _cast(x: Any, source: str, attributes: dict[str, Any]) -> Expression:
             found = value.astype(NUMPY[target])
         if target == "boolean" or found.item() == value.item():
             return ("constant", target, found.tobytes())
-    if x[:2] == ("apply", "Cast") and _holds(x[3], source):
+    # A float between integers saturates where the integers wrap.
+    is_float_between = x[:2] == ("apply", "Cast") and x[3] in _WHOLE and source in _EXACT and target in _WHOLE
+    if (
+        x[:2] == ("apply", "Cast")
+        and _holds(x[3], source)
+        and target != "string"
+        and (not is_float_between or target == x[3] or _holds(x[3], target))
+    ):
         x, source = x[2][0], x[3]
     if source == target:
         return x  # type: ignore[no-any-return]

@@ -21,7 +21,8 @@ def evaluate(
     """
     name, attributes = op.name, op.attributes
     rule = _RULES.get(name)
-    if rule is None:
+    is_float = bool(xs) and xs[0] is not None and xs[0].dtype.kind == "f"
+    if rule is None or (is_float and not wide and name in _ROUNDED):
         raise Unproved(f"{name} of constants")
     with np.errstate(all="ignore"):
         result = rule(_Operands(xs, symbols, attributes, dtypes, wide))
@@ -79,6 +80,15 @@ def _binary(function: Any, of_sizes: Any = None) -> Any:
     return rule
 
 
+def _extremum(function: Any) -> Any:
+    def extremum(x: Array, y: Array) -> Any:
+        if x.dtype.kind == "f" and bool(np.any((x == y) & (np.signbit(x) != np.signbit(y)))):
+            raise Unproved("an extremum of zeros of both signs")
+        return function(x, y)
+
+    return extremum
+
+
 def _quotient(o: _Operands, x: Size, y: Size) -> Size:
     if not (o.symbols.is_never_negative(x) and o.symbols.is_less(0, y)):
         if x.number is not None and y.number:
@@ -108,6 +118,8 @@ def _divide(o: _Operands) -> Array:
     if o[0].dtype == object or o[1].dtype == object:
         return _binary(None, _quotient)(o)  # type: ignore[no-any-return]
     if o[0].dtype.kind in "iu":
+        if o.attributes.get("m_pythondiv") and not bool(np.all((o[0] < 0) == (o[1] < 0))):
+            raise Unproved("a quotient that is rounded down")
         if not np.all(o[1]):
             raise Unproved("a quotient by 0")
         quotient = np.abs(o[0].astype(object)) // np.abs(o[1].astype(object))
@@ -189,9 +201,7 @@ def _gather(o: _Operands) -> Array:
     axis = o.axis(0)
     indices = np.array(o.numbers(1), np.int64).reshape(o[1].shape)
     extent = o[0].shape[axis]
-    is_outside = (
-        (indices < 0) | (indices >= extent) if o.attributes.get("bounds") == "zero" else (indices < -extent) | (indices >= extent)
-    )
+    is_outside = (indices < (0 if o.attributes.get("bounds") == "natural" else -extent)) | (indices >= extent)
     if o.attributes.get("bounds") == "zero" and bool(is_outside.any()) and extent:
         taken = np.take(o[0], np.where(is_outside, 0, indices), axis)
         mask = is_outside.reshape((1,) * axis + is_outside.shape + (1,) * (o[0].ndim - axis - 1))
@@ -273,7 +283,13 @@ def _mod(o: _Operands) -> Array:
 
 def _dequantize(o: _Operands) -> Array:
     x, scale = o[0], o[1]
-    if o.attributes.get("block_size") or x.dtype.kind not in "iu" or scale.dtype.kind != "f" or o.attributes.get("output_dtype"):
+    if (
+        o.attributes.get("block_size")
+        or x.dtype.kind not in "iu"
+        or x.dtype.itemsize > 2
+        or scale.dtype.kind != "f"
+        or o.attributes.get("output_dtype")
+    ):
         raise Unproved("a quantization")
     shape = [1] * x.ndim
     if scale.size != 1:
@@ -283,6 +299,8 @@ def _dequantize(o: _Operands) -> Array:
     return np.asarray((x.astype(scale.dtype) - shift) * scale.reshape(shape), scale.dtype)
 
 
+_ROUNDED = frozenset("MatMul ReduceMean ReduceProd ReduceSum".split())
+"""Operators whose results over floats depend on the order of the computation."""
 _RULES: dict[str, Any] = {
     "Identity": lambda o: o[0],
     "Cast": _cast,
@@ -290,8 +308,8 @@ _RULES: dict[str, Any] = {
     "Subtract": _binary(np.subtract, lambda o, x, y: x - y),
     "Multiply": _binary(np.multiply, lambda o, x, y: x * y),
     "Divide": _divide,
-    "Maximum": _binary(np.maximum, lambda o, x, y: o.symbols.operation("max", x, y)),
-    "Minimum": _binary(np.minimum, lambda o, x, y: o.symbols.operation("min", x, y)),
+    "Maximum": _binary(_extremum(np.maximum), lambda o, x, y: o.symbols.operation("max", x, y)),
+    "Minimum": _binary(_extremum(np.minimum), lambda o, x, y: o.symbols.operation("min", x, y)),
     "Equal": _binary(np.equal, _equal),
     "Greater": _binary(np.greater, lambda o, x, y: _is_less(o, y, x)),
     "GreaterEqual": _binary(np.greater_equal, lambda o, x, y: size(1) - _is_less(o, x, y)),
@@ -322,7 +340,9 @@ _RULES: dict[str, Any] = {
     "Range": _range,
     "DequantizeLinear": _dequantize,
     "GatherElements": _gather_elements,
-    "Round": lambda o: np.round(o[0]) if o[0].dtype.kind == "f" and o[0].dtype != object else _refuse("a rounding"),
+    "Round": lambda o: (
+        np.round(o[0]) if o[0].dtype.kind == "f" and not o.attributes and o[0].dtype != object else _refuse("a rounding")
+    ),
     "Mod": _mod,
     "ReduceMean": _reduction_of(np.mean),
     "ReduceSum": _reduction_of(np.sum),

@@ -8,6 +8,7 @@ A polynomial maps a monomial of variable elements to its coefficient, which is a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product as pairs_of
@@ -126,7 +127,11 @@ def _merge(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
 def _bounds_in(item: Any, found: dict[str, None]) -> dict[str, None]:
     """Collect the bound indices, in the order in which they occur."""
     if isinstance(item, Size):
-        found.update(dict.fromkeys(name for name in sorted(item.atoms()) if name[0] in "bc" and name[1:2].isdigit()))
+        for name in sorted(item.atoms()):
+            if re.match(r"[bc]\d", name):
+                found[name] = None
+            elif re.search(r"\b[bc]-?\d+:", name):
+                raise Unproved("an index of a sum in a quotient or a remainder")
     elif isinstance(item, tuple):
         for each in item:
             _bounds_in(each, found)
@@ -175,16 +180,23 @@ def _in_order(key: Any, value: Coefficient) -> Polynomial:
     return Polynomial({key: value})
 
 
+def _level_of(name: str) -> int:
+    return int(name[1:].split(":", 1)[0])
+
+
 def close(item: Any) -> Any:
-    """Rename the indices that an operand of a function is summed over, so that no sum around the function has them."""
+    """Rename the indices that an operand of a function is summed over, so that no sum around the function has them.
+
+    The result names these indices, so that a function of a sum is not the sum of a function.
+    """
     own = _own_bounds(item)
     if not own:
         return item
     first = 1 + max((int(name[1:].split(":", 1)[0]) for name in _bounds_in(item, {}) if name[0] == "c"), default=-1)
-    names = {name: f"c{first + place}:{name.split(':', 1)[1]}" for place, name in enumerate(sorted(own))}
+    names = {name: f"c{first + place}:{name.split(':', 1)[1]}" for place, name in enumerate(sorted(own, key=_level_of))}
     for old, new in names.items():
         Polynomial.symbols.symbol(new, 0, Polynomial.symbols.maximum.get(old))
-    return rename(item, names)
+    return ("close", tuple(names.values()), rename(item, names))
 
 
 def number(value: Fraction | int) -> Polynomial:
@@ -204,6 +216,8 @@ class RealElements(Elements):
         self, terms: Any, symbols: Symbols, forms: Any, leaves: frozenset[int], views: Any, wide: dict[int, Any], find: Any
     ) -> None:
         Polynomial.symbols = symbols
+        self.precision = "f32"
+        """The element type whose precision constants that are equal must have."""
         super().__init__(terms, symbols, forms, leaves, views, find)
         self.wide = wide
 
@@ -226,7 +240,7 @@ class RealElements(Elements):
             return number(Fraction(float(found)))
         if expression[0] == "number":
             return size_of(expression[1])
-        return atom(expression)
+        return atom(close(expression))
 
     def _new(self, number_: int, index: Index | None, offset: Size | None) -> Expression:
         term = self._terms[number_]
@@ -284,7 +298,7 @@ class RealElements(Elements):
         own = self.shape_of(xs[0])
         dtype = self._terms[xs[0]].dtype
         if dtype not in PLAIN or op.name not in _SUMS:
-            return super()._reduction(op, xs, output, shape, index)
+            return close(super()._reduction(op, xs, output, shape, index))  # type: ignore[no-any-return]
         listed = [each.number for each in self.integers_of(xs[1])] if len(xs) > 1 and xs[1] is not None else []
         if not listed and op.attributes.get("noop_with_empty_axes"):
             raise Unproved("a reduction of no axes")
@@ -312,7 +326,7 @@ class RealElements(Elements):
 
     def _matmul(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if self._terms[xs[0]].dtype not in PLAIN:
-            return super()._matmul(op, xs, output, shape, index)
+            return close(super()._matmul(op, xs, output, shape, index))  # type: ignore[no-any-return]
         left, right = self.shape_of(xs[0]), self.shape_of(xs[1])
         if len(left) < 2 or len(right) < 2:
             raise Unproved("a product with a vector")
@@ -350,7 +364,7 @@ class RealElements(Elements):
         ranges = self.bind(weights[1:])
         group = int(attributes.get("group", 1))
         chosen = (index[0], index[1] if group != 1 else ZERO, *index[2:])
-        window = ("window", xs[0], repr(sorted(attributes.items())), weights[1:], chosen, tuple(ranges))
+        window = ("window", xs[0], repr(sorted(attributes.items())), weights[0 if group != 1 else 1 :], chosen, tuple(ranges))
         body = atom(window) * self.real(self.at(xs[1], (index[1], *ranges)), None)
         result = self._sum(body, ranges, weights[1:])
         if len(xs) > 2 and xs[2] is not None:
@@ -511,7 +525,7 @@ class RealElements(Elements):
 
         (outer,) = ranges = self.bind([_prefer_number(keys, value[-2])])
         whole = keys if mask is None else self._symbols.operation("broadcast", keys, (ONE, *self.shape_of(mask))[-1])
-        (bound,) = columns = self.bind([whole])
+        (bound,) = self.bind([whole])
         (depth,) = sums = self.bind([query[-1]])
         scores = self._sum(
             element(xs[0], query, index[-2], depth) * element(xs[1], key, self.broadcast_index_of(keys, bound, whole), depth),
@@ -536,7 +550,7 @@ class RealElements(Elements):
                 infinite = ("constant", "f32", np.float32(-np.inf).tobytes())
                 bias = self.choose(bias, ("real", number(0)), infinite)
             scores = scores + self.real(bias, None)
-        self._depth -= len(columns)
+        self._depth -= sum(extent != 1 for extent in (whole,))
         soft = close(("along", "Softmax", whole, outer, ("real", scores)))
         return ("real", self._sum(atom(soft) * element(xs[2], value, outer, index[-1]), ranges, [keys]))
 
@@ -649,7 +663,6 @@ def _difference_of_terms(first: Polynomial, second: Polynomial, elements: RealEl
 def _difference_of(value: Coefficient, other: Coefficient, elements: RealElements) -> float | None:
     if value == other:
         return 0.0
-    dtype = "f32"
     names = sorted(set(_names_in(tuple(value))) | set(_names_in(tuple(other))))
     found, wanted = _evaluate(value, names, elements), _evaluate(other, names, elements)
     if found is None or wanted is None:
@@ -658,7 +671,7 @@ def _difference_of(value: Coefficient, other: Coefficient, elements: RealElement
         scale = np.maximum(np.abs(found), np.abs(wanted))
         relative = np.where(found == wanted, 0.0, np.abs(found - wanted) / np.where(scale == 0, 1.0, scale))
     largest = float(np.max(relative)) if np.size(relative) else 0.0
-    return largest if largest <= TOLERANCE[dtype] else None
+    return largest if largest <= TOLERANCE[elements.precision] else None
 
 
 def _names_in(item: Any) -> list[str]:

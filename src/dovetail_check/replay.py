@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,12 @@ from dovetail_check.types import types_of
 Operands = tuple[int | None, ...]
 Application = tuple[Operator, Operands, tuple[int, ...]]
 MAX_INTEGERS = 1 << 12
+_RANGES = {"i64": (-(1 << 63), (1 << 63) - 1), "i32": (-(1 << 31), (1 << 31) - 1), "boolean": (0, 1)}
+"""The minimum and the maximum number of the types of known integers."""
 MAX_UNIFORM = 1 << 22
 ULPS = 2
+MAX_DIFFERENCE = 2.0**-10
+"""Maximum of the sum of the relative differences of constants."""
 
 
 class Refused(Exception):
@@ -35,7 +40,13 @@ class Verdict:
     types: Counter[str] = field(default_factory=Counter)
     """The operators whose types are those of the certificate, with the number of their outputs."""
     largest: float = 0.0
-    """The largest relative difference of constants that are equal but for their rounding."""
+    """The sum over the steps of the largest relative difference of constants that are equal but for their rounding."""
+
+    def differ(self, difference: float) -> None:
+        """Add the difference of a step: steps in a row may each change a constant."""
+        self.largest += difference
+        if self.largest > MAX_DIFFERENCE:
+            raise Unproved("constants differ by more than their rounding")
 
 
 class Replay:
@@ -52,6 +63,9 @@ class Replay:
         self._keys = [repr(op) for op in self._operators]
         self._known: dict[Any, tuple[int, ...]] = {}
         self._inputs: dict[str, int] = {}
+        self._input_terms: set[int] = set()
+        self._declared: set[int] = set()
+        """The terms whose types are those of the certificate."""
         self._wide: dict[int, Any] = {}
         self._passed: dict[Any, bool] = {}
         self._exact = self._known
@@ -62,8 +76,13 @@ class Replay:
 
     def _size(self, text: str) -> Size:
         if text not in self._sizes:
-            self._sizes[text] = size(int(text)) if text.isdigit() else Parser(text, self._symbols, self._symbols.symbol).whole()
+            self._sizes[text] = size(int(text)) if text.isdigit() else Parser(text, self._symbols, self._named).whole()
         return self._sizes[text]
+
+    def _named(self, name: str) -> Size:
+        if re.match(r"[bci]-?\d+:|text ", name) or "(" in name:
+            raise Refused(f"a symbol must not have the name of an index or of an operation: {name!r}")
+        return self._symbols.symbol(name)
 
     # Terms
 
@@ -79,6 +98,8 @@ class Replay:
         for (key, operands), numbers in defined.items():
             self._known.setdefault(self._key(key, operands), tuple(numbers))
         self._exact = self._known
+        if len(self._data["steps"]) != (2 if self.verdict.kind == "real" else 1):
+            raise Refused("a proof must have the steps over bits, and for the verdict 'real' those over the real numbers")
         for section, steps in enumerate(self._data["steps"]):
             self._is_exact = section == 0
             if section:
@@ -98,6 +119,7 @@ class Replay:
         self._terms.append(term)
         if kind == "input":
             self._inputs.setdefault(row[1], number)
+            self._input_terms.add(number)
         elif kind == "constant":
             if len(row) == 4:
                 self._set_data(term, constants[row[2]][row[3]])
@@ -109,6 +131,9 @@ class Replay:
                 np.prod([each.number or 0 for each in term.shape], dtype=np.int64)
             ):
                 raise Refused("known integers must have the number of their elements")
+            low, high = _RANGES.get(str(term.dtype), (0, -1))
+            if any(each.number is not None and not low <= each.number <= high for each in term.integers):
+                raise Refused(f"known integers must be in the range of their type, got {declared}")
         elif kind == "operator":
             op, operands = self._operators[row[2]], tuple(row[3])
             if any(x is not None and not 0 <= x < number for x in operands):
@@ -126,7 +151,8 @@ class Replay:
         """Give constants over the real numbers, which are nowhere else defined, the elements of their exact terms."""
         for exact, real in self._data["links"]:
             first, second = self._terms[exact], self._terms[real]
-            if first.data is not None and second.op is None and second.data is None and second.integers is None:
+            is_open = second.op is None and second.data is None and second.integers is None and real not in self._input_terms
+            if first.data is not None and is_open:
                 if (first.dtype, first.shape) != (second.dtype, second.shape):
                     raise Refused("a constant must have the type of its exact term")
                 second.data = first.data
@@ -156,7 +182,10 @@ class Replay:
         except (Unproved, ValueError, IndexError, KeyError, TypeError, AttributeError):
             types = None
         if types is None or term.output >= len(types):
+            if term.op.name == "ExactSlice":
+                raise Refused("the type of a slice must be known")
             self.verdict.types[term.op.name] += 1
+            self._declared.add(term.number)
             return
         own = types[term.output]
         if (own.dtype is not None and own.dtype != term.dtype) or (term.shape is not None and own.shape != term.shape):
@@ -256,10 +285,11 @@ class Replay:
     def _is_constant_result(self, op: Operator, operands: Operands, output: int, y: int) -> bool:
         """Return whether an evaluated application equals a constant or known integers; a constant without data gets it."""
         term = self._terms[y]
-        if term.op is not None or not (
-            term.data is not None or term.integers is not None or term.number not in self._inputs.values()
-        ):
+        if term.op is not None or term.number in self._input_terms:
             return False
+        types = types_of(self._elements, op, operands)
+        if types is not None and types[output] != Type(term.dtype, term.shape):
+            raise Unproved(f"the type is {types[output]}, not {Type(term.dtype, term.shape)}")
         if op.name == "Shape":
             shape = self._elements.shape_of(operands[0])[op.attributes.get("start", 0) : op.attributes.get("end")]
             if term.integers != shape:
@@ -276,6 +306,8 @@ class Replay:
         found = evaluate(op, arrays, self._symbols, dtypes=dtypes, wide=wide or is_float)[output]
         if tuple(map(size, found.shape)) != term.shape:
             raise Unproved("the shape of a constant")
+        if found.dtype != object and not is_float and found.dtype != NUMPY.get(str(term.dtype)):
+            raise Unproved("the element type of a constant")
         if found.dtype == object and term.dtype == "boolean" and term.data is not None:
             found = np.array([bool(each.number) for each in found.reshape(-1).tolist()]).reshape(found.shape)
         if found.dtype == object or (term.data is None and term.integers is not None):
@@ -305,11 +337,13 @@ class Replay:
             )
             is_near = bool(np.all((np.abs(found - other) <= ULPS * unit) | (found == other)))
             if found.size:
-                self.verdict.largest = max(
-                    self.verdict.largest, float(np.nanmax(np.abs(found - other) / np.maximum(np.abs(other), 1e-300)))
+                largest = float(
+                    np.nanmax(np.abs(found - other) / np.maximum(np.abs(other), np.finfo(NUMPY[str(self._terms[y].dtype)]).tiny))
                 )
         if not is_near:
             raise Unproved("the elements of a constant")
+        if found.size:
+            self.verdict.differ(largest)
         return True
 
     def _is_constant(self, x: int) -> bool:
@@ -357,6 +391,8 @@ class Replay:
             )
             try:
                 first = left.of_application(op, operands, output, term.shape, index, None)
+                if first is not None and types is None:
+                    raise Unproved("the type of an application is not known")
                 if first is None:
                     first = self._as_whole(op, operands, output, index, term.shape)
                 if is_root:
@@ -374,10 +410,13 @@ class Replay:
                 continue
             if first == second:
                 return
-            if not self._is_exact:
+            read = [x for _, xs, _ in forms.values() for x in xs]
+            if isinstance(left, RealElements):
+                if "f64" in {self._terms[x].dtype for x in (*read, *operands, y) if x is not None}:
+                    left.precision = "f64"
                 found = difference(first, second, left)
                 if found is not None:
-                    self.verdict.largest = max(self.verdict.largest, found)
+                    self.verdict.differ(found)
                     return
             reason = f"{reason}; {_short(first)} is not {_short(second)}"
         raise Unproved(reason)
@@ -407,6 +446,11 @@ class Replay:
     def _compare_outputs(self) -> None:
         links = {row[0]: row[1] for row in self._data["links"]} if self.verdict.kind == "real" else {}
         self._check_links(links)
+        for own, other in (self._models, self._models[::-1]):
+            if {name for name, _ in own.graph.inputs} != {name for name, _ in other.graph.inputs}:
+                raise Refused("the names of the inputs differ")
+            if sorted(map(repr, own.facts.get("states", []))) != sorted(map(repr, other.facts.get("states", []))):
+                raise Refused("the states differ")
         outputs = [self._outputs_of(model) for model in self._models]
         if sorted(outputs[0]) != sorted(outputs[1]):
             raise Refused("the names of the outputs differ")
@@ -470,14 +514,27 @@ class Replay:
                 env[node.outputs[0][0]] = found
                 continue
             operands = _trim(tuple(None if name is None else env[name] for name in node.inputs))
+            if (
+                node.graphs
+                or node.op.name in _REFUSED
+                or (node.op.name == "Dropout" and not self._elements.is_inference(operands))
+            ):
+                raise Refused(f"line {node.line}: {node.op.name} has subgraphs, draws random numbers or is foreign")
             known = self._exact.get(self._key(repr(node.op), operands))
             if known is None or len(known) < len(node.outputs):
                 raise Refused(f"line {node.line}: {node.op} is not in the certificate")
-            for (name, _), number in zip(node.outputs, known, strict=False):
+            for (name, declared), number in zip(node.outputs, known, strict=False):
+                if number in self._declared and declared != Type(self._terms[number].dtype, self._terms[number].shape):
+                    raise Refused(f"line {node.line}: the type of {name!r} must be {declared}")
                 env[name] = number
         return {name: env[name] for name in model.graph.outputs}
 
 
+_REFUSED = frozenset(
+    "Bernoulli DefaultInput Foreign If Loop Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike "
+    "Scan".split()
+)
+"""Operators that draw random numbers, hold graphs, or are not known to give the same outputs for the same inputs."""
 _AXES = {"ArgMax": 0, "ArgMin": 0, "CumSum": 0, "GatherElements": 0, "LpNormalization": -1, "TopK": -1}
 """Operators with an axis, and their default axis."""
 _WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
