@@ -18,6 +18,8 @@ constexpr std::int64_t kSmallWork = 1 << 17;                           // multip
 // it.
 constexpr std::int64_t kBlockDepth = 1024, kBf16BlockDepth = 512;
 constexpr std::int64_t kMinRowsForPacking = 24;
+constexpr std::int64_t kMaxCopiedBytes = 64 << 20;  // of a transposed left operand whose rows are copied once
+constexpr std::int64_t kCopiedRows = 16;            // rows of one task of that copy: a line of floats of the operand
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
                               std::int64_t columns) {
@@ -127,7 +129,9 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         kernels_ = &bf16_->gemm;
     }
     words_ = bf16_ != nullptr ? ceil_div(depth_, 2) : depth_;
-    const std::int64_t row_step = bf16_ != nullptr ? row_floats() : a.column == 1 ? a.row : 0;
+    copies_all_rows_ = is_packed && bf16_ == nullptr && a.column != 1 && depth_ > 1 && rows_ > kMaxRows &&
+                       batches() * rows_ * copy_pitch() * 4 <= kMaxCopiedBytes;
+    const std::int64_t row_step = bf16_ != nullptr ? row_floats() : a.column == 1 ? a.row : copies_all_rows_ ? copy_pitch() : 0;
     tiling_ = tiling_of(rows_, columns_, row_step, std::min(words_, kBlockDepth), *kernels_);
     if (byte_rows_ != nullptr) {
         // A row is read from a register or memory for one vector of columns at a time.
@@ -158,7 +162,9 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
             std::max<std::int64_t>(kChunkBytes / (ceil_div(words_ + 1, blocks_) * tiling_.vectors * kernels_->lanes * 4), 1);
     row_offsets_.reserve(kMaxRows);
     for (std::int64_t r = 0; r < kMaxRows; ++r)
-        row_offsets_.push_back(r * (bf16_ == nullptr && (a.column == 1 || depth_ == 1) ? a.row : row_floats()));
+        row_offsets_.push_back(r * (copies_all_rows_                                     ? copy_pitch()
+                                    : bf16_ == nullptr && (a.column == 1 || depth_ == 1) ? a.row
+                                                                                         : row_floats()));
     if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
         std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
@@ -193,6 +199,10 @@ std::size_t MatMul::scratch_bytes() const {
     return static_cast<std::size_t>(copied_rows() * row_floats() + round_to_line(b_floats) + 2 * kTileFloats) * sizeof(float);
 }
 
+std::size_t MatMul::shared_scratch_bytes() const {
+    return copies_all_rows_ ? static_cast<std::size_t>(batches() * rows_ * copy_pitch()) * sizeof(float) : 0;
+}
+
 std::string MatMul::name() const {
     static const char* const modes[] = {"constant", "in place", "packed", "dots", "compressed"};
     const char* const rounding = byte_rows_ != nullptr ? " int8 " : bf16_ != nullptr ? " bf16 " : " ";
@@ -218,11 +228,27 @@ void MatMul::run(const Run& run) const {
                   (part + 1) * tiling_.tiles / parts, parts == 1 ? threads : 1, offset(a, batch), offset(y, batch)},
                  worker);
     };
+    if (copies_all_rows_) copy_rows(run);
     const std::int64_t tasks = parts * chunks * (interleaves_batches_ ? 1 : batches());
     if (is_small)
         for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
     else
         run.pool->parallel_for(tasks, task);
+}
+
+void MatMul::copy_rows(const Run& run) const {
+    auto* const to = reinterpret_cast<float*>(run.shared_scratch);
+    const std::int64_t blocks = ceil_div(rows_, kCopiedRows), pitch = copy_pitch();
+    const auto task = [&](std::int64_t index, int) {
+        const std::int64_t batch = index / blocks, row = index % blocks * kCopiedRows;
+        packing_.pack(to + (batch * rows_ + row) * pitch,
+                      reinterpret_cast<const float*>(run.at(a_)) + offset(a, batch) + row * a.row,
+                      std::min(kCopiedRows, rows_ - row), depth_, pitch, a.row, a.column);
+    };
+    if (y_.count() * depth_ < kSmallWork)
+        for (std::int64_t i = 0; i < blocks * batches(); ++i) task(i, 0);
+    else
+        run.pool->parallel_for(blocks * batches(), task);
 }
 
 MatMul::Workspace MatMul::workspace_of(const Run& run, int worker) const {
@@ -270,6 +296,7 @@ std::int64_t MatMul::row_floats() const {
 // Returns rows with contiguous elements: the operand's rows themselves, or copies of them, which may be rounded to bf16.
 const float* MatMul::rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
                              std::int64_t count) const {
+    if (copies_all_rows_) return reinterpret_cast<const float*>(run.shared_scratch) + (task.batch * rows_ + row) * copy_pitch();
     const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a + row * a.row;
     for (std::int64_t r = 0; bf16_ != nullptr && r < count; ++r)
         bf16_->prologue.run(workspace.a + r * row_floats(), from + r * a.row, depth_, a.column, {}, 0);

@@ -29,6 +29,7 @@ public:
     MatMul(const Spec& spec, WeightCache& cache);
     void run(const Run& run) const override;
     std::size_t scratch_bytes() const override;
+    std::size_t shared_scratch_bytes() const override;
     bool flushes_subnormals() const override { return true; }
     std::string name() const override;
 
@@ -66,6 +67,10 @@ private:
     void run_task(const Run& run, const Task& task, int worker) const;
     Workspace workspace_of(const Run& run, int worker) const;
     std::int64_t row_floats() const;
+    // Rows of a transposed left operand are copied once, not for each panel, where the copy of the operand is small enough.
+    void copy_rows(const Run& run) const;
+    // Floats of a row of that copy; one line more avoids set conflicts between rows.
+    std::int64_t copy_pitch() const { return round_to_line(depth_) + 16; }
     // The number of rows that are copied together.
     std::int64_t copied_rows() const {
         return right_ == RightOperand::compressed && bf16_ != nullptr ? std::min(rows_, kDecodedTiles * kMaxRows) : kMaxRows;
@@ -115,6 +120,7 @@ private:
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
+    bool copies_all_rows_ = false;
     bool interleaves_batches_ = false;         // a task computes its columns of all batches
     std::vector<BatchOffsets> batch_offsets_;  // of interleaved batches
     std::int64_t blocks_ = 1;  // number of blocks along the depth; the rows and columns of one block stay in cache

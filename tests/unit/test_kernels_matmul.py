@@ -111,6 +111,16 @@ def test_a_deep_product_may_be_added_to_its_output(shape: tuple[int, ...], last:
     check(y, expected)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("sizes", [(15, 2, 40), (48, 300, 70), (100, 33, 9)], ids=str)
+def test_rows_of_transposed_batches_are_copied_once(sizes: tuple[int, int, int], threads: int) -> None:
+    rows, depth, columns = sizes
+    a, b = random((2, 3, rows, depth)), random((3, depth, columns), seed=1)
+    y = np.zeros((2, 3, rows, columns), np.float32)
+    run("matmul", [with_layout(a, "columns"), b], [y], {}, threads=threads)
+    check(y, a.astype(np.float64) @ b)
+
+
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("sizes", [(1, 600, 900), (13, 200, 300), (128, 64, 128)], ids=str)
 def test_the_number_of_threads_does_not_show(sizes: Any, constant: bool) -> None:

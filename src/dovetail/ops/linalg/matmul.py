@@ -80,11 +80,20 @@ class MatMul(
             dx = b.MatMul(right, g, transpose_a=swap_right, transpose_b=True)
         else:
             dx = b.MatMul(g, right, transpose_b=not swap_right)
+        dx = _like(b, dx, x, left)
+        if (
+            not swap_left
+            and ranks[0] > 2
+            and ranks[1] <= 2
+            and all(isinstance(v.dims[-1], int) and v.dims[-1] for v in (left, g))
+        ):
+            # One product over all rows, instead of a sum of one product for each matrix of ``x``.
+            left, g = _rows(b, left), _rows(b, g)
         if swap_right:
             dy = b.MatMul(g, left, transpose_a=True, transpose_b=swap_left)
         else:
             dy = b.MatMul(left, g, transpose_a=not swap_left)
-        return [_like(b, dx, x, left), _like(b, dy, y, right)]
+        return [dx, _like(b, dy, y, right)]
 
     def decompose(self, b: Builder, x: Value, y: Value) -> Any:
         """Transpose the operands before the product; return None where no operand is to be transposed."""
@@ -117,6 +126,11 @@ def swap_last_axes(b: Builder, x: Value) -> Any:
         raise UnsupportedError("type.unknown", "a transposed operand must have a known rank")
     rank = len(x.shape)
     return x if rank < 2 else b.Transpose(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _rows(b: Builder, x: Value) -> Any:
+    """Reshape matrices [..., rows, columns] to one matrix [all rows, columns]."""
+    return b.Reshape(x, [-1, x.dims[-1]], special_zero=False)
 
 
 def _like(b: Builder, g: Value, x: Value, matrix: Value) -> Any:
