@@ -76,10 +76,10 @@ class Replay:
 
     def _size(self, text: str) -> Size:
         if text not in self._sizes:
-            self._sizes[text] = size(int(text)) if text.isdigit() else Parser(text, self._symbols, self._named).whole()
+            self._sizes[text] = size(int(text)) if text.isdigit() else Parser(text, self._symbols, self._symbol_of).whole()
         return self._sizes[text]
 
-    def _named(self, name: str) -> Size:
+    def _symbol_of(self, name: str) -> Size:
         if re.match(r"[bci]-?\d+:|text ", name) or "(" in name:
             raise Refused(f"a symbol must not have the name of an index or of an operation: {name!r}")
         return self._symbols.symbol(name)
