@@ -35,7 +35,17 @@ def check(
     try:
         data = certificate if isinstance(certificate, Mapping) else json.loads(_read(certificate))
         return _check_files(data, Path(first), Path(second))
-    except (Unproved, LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, OverflowError) as error:
+    except (
+        Unproved,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        AssertionError,
+        RuntimeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise Refused(f"the certificate or a model is malformed: {type(error).__name__}: {error}") from None
 
 

@@ -134,6 +134,8 @@ class Replay:
             low, high = _RANGES.get(str(term.dtype), (0, -1))
             if any(each.number is not None and not low <= each.number <= high for each in term.integers):
                 raise Refused(f"known integers must be in the range of their type, got {declared}")
+            if term.dtype == "i32" and any(len(key) > 1 for each in term.integers for key in each.terms):
+                raise Refused("a product of sizes may be beyond the range of i32")
         elif kind == "operator":
             op, operands = self._operators[row[2]], tuple(row[3])
             if any(x is not None and not 0 <= x < number for x in operands):
@@ -496,7 +498,7 @@ class Replay:
             if name not in self._inputs:
                 raise Refused(f"input {name!r} is not in the certificate")
             term = self._terms[self._inputs[name]]
-            if Type(term.dtype, term.shape) != declared:
+            if declared.dtype is None or Type(term.dtype, term.shape) != declared:
                 raise Refused(f"input {name!r} must have the type of the certificate")
             env[name] = self._inputs[name]
         by_raw: dict[Any, int] = {}

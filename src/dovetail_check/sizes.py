@@ -319,7 +319,8 @@ class Symbols:
             part = coefficient
             for atom in key:
                 maximum = self.maximum[atom].number if atom in self.maximum else None
-                if maximum is None or coefficient < 0 or (self.minimum.get(atom) or -1) < -1:
+                minimum = self.minimum.get(atom)
+                if maximum is None or coefficient < 0 or (len(key) > 1 and (minimum is None or minimum < 0)):
                     return None
                 part *= maximum
             total += part

@@ -91,8 +91,11 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
             for axis, (_, length, _) in slices_of(elements, xs, shape(0)).items():
                 sizes[axis] = length
         else:
-            for place, length in zip(integers(3) or (), integers(2) or (), strict=True):
-                sizes[place.number or 0] = length
+            for start, length, place, step in zip(*(integers(position) or () for position in range(1, 5)), strict=True):
+                axis = place.number or 0
+                if not symbols.is_never_negative(start) or symbols.is_less(sizes[axis] + step - 1, start + length * step):
+                    raise Unproved("a slice beyond its axis")
+                sizes[axis] = length
         return [Type(first, tuple(sizes))]
     if name == "Split":
         axis = int(attributes.get("axis", 0)) % len(shape(0))
@@ -130,9 +133,12 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         for position, axis in enumerate(axes):
             sizes[axis] = sizes[axis] + pads[position] + pads[position + len(axes)]
         return [Type(first, tuple(sizes))]
-    if name == "Tile" and not attributes.get("extend"):
-        counts = integers(1) or ()
-        return [Type(first, tuple(each * count for each, count in zip(shape(0), counts, strict=True)))]
+    if name == "Tile":
+        counts, sizes = tuple(integers(1) or ()), list(shape(0))
+        if attributes.get("extend"):
+            rank = max(len(counts), len(sizes))
+            counts, sizes = (ONE,) * (rank - len(counts)) + counts, [ONE] * (rank - len(sizes)) + sizes
+        return [Type(first, tuple(each * count for each, count in zip(sizes, counts, strict=True)))]
     if name in REDUCTIONS or name in ("ArgMax", "ArgMin"):
         rank = len(shape(0))
         if name in REDUCTIONS:
