@@ -153,6 +153,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]
     if name == "MatMul":
         return [Type(first, _product(symbols, shape(0), shape(1), attributes))]
+    if name == "ScaledDotProductAttention":
+        batches = [shape(position)[:-2] for position in range(min(4, len(xs))) if xs[position] is not None]
+        return [Type(first, (*broadcast(symbols, batches), shape(0)[-2], shape(2)[-1]))]
     if name == "Gemm":
         rows = shape(0)[1 if attributes.get("transpose_a") else 0]
         return [Type(first, (rows, shape(1)[0 if attributes.get("transpose_b") else 1]))]

@@ -190,3 +190,18 @@ def test_a_command_writes_a_certificate_of_its_result(command: str, tmp_path: Pa
         assert exit_code(["convert", file, str(Path(file).with_suffix(".dt"))]) == 0
     assert dovetail_check.check("first.dt", "second.dt", "proof.json").kind in ("bits", "real")
     assert exit_code([*command.split(), "--certificate", "proof.json"]) == 2
+
+
+FORGED = json.loads((Path(__file__).parents[1] / "forged_certificates.json").read_text())
+
+
+@pytest.mark.parametrize("case", FORGED, ids=lambda case: case["name"])
+def test_a_forged_certificate_is_refused(case: dict[str, Any], tmp_path: Path) -> None:
+    """The models of a case are not equal, but for those of ``is_true``, whose certificates are written in the same way."""
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.dt").write_text(case[name])
+    if case.get("is_true"):
+        assert check(tmp_path, case["certificate"]).steps > 0
+        return
+    with pytest.raises(dovetail_check.Refused):
+        check(tmp_path, case["certificate"])
