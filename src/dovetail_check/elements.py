@@ -185,11 +185,7 @@ class Elements:
         names = tuple(sorted(place[2].atoms()))
         data = elements_at(self._symbols, term.data, place[2], names)
         if data is None:
-            if term.data.nbytes > MAX_HASHED:
-                return place
-            if term.digest is None:
-                term.digest = hashlib.sha256(np.ascontiguousarray(term.data).tobytes()).digest()
-            return ("constant at", term.dtype, term.digest, place[2])
+            return self.whole_constant(term, place[2])
         flat = data.reshape(-1)
         if flat.size and bool((flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all()):
             return ("constant", term.dtype, flat[:1].tobytes())
@@ -204,6 +200,14 @@ class Elements:
             tuple(names[axis] for axis in kept),
             hashlib.sha256(np.ascontiguousarray(data).tobytes()).digest(),
         )
+
+    def whole_constant(self, term: Term, offset: Size) -> Expression:
+        """Return the element of a constant, which its elements identify, at an offset."""
+        if term.data.nbytes > MAX_HASHED:
+            return ("at", term.number, offset)
+        if term.digest is None:
+            term.digest = hashlib.sha256(np.ascontiguousarray(term.data).tobytes()).digest()
+        return ("constant at", term.dtype, term.digest, offset)
 
     # Elements of applications
 
@@ -272,7 +276,7 @@ class Elements:
             return ZERO
         if extent == whole or self._symbols.is_minimum_of(extent, whole):
             return index
-        return self._symbols.symbol(f"stretched({extent!r}, {index!r})", 0, extent - 1)
+        return self._symbols.stretched(extent, index)
 
     def _pointwise(self, op: Operator, xs: tuple[int | None, ...], output: int, shape: Any, index: Index) -> Expression:
         operands = tuple(None if x is None else self._broadcast(x, index, shape) for x in xs)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail_check.elements import Elements, Expression, Index, _number_of, _prefer_number, elements_at, offset_of
+from dovetail_check.elements import Elements, Expression, Index, Term, _number_of, _prefer_number, elements_at, offset_of
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product
 from dovetail_check.text import FLOATS, NUMPY, Operator, Word
 
@@ -130,8 +130,10 @@ def _bounds_in(item: Any, found: dict[str, None]) -> dict[str, None]:
         for name in sorted(item.atoms()):
             if re.match(r"[bc]\d", name):
                 found[name] = None
+            elif (operands := Polynomial.symbols.operands_of(name)) is not None:
+                _bounds_in(tuple(operands), found)
             elif re.search(r"\b[bc]-?\d+:", name):
-                raise Unproved("an index of a sum in a quotient or a remainder")
+                raise Unproved("an index of a sum in the name of a symbol")
     elif isinstance(item, tuple):
         for each in item:
             _bounds_in(each, found)
@@ -148,9 +150,7 @@ def _own_bounds(item: Any) -> list[str]:
 def rename(item: Any, names: dict[str, str]) -> Any:
     """Rename bound indices."""
     if isinstance(item, Size):
-        if names.keys().isdisjoint(item.atoms()):
-            return item
-        return Size({tuple(sorted(names.get(name, name) for name in key)): value for key, value in item.terms.items()})
+        return item if names.keys().isdisjoint(_bounds_in(item, {})) else Polynomial.symbols.substitute(item, names)
     if isinstance(item, tuple):
         return tuple(rename(each, names) for each in item)
     if isinstance(item, Polynomial):
@@ -279,6 +279,12 @@ class RealElements(Elements):
                 operands = operands[0], low, high
                 return ("apply", "Clip", tuple(map(close, operands)))
         return super().apply(op, tuple(map(close, operands)), dtypes)
+
+    def constant(self, term: Term, offset: Size) -> Expression:
+        if term.uniform is not None:
+            return ("constant", term.dtype, term.uniform)
+        # By its whole content: the offset shows the indices of sums.
+        return self.whole_constant(term, self._symbols.join(offset))
 
     # Sums
 

@@ -304,6 +304,33 @@ class Symbols:
             maximum = size(highest // divisor)
         return self.symbol(text, minimum, maximum)
 
+    def stretched(self, extent: Size, index: Size) -> Size:
+        """Return the index on an axis that is broadcast: 0 where its extent is 1, else ``index``."""
+        text = f"stretched({extent!r}, {index!r})"
+        self._operations[text] = "stretched", [extent, index]
+        return self.symbol(text, 0, extent - 1)
+
+    def operands_of(self, atom: str) -> list[Size] | None:
+        """Return the operands of an atom that is an operation; None for a symbol."""
+        return self._operations[atom][1] if atom in self._operations else None
+
+    def substitute(self, value: Size, names: Mapping[str, str]) -> Size:
+        """Replace symbols by symbols, also in the operands of operations."""
+        result = ZERO
+        for key, coefficient in value.terms.items():
+            factor = size(coefficient)
+            for atom in key:
+                if atom in names:
+                    factor = factor * Size({(names[atom],): 1})
+                elif atom in self._operations:
+                    name, xs = self._operations[atom]
+                    inner = [self.substitute(x, names) for x in xs]
+                    factor = factor * (self.stretched(*inner) if name == "stretched" else self.operation(name, *inner))
+                else:
+                    factor = factor * Size({(atom,): 1})
+            result = result + factor
+        return result
+
     def _inner_quotient(self, value: Size) -> tuple[Size, Size, Size] | None:
         """Return the operands of a quotient by a number that a size has as a term, and the quotient; None without one."""
         for key, coefficient in value.terms.items():
