@@ -276,7 +276,7 @@ class Elements:
             return ZERO
         if extent == whole or self._symbols.is_minimum_of(extent, whole):
             return index
-        return self._symbols.stretched(extent, index)
+        return self._symbols.broadcast_index_of(extent, index)
 
     def _pointwise(self, op: Operator, xs: tuple[int | None, ...], output: int, shape: Any, index: Index) -> Expression:
         operands = tuple(None if x is None else self._broadcast(x, index, shape) for x in xs)

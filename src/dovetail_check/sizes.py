@@ -304,7 +304,7 @@ class Symbols:
             maximum = size(highest // divisor)
         return self.symbol(text, minimum, maximum)
 
-    def stretched(self, extent: Size, index: Size) -> Size:
+    def broadcast_index_of(self, extent: Size, index: Size) -> Size:
         """Return the index on an axis that is broadcast: 0 where its extent is 1, else ``index``."""
         text = f"stretched({extent!r}, {index!r})"
         self._operations[text] = "stretched", [extent, index]
@@ -325,7 +325,7 @@ class Symbols:
                 elif atom in self._operations:
                     name, xs = self._operations[atom]
                     inner = [self.substitute(x, names) for x in xs]
-                    factor = factor * (self.stretched(*inner) if name == "stretched" else self.operation(name, *inner))
+                    factor = factor * (self.broadcast_index_of(*inner) if name == "stretched" else self.operation(name, *inner))
                 else:
                     factor = factor * Size({(atom,): 1})
             result = result + factor
