@@ -31,6 +31,8 @@ def main() -> int:
             f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} "
             "of their value, added up over the steps"
         )
+    if verdict.narrow:
+        print(f"products of sizes in {verdict.narrow} constants of i32 are taken to be in the range of i32")
     if verdict.types:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(verdict.types.items()))
         print(f"types taken from the certificate, of outputs of: {listed}")

@@ -286,7 +286,7 @@ def _dequantize(o: _Operands) -> Array:
     if (
         o.attributes.get("block_size")
         or x.dtype.kind not in "iu"
-        or x.dtype.itemsize > 2
+        or x.dtype.itemsize > (4 if not o.has(2) or not o[2].any() else 2)
         or scale.dtype.kind != "f"
         or o.attributes.get("output_dtype")
     ):
@@ -295,8 +295,9 @@ def _dequantize(o: _Operands) -> Array:
     if scale.size != 1:
         axis = 1 if o.attributes.get("axis") is None else o.axis(1)
         shape[axis] = scale.size
-    shift = o[2].reshape(shape if o[2].size != 1 else [1] * x.ndim).astype(scale.dtype) if o.has(2) else 0
-    return np.asarray((x.astype(scale.dtype) - shift) * scale.reshape(shape), scale.dtype)
+    shift = o[2].reshape(shape if o[2].size != 1 else [1] * x.ndim).astype(np.float64) if o.has(2) else 0
+    # The difference is exact, and rounded to the type of the scale.
+    return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * scale.reshape(shape), scale.dtype)
 
 
 _ROUNDED = frozenset("MatMul ReduceMean ReduceProd ReduceSum".split())
