@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -157,3 +158,26 @@ def test_a_child_forked_while_a_thread_loads_has_its_collector_on() -> None:
     go.set()
     thread.join()
     assert gc.isenabled()
+
+
+def test_threads_that_load_at_the_same_time_leave_the_collector_on() -> None:
+    """A thread begins its pause while another one ends its own: whatever is read between must not decide alone."""
+
+    def load(rounds: int) -> None:
+        for _ in range(rounds):
+            with pause_gc():
+                pass
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            threads = [threading.Thread(target=load, args=(200,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert gc.isenabled()
+    finally:
+        sys.setswitchinterval(interval)
+        gc.enable()

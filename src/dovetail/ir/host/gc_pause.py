@@ -3,9 +3,44 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from dovetail.ir.host.forks import ForkLock, renew_in_child
+
+
+class _Pauses:
+    """_Pauses counts the pauses of all threads: the last one to end resumes the collection that the first one paused."""
+
+    def __init__(self) -> None:
+        self._lock = ForkLock()
+        self._count = 0
+        self._resumes = False
+        renew_in_child(self)
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._count:
+                self._resumes = gc.isenabled()
+            self._count += 1
+            gc.disable()
+
+    def end(self) -> None:
+        with self._lock:
+            # The count is 0 in a child process that was forked inside the block.
+            if self._count:
+                self._count -= 1
+                if not self._count and self._resumes:
+                    gc.enable()
+
+    def renew(self) -> None:
+        """Resume garbage collection in a forked child: the threads that paused it exist in the parent only."""
+        if self._count and self._resumes:
+            gc.enable()
+        self._count = 0
+
+
+_pauses = _Pauses()
 
 
 @contextmanager
@@ -15,30 +50,8 @@ def pause_gc() -> Iterator[None]:
     All objects of a graph under construction are alive, so that a collection frees nothing. Without the pause, collections took
     a quarter of the time to load densenet121.
     """
-    was_on = gc.isenabled()
-    gc.disable()
-    if was_on:
-        _pauses.append(True)
+    _pauses.begin()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
-            # The list is empty in a child process that was forked inside the block.
-            if _pauses:
-                _pauses.pop()
-
-
-_pauses: list[bool] = []
-"""A list with one item for each thread that has paused garbage collection and will resume it."""
-
-
-def _resume_in_child() -> None:
-    """Resume garbage collection in a forked child: the thread that paused it exists in the parent only."""
-    if _pauses:
-        _pauses.clear()
-        gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_resume_in_child)
+        _pauses.end()
