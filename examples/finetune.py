@@ -125,8 +125,9 @@ def main(arguments: list[str] | None = None) -> float:
     if options.model is None:
         model, (x, y) = build_network(), draw_pictures(1000)
     else:
-        model, data = dovetail.load(options.model), np.load(options.data)
-        x, y = data["x"], data["y"]
+        model = dovetail.load(options.model)
+        with np.load(options.data) as data:
+            x, y = data["x"], data["y"]
     options.checkpoints.mkdir(parents=True, exist_ok=True)
     options.out.mkdir(parents=True, exist_ok=True)
     order, count = np.random.default_rng(0).permutation(len(x)), int(len(x) * TEST_SHARE)
