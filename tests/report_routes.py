@@ -69,6 +69,13 @@ def run_openvino(path: Path, feeds: Arrays) -> dict[str, Any]:
     return {name: results[port] for port in compiled.outputs for name in port.get_names()}
 
 
+def run_saved(runtime: str, model: dovetail.Model, feeds: Arrays, folder: Path) -> dict[str, Any]:
+    """Save a model in the format of a runtime, "onnxruntime" or "openvino", and return the outputs by name."""
+    path = folder / ("model.onnx" if runtime == "onnxruntime" else "model.xml")
+    dovetail.save(model, path)
+    return run_onnxruntime(path, feeds) if runtime == "onnxruntime" else run_openvino(path, feeds)
+
+
 def is_sound(proto: onnx.ModelProto) -> bool:
     """Return whether onnx's full checker accepts the model, which demands the rank of every output."""
     try:

@@ -10,6 +10,7 @@ import pytest
 
 import dovetail
 from dovetail.ir.host import native_core
+from report_routes import run_saved
 
 torch = pytest.importorskip("torch")
 
@@ -165,18 +166,12 @@ def test_no_step_of_quantized_layers_is_interpreted() -> None:
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_other_runtimes_train_quantized_layers(runtime: str, tmp_path: Path) -> None:
-    peer = pytest.importorskip(runtime)
+    pytest.importorskip(runtime)
     model = dovetail.rebatch(quantized_network(True), shapes={"x": (8, 2, 6, 6)}, verify=False)
     step = dovetail.training_step(model, "mse", optimizer="sgd", straight_through=True)
     feed = {"x": normal(8, 2, 6, 6), "target": normal(8, 5), "learning_rate": np.array(0.1, np.float32), **step.report.initial}
     expected = dovetail.run(step, feed)
-    path = tmp_path / ("step.onnx" if runtime == "onnxruntime" else "step.xml")
-    dovetail.save(step, path)
-    if runtime == "onnxruntime":
-        names = list(expected.keys())
-        found = dict(zip(names, peer.InferenceSession(path).run(names, feed), strict=True))
-    else:
-        found = peer.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(feed)
+    found = run_saved(runtime, step, feed, tmp_path)
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, atol=1e-5, err_msg=name)
 

@@ -10,6 +10,7 @@ import pytest
 
 import dovetail
 from dovetail.ir.host import native_core
+from report_routes import run_saved
 
 torch = pytest.importorskip("torch")
 
@@ -115,21 +116,14 @@ def test_no_step_is_interpreted(kind: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("kind", [convolutional, Encoder])
 def test_other_runtimes_take_the_step(kind: Any, runtime: str, tmp_path: Path) -> None:
-    peer = pytest.importorskip(runtime)
+    pytest.importorskip(runtime)
     # OpenVINO has no convolution by weights whose sizes are open, such as the gradient of a weight.
     model = exported(kind, tmp_path / "model.onnx", is_open=runtime != "openvino")[1]
     step = dovetail.training_step(model, optimizer="sgd", momentum=0.9)
     x, target = next(batches(kind))
     feed = {"x": x, "target": target, "learning_rate": np.array(0.1, np.float32), **step.report.initial}
     expected = dovetail.run(step, feed)
-    path = tmp_path / ("step.onnx" if runtime == "onnxruntime" else "step.xml")
-    dovetail.save(step, path)
-    if runtime == "onnxruntime":
-        names = list(expected.keys())
-        found = dict(zip(names, peer.InferenceSession(path).run(names, feed), strict=True))
-    else:
-        compiled = peer.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-        found = {name: compiled(feed)[name] for name in expected.keys()}
+    found = run_saved(runtime, step, feed, tmp_path)
     for name, array in expected.items():
         assert np.abs(found[name] - array).max() <= 1e-4 * max(1, np.abs(array).max()), name
 
