@@ -102,20 +102,20 @@ class Elements:
     ) -> None:
         self._find = find
         self._views = views or {}
-        self._terms, self._symbols, self._forms, self._leaves = terms, symbols, forms, leaves
+        self.terms, self.symbols, self._forms, self._leaves = terms, symbols, forms, leaves
         self._depth = self._count = self._level = 0
         self._memo: dict[Any, Expression] = {}
 
     # Elements of terms
 
     def shape_of(self, number: int | None) -> tuple[Size, ...]:
-        shape = None if number is None else self._terms[number].shape
+        shape = None if number is None else self.terms[number].shape
         if shape is None:
             raise Unproved("the rank of an operand is not known")
         return shape
 
     def integers_of(self, number: int | None) -> tuple[Size, ...]:
-        found = None if number is None else self._terms[number].integers
+        found = None if number is None else self.terms[number].integers
         if found is None:
             raise Unproved("the elements of an operand are not known")
         return found
@@ -137,7 +137,7 @@ class Elements:
         self._count += 1
         if self._count > MAX_EXPRESSIONS:
             raise Unproved("too many expressions")
-        term = self._terms[number]
+        term = self.terms[number]
         form = self._forms.get(number)
         if number in self._views:
             whole = index if index is not None else self.index_of(offset or ZERO, self.shape_of(number))
@@ -164,7 +164,7 @@ class Elements:
         shape = self.shape_of(number)
         if term.integers is not None and len(term.integers) == 1:
             return ("number", term.integers[0])
-        return ("at", number, offset if offset is not None else self._symbols.join(offset_of(index or (), shape)))
+        return ("at", number, offset if offset is not None else self.symbols.join(offset_of(index or (), shape)))
 
     def _inside(self, operands: Operands, index: Index) -> Index | None:
         """Return the index in a slice of an index that is inside of it for all values of its sizes; None for others."""
@@ -172,7 +172,7 @@ class Elements:
         chosen = list(index)
         for start, length, axis, step in zip(starts, lengths, axes, steps, strict=True):
             inner = chosen[axis.number or 0] - start
-            if step != 1 or not self._symbols.is_never_negative(inner) or not self._symbols.is_less(inner, length):
+            if step != 1 or not self.symbols.is_never_negative(inner) or not self.symbols.is_less(inner, length):
                 return None
             chosen[axis.number or 0] = inner
         return tuple(chosen)
@@ -181,9 +181,9 @@ class Elements:
         """Return the elements of a constant at an offset, by their bytes, so that equal elements are equal expressions."""
         if term.uniform is not None:
             return ("constant", term.dtype, term.uniform)
-        place = ("at", term.number, self._symbols.join(offset))
+        place = ("at", term.number, self.symbols.join(offset))
         names = tuple(sorted(place[2].atoms()))
-        data = elements_at(self._symbols, term.data, place[2], names)
+        data = elements_at(self.symbols, term.data, place[2], names)
         if data is None:
             return self.whole_constant(term, place[2])
         flat = data.reshape(-1)
@@ -227,7 +227,7 @@ class Elements:
         if name in RESHAPES:
             source = xs[0]
             assert source is not None
-            return self.at_offset(source, self._symbols.join(offset_of(index or (), shape)) if offset is None else offset)
+            return self.at_offset(source, self.symbols.join(offset_of(index or (), shape)) if offset is None else offset)
         if name in ("ArgMax", "ArgMin") and not op.attributes.get("keepdims", True):
             kept = Operator(name, {key: value for key, value in op.attributes.items() if key != "keepdims"})
             found = self._find(kept, xs)
@@ -248,14 +248,14 @@ class Elements:
 
     def is_inference(self, xs: Operands) -> bool:
         """Return whether a Dropout with these operands drops no elements."""
-        training = None if len(xs) < 3 or xs[2] is None else self._terms[xs[2]].data
+        training = None if len(xs) < 3 or xs[2] is None else self.terms[xs[2]].data
         return (len(xs) < 3 or xs[2] is None) if training is None else not np.any(training)
 
     def index_of(self, offset: Size, shape: Sequence[Size]) -> Index:
         """Return the index of an offset in a tensor of ``shape``. Raises Unproved."""
         found: list[Size] = []
         for extent in reversed(shape[1:]):
-            offset, rest = self._symbols.parts_of(offset, extent)
+            offset, rest = self.symbols.parts_of(offset, extent)
             found.append(rest)
         return tuple(reversed([*found, offset])) if shape else ()
 
@@ -274,13 +274,13 @@ class Elements:
         """Return the index on an axis that is broadcast to ``whole``: 0 where its extent is 1, else ``index``."""
         if extent == 1:
             return ZERO
-        if extent == whole or self._symbols.is_minimum_of(extent, whole):
+        if extent == whole or self.symbols.is_minimum_of(extent, whole):
             return index
-        return self._symbols.broadcast_index_of(extent, index)
+        return self.symbols.broadcast_index_of(extent, index)
 
     def _pointwise(self, op: Operator, xs: tuple[int | None, ...], output: int, shape: Any, index: Index) -> Expression:
         operands = tuple(None if x is None else self._broadcast(x, index, shape) for x in xs)
-        return self.apply(op, operands, [None if x is None else self._terms[x].dtype for x in xs])
+        return self.apply(op, operands, [None if x is None else self.terms[x].dtype for x in xs])
 
     def apply(self, op: Operator, operands: tuple[Any, ...], dtypes: Sequence[str | None]) -> Expression:
         """Return an operator applied to elements, in one form."""
@@ -362,7 +362,7 @@ class Elements:
         short = len(shape) - len(own)
         chosen = []
         for extent, each, whole in zip(own, index[short:], shape[short:], strict=True):
-            chosen.append(each if extent == whole else ZERO if extent == 1 else self._symbols.parts_of(each, extent)[1])
+            chosen.append(each if extent == whole else ZERO if extent == 1 else self.symbols.parts_of(each, extent)[1])
         return self.at(xs[0], tuple(chosen))
 
     def _exactslice(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
@@ -401,11 +401,11 @@ class Elements:
         for x in xs:
             extent = self.shape_of(x)[axis]
             end = start + extent
-            if extent != 0 and not self._symbols.is_less_or_equal(end, position):
+            if extent != 0 and not self.symbols.is_less_or_equal(end, position):
                 chosen = list(index)
                 chosen[axis] = position - start
                 cases.append((end, self.at(x, tuple(chosen))))
-                if self._symbols.is_less(position, end):
+                if self.symbols.is_less(position, end):
                     break
             start = end
         return self.cases(position, cases)
@@ -418,7 +418,7 @@ class Elements:
         for end, expression in cases:
             if expression[0] == "cases" and expression[1] == moving:
                 for inner_end, inner in expression[2]:
-                    if self._symbols.is_less_or_equal(inner_end, end - constant):
+                    if self.symbols.is_less_or_equal(inner_end, end - constant):
                         flat.append((inner_end, inner))
                     else:
                         flat.append((end - constant, inner))
@@ -444,7 +444,7 @@ class Elements:
         if all(each == 0 for each in (*before.values(), *after.values())):
             return self.at(xs[0], index)
         mode = op.attributes.get("mode", "constant")
-        dtype = self._terms[xs[0]].dtype
+        dtype = self.terms[xs[0]].dtype
         if mode != "constant" or dtype not in NUMPY:
             raise Unproved("padding that is no constant")
         zero = ("constant", dtype, NUMPY[dtype](0).tobytes())
@@ -467,16 +467,16 @@ class Elements:
         axis = int(op.attributes.get("axis", 0)) % len(own)
         rank = len(indices)
         before, within, after = index[:axis], index[axis : axis + rank], index[axis + rank :]
-        term = self._terms[xs[1]]
+        term = self.terms[xs[1]]
         if term.integers is not None:
             position = self._progression(term.integers, offset_of(within, indices))
             if position is not None:
                 first, last, chosen = position
                 extent = own[axis]
-                if self._symbols.is_never_negative(first) and self._symbols.is_less(last, extent):
+                if self.symbols.is_never_negative(first) and self.symbols.is_less(last, extent):
                     return self.at(xs[0], (*before, chosen, *after))
                 is_counted = op.attributes.get("bounds") != "natural"
-                if is_counted and self._symbols.is_less(last, 0) and self._symbols.is_never_negative(first + extent):
+                if is_counted and self.symbols.is_less(last, 0) and self.symbols.is_never_negative(first + extent):
                     return self.at(xs[0], (*before, chosen + extent, *after))
         element = self.at(xs[1], within)
         bounds = op.attributes.get("bounds", "error")
@@ -490,7 +490,7 @@ class Elements:
         step = numbers[1] - first if len(numbers) > 1 else ONE
         if any(each != first + step * position for position, each in enumerate(numbers)):
             return None
-        if not self._symbols.is_never_negative(step):
+        if not self.symbols.is_never_negative(step):
             return None
         return first, numbers[-1], first + step * offset if len(numbers) > 1 else first
 
@@ -505,21 +505,16 @@ class Elements:
                 continue
             name = f"b{self._depth}:{extent!r}"
             self._depth += 1
-            found.append(self._symbols.symbol(name, 0, extent - 1))
+            found.append(self.symbols.symbol(name, 0, extent - 1))
         return found
 
     def _reduction(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         own = self.shape_of(xs[0])
-        listed = [each.number for each in self.integers_of(xs[1])] if len(xs) > 1 and xs[1] is not None else []
-        if not listed and op.attributes.get("noop_with_empty_axes"):
+        axes = self.reduced_axes(op, xs)
+        if not axes:
             raise Unproved("a reduction of no axes")
-        axes = sorted({int(axis) % len(own) for axis in listed}) if listed else list(range(len(own)))  # type: ignore[arg-type]
         kept = [axis for axis in range(len(own)) if axis not in axes]
-        position = index if op.attributes.get("keepdims", True) else None
-        if position is None:
-            places = dict(zip(kept, index, strict=True))
-        else:
-            places = {axis: position[axis] for axis in kept}
+        places = kept_places(op, kept, index)
         depth = self._depth
         ranges = self.bind([own[axis] for axis in axes])
         inner = [places[axis] if axis in places else ranges[axes.index(axis)] for axis in range(len(own))]
@@ -548,7 +543,7 @@ class Elements:
         return ("along", op.name, extents, index[axis], body)
 
     def _gemm(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        dtype = self._terms[xs[0]].dtype
+        dtype = self.terms[xs[0]].dtype
         if dtype not in ("f32", "f64") or op.attributes.get("alpha", 1.0) != 1 or op.attributes.get("beta", 1.0) != 1:
             raise Unproved("a product with factors")
         product_ = self._matmul(op, xs, output, shape, index)
@@ -556,27 +551,52 @@ class Elements:
             return product_
         return self.apply(Operator("Add", {}), (product_, self._broadcast(xs[2], index, shape)), (dtype, dtype))
 
-    def _matmul(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+    def reduced_axes(self, op: Operator, xs: Any) -> list[int]:
+        """Return the axes of a reduction in ascending order: those of the second operand, or all."""
+        rank = len(self.shape_of(xs[0]))
+        listed = self.integers_of(xs[1]) if len(xs) > 1 and xs[1] is not None else ()
+        if not listed:
+            return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))
+        return sorted({_axis_of(each, rank) for each in listed})
+
+    def factors_of(self, op: Operator, xs: Any, shape: Any, index: Index) -> tuple[Size, list[Size], list[tuple[int, Index]]]:
+        """Return the extent and the index of the sum of a matrix product, and both operands with their indices."""
         left, right = self.shape_of(xs[0]), self.shape_of(xs[1])
         if len(left) < 2 or len(right) < 2:
             raise Unproved("a product with a vector")
-        transposed = op.attributes.get("transpose_a", False), op.attributes.get("transpose_b", False)
+        first, second = op.attributes.get("transpose_a", False), op.attributes.get("transpose_b", False)
+        inner = _prefer_number(left[-2] if first else left[-1], right[-1] if second else right[-2])
+        ranges = self.bind([inner])
+        places = [(ranges[0], index[-2]) if first else (index[-2], ranges[0])]
+        places += [(index[-1], ranges[0]) if second else (ranges[0], index[-1])]
+        return inner, ranges, [(x, self.matrix_index(x, shape, index, place)) for x, place in zip(xs[:2], places, strict=True)]
+
+    def matrix_index(self, x: int, shape: Any, index: Index, place: Index) -> Index:
+        """Return the index of an operand whose batch axes broadcast to those of ``shape``; ``place`` is that in its matrix."""
+        batch = self.shape_of(x)[:-2]
+        short = len(shape) - 2 - len(batch)
+        return (*map(self.broadcast_index_of, batch, index[short:-2], shape[short:-2]), *place)
+
+    def _matmul(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         depth = self._depth
-        inner = _prefer_number(left[-2] if transposed[0] else left[-1], right[-1] if transposed[1] else right[-2])
-        (bound,) = self.bind([inner])
-        row, column = index[-2], index[-1]
-        places = [(bound, row) if transposed[0] else (row, bound), (column, bound) if transposed[1] else (bound, column)]
-        parts = []
-        for x, own, place in zip(xs[:2], (left, right), places, strict=True):
-            batch, whole = own[:-2], shape[:-2]
-            short = len(whole) - len(batch)
-            chosen = [ZERO if extent == 1 else each for extent, each in zip(batch, index[short:-2], strict=True)]
-            parts.append(self.at(x, (*chosen, *place)))
+        inner, _, factors = self.factors_of(op, xs, shape, index)
+        parts = tuple(self.at(*factor) for factor in factors)
         self._depth = depth
         extents: Any = (inner,)
         if self.is_exact:
             extents = inner, tuple(each for each in shape[:-2] if each != 1), shape[-2:]
-        return ("reduce", "dot", extents, tuple(parts))
+        return ("reduce", "dot", extents, parts)
+
+
+def _axis_of(value: Size, rank: int) -> int:
+    if value.number is None:
+        raise Unproved("an axis that is not known")
+    return value.number % rank
+
+
+def kept_places(op: Operator, kept: Sequence[int], index: Index) -> dict[int, Size]:
+    """Return the indices of the axes that a reduction keeps, from that of its result."""
+    return {axis: index[axis] for axis in kept} if op.attributes.get("keepdims", True) else dict(zip(kept, index, strict=True))
 
 
 def elements_at(symbols: Symbols, data: Any, offset: Size, names: Sequence[str]) -> Any:
@@ -604,7 +624,7 @@ def elements_at(symbols: Symbols, data: Any, offset: Size, names: Sequence[str])
 
 def slices_of(elements: Any, xs: Any, own: tuple[Size, ...]) -> dict[int, tuple[Size, Size, int]]:
     """Return the start, the length and the step of each axis that a Slice cuts. Raises Unproved."""
-    symbols: Symbols = elements._symbols
+    symbols: Symbols = elements.symbols
     starts, ends = elements.integers_of(xs[1]), elements.integers_of(xs[2])
     axes = (
         [each.number for each in elements.integers_of(xs[3])] if len(xs) > 3 and xs[3] is not None else list(range(len(starts)))
@@ -666,7 +686,7 @@ def split_lengths(elements: Any, op: Operator, xs: Any, extent: Size) -> list[Si
         part = -(-number // count)
         return [size(max(0, min(part, number - part * position))) for position in range(count)]
     # Where the extent is no multiple, the model is not defined.
-    return [elements._symbols.operation("//", extent, count)] * count
+    return [elements.symbols.operation("//", extent, count)] * count
 
 
 def _sort(operands: Sequence[Any]) -> tuple[Any, ...]:

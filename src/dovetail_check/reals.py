@@ -16,13 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from dovetail_check.elements import Elements, Expression, Index, Term, _number_of, _prefer_number, elements_at, offset_of
+from dovetail_check.elements import (
+    Elements,
+    Expression,
+    Index,
+    Term,
+    _number_of,
+    _prefer_number,
+    elements_at,
+    kept_places,
+    offset_of,
+)
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product
 from dovetail_check.text import FLOATS, NUMPY, Operator, Word
 
 PLAIN = ("f32", "f64")
 MAX_TERMS = 100
-MAX_GRID = 1 << 24
 TOLERANCE = {"f32": 2.5 * 2.0**-23, "f64": 2.5 * 2.0**-52}
 """The relative difference up to which constants are equal: two units in the last place."""
 Coefficient = dict[tuple[Any, ...], Fraction]
@@ -243,7 +252,7 @@ class RealElements(Elements):
         return atom(close(expression))
 
     def _new(self, number_: int, index: Index | None, offset: Size | None) -> Expression:
-        term = self._terms[number_]
+        term = self.terms[number_]
         if (
             number_ not in self._forms
             and number_ not in self._views
@@ -257,7 +266,7 @@ class RealElements(Elements):
                 if np.isfinite(value):
                     return ("real", number(Fraction(value)))
                 return super()._new(number_, index, offset)
-            place = offset if offset is not None else self._symbols.join(offset_of(index or (), term.shape or ()))
+            place = offset if offset is not None else self.symbols.join(offset_of(index or (), term.shape or ()))
             return ("real", Polynomial({(): {((("at", number_, place), 1),): Fraction(1)}}))
         return super()._new(number_, index, offset)
 
@@ -284,7 +293,7 @@ class RealElements(Elements):
         if term.uniform is not None:
             return ("constant", term.dtype, term.uniform)
         # By its whole content: the offset shows the indices of sums.
-        return self.whole_constant(term, self._symbols.join(offset))
+        return self.whole_constant(term, self.symbols.join(offset))
 
     # Sums
 
@@ -302,17 +311,13 @@ class RealElements(Elements):
 
     def _reduction(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         own = self.shape_of(xs[0])
-        dtype = self._terms[xs[0]].dtype
+        dtype = self.terms[xs[0]].dtype
         if dtype not in PLAIN or op.name not in _SUMS:
             return close(super()._reduction(op, xs, output, shape, index))  # type: ignore[no-any-return]
-        listed = [each.number for each in self.integers_of(xs[1])] if len(xs) > 1 and xs[1] is not None else []
-        if not listed and op.attributes.get("noop_with_empty_axes"):
+        axes = self.reduced_axes(op, xs)
+        if not axes:
             raise Unproved("a reduction of no axes")
-        axes = sorted({int(axis) % len(own) for axis in listed}) if listed else list(range(len(own)))  # type: ignore[arg-type]
-        kept = [axis for axis in range(len(own)) if axis not in axes]
-        places = (
-            {axis: index[axis] for axis in kept} if op.attributes.get("keepdims", True) else dict(zip(kept, index, strict=True))
-        )
+        places = kept_places(op, [axis for axis in range(len(own)) if axis not in axes], index)
         return ("real", _SUMS[op.name](self, xs[0], own, axes, places))
 
     def sum_over(
@@ -331,27 +336,16 @@ class RealElements(Elements):
         return self.sum_over(x, own, axes, places, function) * size_of(product(own[axis] for axis in axes)).inverse()
 
     def _matmul(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if self._terms[xs[0]].dtype not in PLAIN:
+        if self.terms[xs[0]].dtype not in PLAIN:
             return close(super()._matmul(op, xs, output, shape, index))  # type: ignore[no-any-return]
-        left, right = self.shape_of(xs[0]), self.shape_of(xs[1])
-        if len(left) < 2 or len(right) < 2:
-            raise Unproved("a product with a vector")
-        transposed = op.attributes.get("transpose_a", False), op.attributes.get("transpose_b", False)
-        inner = _prefer_number(left[-2] if transposed[0] else left[-1], right[-1] if transposed[1] else right[-2])
-        (bound,) = ranges = self.bind([inner])
-        places = [
-            (bound, index[-2]) if transposed[0] else (index[-2], bound),
-            (index[-1], bound) if transposed[1] else (bound, index[-1]),
-        ]
+        inner, ranges, factors = self.factors_of(op, xs, shape, index)
         result = number(1)
-        for x, own, place in zip(xs[:2], (left, right), places, strict=True):
-            short = len(shape) - len(own)
-            chosen = [ZERO if extent == 1 else each for extent, each in zip(own[:-2], index[short:-2], strict=True)]
-            result = result * self.real(self.at(x, (*chosen, *place)), None)
+        for factor in factors:
+            result = result * self.real(self.at(*factor), None)
         return ("real", self._sum(result, ranges, [inner]))
 
     def _gemm(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if self._terms[xs[0]].dtype not in PLAIN:
+        if self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a product of other numbers than floats")
         product_ = self.real(self._matmul(op, xs, output, shape, index), None) * number(
             Fraction(float(op.attributes.get("alpha", 1.0)))
@@ -363,7 +357,7 @@ class RealElements(Elements):
 
     def _conv(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         """Return a convolution as a sum of products of weights and of elements that the position and the window choose."""
-        if self._terms[xs[0]].dtype not in PLAIN:
+        if self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a convolution of other numbers than floats")
         weights = self.shape_of(xs[1])
         attributes = {key: value for key, value in op.attributes.items() if key != "kernel_shape"}
@@ -383,14 +377,14 @@ class RealElements(Elements):
     # Normalizations
 
     def _meanvariancenormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if len(xs) < 2 or self._terms[xs[0]].dtype not in PLAIN or op.attributes.get("eps_mode", "inside_sqrt") != "inside_sqrt":
+        if len(xs) < 2 or self.terms[xs[0]].dtype not in PLAIN or op.attributes.get("eps_mode", "inside_sqrt") != "inside_sqrt":
             raise Unproved("a normalization")
         axes = [int(each.number) % len(shape) for each in self.integers_of(xs[1]) if each.number is not None]
         scaled = bool(op.attributes.get("normalize_variance", True))
         return ("real", self._normalize(xs[0], axes, index, float(op.attributes.get("eps", 1e-9)), scaled))
 
     def _layernormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if output or self._terms[xs[0]].dtype not in PLAIN:
+        if output or self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a normalization")
         axis = int(op.attributes.get("axis", -1)) % len(shape)
         result = self._normalize(xs[0], range(axis, len(shape)), index, float(op.attributes.get("epsilon", np.float32(1e-5))))
@@ -400,7 +394,7 @@ class RealElements(Elements):
         return ("real", result)
 
     def _batchnormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if output or op.attributes.get("training_mode") or self._terms[xs[0]].dtype not in PLAIN:
+        if output or op.attributes.get("training_mode") or self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a normalization")
         scale, bias, mean, variance = (self.real(self.at(x, (index[1],)), None) for x in xs[1:5])
         root = power(variance + number(Fraction(float(op.attributes.get("epsilon", np.float32(1e-5))))), Fraction(-1, 2))
@@ -432,9 +426,9 @@ class RealElements(Elements):
         return self.at(x, (index[axis % rank] if shape[0] != 1 else ZERO,) if shape else ())
 
     def _quantizelinear(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        kind = str(op.attributes.get("output_dtype", "u8") if len(xs) < 3 or xs[2] is None else self._terms[xs[2]].dtype)
+        kind = str(op.attributes.get("output_dtype", "u8") if len(xs) < 3 or xs[2] is None else self.terms[xs[2]].dtype)
         if (
-            {self._terms[x].dtype for x in xs[:2]} != {"f32"}
+            {self.terms[x].dtype for x in xs[:2]} != {"f32"}
             or op.attributes.get("block_size")
             or kind not in NUMPY
             or kind in FLOATS
@@ -450,9 +444,9 @@ class RealElements(Elements):
         return self.f("Cast", self.f("Clip", y, ("real", number(int(info.min))), ("real", number(int(info.max)))), to=Word(kind))
 
     def _dequantizelinear(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        kind = str(self._terms[xs[0]].dtype)
+        kind = str(self.terms[xs[0]].dtype)
         if (
-            self._terms[xs[1]].dtype != "f32"
+            self.terms[xs[1]].dtype != "f32"
             or op.attributes.get("block_size")
             or op.attributes.get("output_dtype") not in (None, "f32")
         ):
@@ -467,7 +461,7 @@ class RealElements(Elements):
         return self.f("Multiply", values, self._parameter(xs[1], 1 if axis is None else int(axis), index, len(shape)))
 
     def _convtranspose(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if len(xs) != 3 or self._terms[xs[0]].dtype not in PLAIN:
+        if len(xs) != 3 or self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a transposed convolution")
         product_ = self._find(op, xs[:2])
         if product_ is None:
@@ -475,7 +469,7 @@ class RealElements(Elements):
         return ("real", self.real(self.at(product_, index), None) + self.real(self.at(xs[2], (index[1],)), None))
 
     def _rmsnormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if output or self._terms[xs[0]].dtype not in PLAIN:
+        if output or self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a normalization")
         axis = int(op.attributes.get("axis", -1)) % len(shape)
         places = {place: each for place, each in enumerate(index) if place < axis}
@@ -487,20 +481,20 @@ class RealElements(Elements):
         return ("real", result)
 
     def _instancenormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if self._terms[xs[0]].dtype not in PLAIN:
+        if self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a normalization")
         result = self._normalize(xs[0], range(2, len(shape)), index, float(op.attributes.get("epsilon", np.float32(1e-5))))
         return ("real", result * self.real(self.at(xs[1], (index[1],)), None) + self.real(self.at(xs[2], (index[1],)), None))
 
     def _swish(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if self._terms[xs[0]].dtype not in PLAIN:
+        if self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("another type than a float")
         x = ("real", self.real(self.at(xs[0], index), None))
         scaled = self.f("Multiply", x, ("real", number(Fraction(float(op.attributes.get("alpha", 1.0))))))
         return self.f("Multiply", x, self.f("Sigmoid", scaled))
 
     def _fakequantize(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        dtype = str(self._terms[xs[0]].dtype)
+        dtype = str(self.terms[xs[0]].dtype)
         if dtype not in PLAIN:
             raise Unproved("a quantization of other numbers than floats")
         x, low, high, out_low, out_high = (("real", self.real(self._broadcast(each, index, shape), dtype)) for each in xs)
@@ -520,21 +514,19 @@ class RealElements(Elements):
             if output or len(xs) > 3 or len(heads) != 1 or op.attributes.keys() - {"scale", "short_mask"}:
                 raise Unproved("an attention")
         query, key, value = (self.shape_of(x) for x in xs[:3])
-        if op.attributes.get("causal") or len(xs) > 5 or self._terms[xs[0]].dtype not in PLAIN:
+        if op.attributes.get("causal") or len(xs) > 5 or self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("an attention")
         keys, mask = key[-2], xs[3] if len(xs) > 3 else None
 
-        def element(x: int, own: Any, *place: Size) -> Polynomial:
-            short = len(shape) - len(own)
-            chosen = [ZERO if extent == 1 else each for extent, each in zip(own[:-2], index[short:-2], strict=True)]
-            return self.real(self.at(x, (*chosen, *place)), None)
+        def element(x: int, *place: Size) -> Polynomial:
+            return self.real(self.at(x, self.matrix_index(x, shape, index, place)), None)
 
         (outer,) = ranges = self.bind([_prefer_number(keys, value[-2])])
-        whole = keys if mask is None else self._symbols.operation("broadcast", keys, (ONE, *self.shape_of(mask))[-1])
+        whole = keys if mask is None else self.symbols.operation("broadcast", keys, (ONE, *self.shape_of(mask))[-1])
         (bound,) = self.bind([whole])
         (depth,) = sums = self.bind([query[-1]])
         scores = self._sum(
-            element(xs[0], query, index[-2], depth) * element(xs[1], key, self.broadcast_index_of(keys, bound, whole), depth),
+            element(xs[0], index[-2], depth) * element(xs[1], self.broadcast_index_of(keys, bound, whole), depth),
             sums,
             [query[-1]],
         )
@@ -552,18 +544,18 @@ class RealElements(Elements):
             target = (*shape[:-1], whole)[len(shape) - len(own) :]
             chosen = tuple(map(self.broadcast_index_of, own, place, target))
             bias = self.at(mask, chosen)
-            if self._terms[mask].dtype == "boolean":
+            if self.terms[mask].dtype == "boolean":
                 infinite = ("constant", "f32", np.float32(-np.inf).tobytes())
                 bias = self.choose(bias, ("real", number(0)), infinite)
             scores = scores + self.real(bias, None)
         self._depth -= sum(extent != 1 for extent in (whole,))
         soft = close(("along", "Softmax", whole, outer, ("real", scores)))
-        return ("real", self._sum(atom(soft) * element(xs[2], value, outer, index[-1]), ranges, [keys]))
+        return ("real", self._sum(atom(soft) * element(xs[2], outer, index[-1]), ranges, [keys]))
 
     _attention = _scaleddotproductattention
 
     def _gelu(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        dtype = self._terms[xs[0]].dtype
+        dtype = self.terms[xs[0]].dtype
         if dtype not in PLAIN:
             raise Unproved("another type than a float")
         kind: Any = np.float32 if dtype == "f32" else np.float64
@@ -700,7 +692,7 @@ def _evaluate(value: Coefficient, names: Sequence[str], elements: RealElements) 
                     part = part * inner ** (float(factor_[2]) * exponent)
                 continue
             _, term, place = factor_
-            data = elements_at(elements._symbols, elements.wide.get(term, elements._terms[term].data), place, names)
+            data = elements_at(elements.symbols, elements.wide.get(term, elements.terms[term].data), place, names)
             if data is None:
                 return None
             with np.errstate(all="ignore"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail_check.attributes import plain_attributes
 from dovetail_check.elements import REDUCTIONS, RESHAPES, Elements, Expression, Term
 from dovetail_check.evaluate import evaluate
 from dovetail_check.reals import Polynomial, RealElements, difference
@@ -69,7 +70,6 @@ class Replay:
         self._declared: set[int] = set()
         """The terms whose types are those of the certificate."""
         self._wide: dict[int, Any] = {}
-        self._passed: dict[Any, bool] = {}
         self._exact = self._known
         self._is_exact = True
 
@@ -398,7 +398,7 @@ class Replay:
                 if first is not None and types is None:
                     raise Unproved("the type of an application is not known")
                 if first is None:
-                    first = self._as_whole(op, operands, output, index, term.shape)
+                    first = self._as_whole(op, operands, output)
                 if is_root:
                     part_op, xs, position = last[y]
                     second = right.of_application(part_op, xs, position, term.shape, index, None)
@@ -408,7 +408,7 @@ class Replay:
                     continue
                 if second[:2] == ("at", y) and y in forms:
                     whole_op, xs, position = forms[y]
-                    second = self._as_whole(whole_op, xs, position, index, term.shape)
+                    second = self._as_whole(whole_op, xs, position)
             except Unproved as error:
                 reason = f"{reason}; {error}"
                 continue
@@ -429,7 +429,7 @@ class Replay:
         """Return the terms that are not defined as another order of the elements of a term."""
         return frozenset(x for x in terms if (op := self._terms[x].op) is None or op.name not in _MOVEMENT)
 
-    def _as_whole(self, op: Operator, xs: Operands, output: int, index: Any, shape: Any) -> Expression:
+    def _as_whole(self, op: Operator, xs: Operands, output: int) -> Expression:
         if op.name == "NonMaxSuppression":
             xs = self._without_default_limits(xs)
         attributes = plain_attributes(op, [None if x is None else self._terms[x] for x in xs], output)
@@ -539,49 +539,6 @@ _REFUSED = frozenset(
     "Scan".split()
 )
 """Operators that draw random numbers, hold graphs, or are not known to give the same outputs for the same inputs."""
-_AXES = {"ArgMax": 0, "ArgMin": 0, "CumSum": 0, "GatherElements": 0, "LpNormalization": -1, "TopK": -1}
-"""Operators with an axis, and their default axis."""
-_WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
-"""The positions of the weights, which determine the kernel shape."""
-
-
-def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]:
-    """Return the attributes of an operator without those that do not affect the output."""
-    attributes, first = dict(op.attributes), xs[0] if xs else None
-    rank = len(first.shape) if first is not None and first.shape is not None else 0
-    if op.name in _AXES and rank:
-        attributes["axis"] = attributes.get("axis", _AXES[op.name]) % rank
-    if op.name == "Range" and first is not None and attributes.get("output_type") == first.dtype:
-        del attributes["output_type"]
-    if op.name in ("QuantizeLinear", "DequantizeLinear") and len(xs) > 1 and xs[1] is not None:
-        if xs[1].shape is not None and all(each == 1 for each in xs[1].shape):
-            attributes.pop("axis", None)
-        kind = attributes.get("output_dtype")
-        has_kind = op.name == "QuantizeLinear" and len(xs) > 2 and xs[2] is not None
-        if has_kind or kind == ("u8" if op.name == "QuantizeLinear" else xs[1].dtype):
-            attributes.pop("output_dtype", None)
-    if op.name == "MaxPool" and output == 0:
-        for name in ("outputs", "storage_order", "index_element_type", "axis"):
-            attributes.pop(name, None)
-    if op.name == "Resize":
-        if attributes.get("mode", "nearest") != "nearest":
-            attributes.pop("nearest_mode", None)
-        if attributes.get("mode", "nearest") != "cubic":
-            attributes.pop("cubic_coeff_a", None)
-        if attributes.get("axes") == tuple(range(rank)):
-            del attributes["axes"]
-    if op.name == "TopK":
-        # Equal elements have no order there, so that the order of a stable sort is one of those allowed.
-        attributes.pop("stable", None)
-    for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0)):
-        if all(each == neutral for each in attributes.get(name) or (neutral,)):
-            attributes.pop(name, None)
-    weights = xs[_WEIGHTS[op.name]].shape if op.name in _WEIGHTS and xs[_WEIGHTS[op.name]] is not None else None
-    if weights is not None and tuple(map(size, attributes.get("kernel_shape") or ())) == weights[2:]:
-        del attributes["kernel_shape"]
-    return attributes
-
-
 _HOSTS = frozenset("ExactSlice Expand Pad Reshape Slice Squeeze Tile Transpose Unsqueeze".split()) | REDUCTIONS
 """Operators for which the element type of known integers after the first operand does not matter."""
 _MOVEMENT = RESHAPES | {"Expand", "Transpose"}

@@ -91,8 +91,6 @@ class Graph:
 class Model:
     graph: Graph
     facts: dict[str, Any]
-    bounds: dict[str, tuple[str, int | None, int | None]]
-    """The name, the minimum and the maximum value of each symbol that the text declares."""
 
 
 class Line:
@@ -314,7 +312,7 @@ class Reader:
                 facts[key] = line.value()
         if graph is None:
             raise ValueError("the text must have a graph")
-        return Model(graph, facts, {})
+        return Model(graph, facts)
 
     def inputs(self) -> list[tuple[str, Type]]:
         """Read the inputs of the graph alone."""

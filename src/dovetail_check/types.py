@@ -32,7 +32,7 @@ def broadcast(symbols: Symbols, shapes: list[tuple[Size, ...]]) -> tuple[Size, .
 def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> list[Type] | None:
     """Return the types of the outputs of an application; None where they are not derived. Raises Unproved."""
     name, attributes = op.name, op.attributes
-    terms, symbols = elements._terms, elements._symbols
+    terms, symbols = elements.terms, elements.symbols
     own = [None if x is None else terms[x] for x in xs]
     first = own[0].dtype if own and own[0] is not None else None
 
@@ -140,14 +140,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
             counts, sizes = (ONE,) * (rank - len(counts)) + counts, [ONE] * (rank - len(sizes)) + sizes
         return [Type(first, tuple(each * count for each, count in zip(sizes, counts, strict=True)))]
     if name in REDUCTIONS or name in ("ArgMax", "ArgMin"):
-        rank = len(shape(0))
-        if name in REDUCTIONS:
-            listed = integers(1)
-            if not listed and attributes.get("noop_with_empty_axes"):
-                return [Type(first, shape(0))]
-            axes = [int(each.number) % rank for each in listed if each.number is not None] if listed else list(range(rank))
-        else:
-            axes, first = [int(attributes.get("axis", 0)) % rank], "i64"
+        axes = elements.reduced_axes(op, xs) if name in REDUCTIONS else [int(attributes.get("axis", 0)) % len(shape(0))]
+        first = first if name in REDUCTIONS else "i64"
         if attributes.get("keepdims", True):
             return [Type(first, tuple(ONE if axis in axes else each for axis, each in enumerate(shape(0))))]
         return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]

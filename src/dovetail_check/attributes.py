@@ -1,0 +1,50 @@
+"""Attributes: the attributes of an operator that affect an output, in one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail_check.sizes import size
+from dovetail_check.text import Operator
+
+_AXES = {"ArgMax": 0, "ArgMin": 0, "CumSum": 0, "GatherElements": 0, "LpNormalization": -1, "TopK": -1}
+"""Operators with an axis, and their default axis."""
+_WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""The positions of the weights, which determine the kernel shape."""
+
+
+def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]:
+    """Return the attributes of an operator without those that do not affect the output."""
+    attributes, first = dict(op.attributes), xs[0] if xs else None
+    rank = len(first.shape) if first is not None and first.shape is not None else 0
+    if op.name in _AXES and rank:
+        attributes["axis"] = attributes.get("axis", _AXES[op.name]) % rank
+    if op.name == "Range" and first is not None and attributes.get("output_type") == first.dtype:
+        del attributes["output_type"]
+    if op.name in ("QuantizeLinear", "DequantizeLinear") and len(xs) > 1 and xs[1] is not None:
+        if xs[1].shape is not None and all(each == 1 for each in xs[1].shape):
+            attributes.pop("axis", None)
+        kind = attributes.get("output_dtype")
+        has_kind = op.name == "QuantizeLinear" and len(xs) > 2 and xs[2] is not None
+        if has_kind or kind == ("u8" if op.name == "QuantizeLinear" else xs[1].dtype):
+            attributes.pop("output_dtype", None)
+    if op.name == "MaxPool" and output == 0:
+        for name in ("outputs", "storage_order", "index_element_type", "axis"):
+            attributes.pop(name, None)
+    if op.name == "Resize":
+        if attributes.get("mode", "nearest") != "nearest":
+            attributes.pop("nearest_mode", None)
+        if attributes.get("mode", "nearest") != "cubic":
+            attributes.pop("cubic_coeff_a", None)
+        if attributes.get("axes") == tuple(range(rank)):
+            del attributes["axes"]
+    if op.name == "TopK":
+        # Equal elements have no order there, so that the order of a stable sort is one of those allowed.
+        attributes.pop("stable", None)
+    for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0)):
+        if all(each == neutral for each in attributes.get(name) or (neutral,)):
+            attributes.pop(name, None)
+    weights = xs[_WEIGHTS[op.name]].shape if op.name in _WEIGHTS and xs[_WEIGHTS[op.name]] is not None else None
+    if weights is not None and tuple(map(size, attributes.get("kernel_shape") or ())) == weights[2:]:
+        del attributes["kernel_shape"]
+    return attributes
