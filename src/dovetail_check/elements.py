@@ -21,27 +21,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dovetail_check.pointwise import POINTWISE, apply_pointwise
 from dovetail_check.sizes import ONE, ZERO, Size, SizeLike, Symbols, Unproved, product, size
-from dovetail_check.text import FLOATS, NUMPY, Operator
+from dovetail_check.text import NUMPY, Operator
 
 Expression: TypeAlias = tuple[Any, ...]
 Index: TypeAlias = tuple[Size, ...]
 Operands: TypeAlias = tuple[int | None, ...]
 
-UNARY = frozenset(
-    "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Cos Cosh Elu Erf ErfInv Exp Floor Gelu HardSigmoid HardSwish "
-    "IsFinite IsInf IsNaN LeakyRelu Log Mish Negative Not Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus "
-    "Softsign Sqrt Swish Tan Tanh ThresholdedRelu".split()
-)
-COMMUTATIVE = frozenset("Add And BitwiseAnd BitwiseOr BitwiseXor Equal Multiply NotEqual Or Xor".split())
-BINARY = COMMUTATIVE | frozenset(
-    "BitShift Divide Greater GreaterEqual Less LessEqual Mod Power SquaredDifference Subtract".split()
-)
-CHAINS = frozenset("Maximum Minimum".split())
-POINTWISE = UNARY | BINARY | CHAINS | {"Where", "Clip", "Mean", "Sum"}
-COMPARISONS = frozenset("And Equal Greater GreaterEqual IsFinite IsInf IsNaN Less LessEqual Not NotEqual Or Xor".split())
-MIRRORED = {"Greater": "Less", "GreaterEqual": "LessEqual"}
-LOGICAL = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor", "BitwiseNot": "Not"}
 RESHAPES = frozenset("Flatten Reshape Squeeze Unsqueeze".split())
 REDUCTIONS = frozenset(
     "ReduceAll ReduceAny ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
@@ -284,59 +271,7 @@ class Elements:
 
     def apply(self, op: Operator, operands: tuple[Any, ...], dtypes: Sequence[str | None]) -> Expression:
         """Return an operator applied to elements, in one form."""
-        name, attributes = op.name, {key: value for key, value in op.attributes.items() if key != "broadcast"}
-        if name == "Cast":
-            return _cast(operands[0], str(dtypes[0]), attributes)
-        if name in MIRRORED:
-            name, operands = MIRRORED[name], operands[::-1]
-        if name in LOGICAL and dtypes[0] == "boolean":
-            name = LOGICAL[name]
-        if name == "NotEqual":
-            return ("apply", "Not", (self.apply(Operator("Equal", {}), operands, dtypes),))
-        if name == "Where" and operands[0][:2] == ("apply", "Not"):
-            operands = operands[0][2][0], operands[2], operands[1]
-        is_plain = dtypes[0] in ("f32", "f64")
-        if name == "Subtract" and is_plain:
-            return self.apply(Operator("Add", {}), (operands[0], _negate(operands[1])), dtypes)
-        if name == "SquaredDifference" and is_plain:
-            difference = self.apply(Operator("Subtract", {}), operands, dtypes)
-            return ("apply", "Multiply", (difference, difference))
-        if name in CHAINS or (name == "Sum" and is_plain):
-            name = "Add" if name == "Sum" else name
-            result = operands[0]
-            for other in operands[1:]:
-                is_sorted = name == "Add" or (dtypes[0] or "f")[0] in "iu"
-                result = ("apply", name, _sort((result, other)) if is_sorted else (result, other))
-            return result  # type: ignore[no-any-return]
-        if name == "Negative":
-            return _negate(operands[0])
-        if name == "Not" and operands[0][:2] == ("apply", "Not"):
-            return operands[0][2][0]  # type: ignore[no-any-return]
-        if name == "Equal" and operands[0] == operands[1] and is_plain:
-            return ("apply", "Not", (("apply", "IsNaN", (operands[0],)),))
-        if name == "Clip":
-            operands = self._bounds(operands, dtypes[0])
-        if name == "Divide" and is_plain:
-            attributes.pop("m_pythondiv", None)
-            inverse = _power_of_two(operands[1])
-            if inverse is not None:
-                return self.apply(Operator("Multiply", {}), (operands[0], inverse), dtypes)
-        if name in COMMUTATIVE:
-            operands = _sort(operands)
-            operand = _without_neutral(name, operands, dtypes[0])
-            if operand is not None:
-                return operand
-        label = name if not attributes else f"{name}{sorted(attributes.items())!r}"
-        return ("apply", label, operands)
-
-    def _bounds(self, operands: tuple[Any, ...], dtype: str | None) -> tuple[Any, ...]:
-        """Return the operands of Clip with the bounds that are omitted."""
-        x, low, high = (*operands, None, None)[:3]
-        if dtype in NUMPY and (low is None or high is None):
-            info: Any = np.finfo(NUMPY[dtype]) if dtype in FLOATS else np.iinfo(NUMPY[dtype])
-            low = ("constant", dtype, NUMPY[dtype](info.min).tobytes()) if low is None else low
-            high = ("constant", dtype, NUMPY[dtype](info.max).tobytes()) if high is None else high
-        return x, low, high
+        return apply_pointwise(op, operands, dtypes)
 
     # Movement
 
@@ -687,91 +622,3 @@ def split_lengths(elements: Any, op: Operator, xs: Any, extent: Size) -> list[Si
         return [size(max(0, min(part, number - part * position))) for position in range(count)]
     # Where the extent is no multiple, the model is not defined.
     return [elements.symbols.operation("//", extent, count)] * count
-
-
-def _sort(operands: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(sorted(operands, key=repr))
-
-
-def _number_of(expression: Any) -> Any:
-    """Return the number of a constant expression; None for another one."""
-    if expression is None or expression[0] != "constant" or expression[1] not in NUMPY:
-        return None
-    return np.frombuffer(expression[2], NUMPY[expression[1]])[0]
-
-
-_WHOLE = {"boolean": 1, **{f"{sign}{bits}": bits - (sign == "i") for sign in "iu" for bits in (4, 8, 16, 32, 64)}}
-_EXACT = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-"""The number of bits up to which a type holds all integers."""
-
-
-def _holds(source: str, target: str) -> bool:
-    """Return whether a type holds all elements of another one."""
-    if source not in _WHOLE:
-        return (source, target) in {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64")}
-    if target in _EXACT:
-        return _WHOLE[source] <= _EXACT[target]
-    return target in _WHOLE and _WHOLE[source] <= _WHOLE[target] and not (source[0] == "i" and target[0] == "u")
-
-
-def _cast(x: Any, source: str, attributes: dict[str, Any]) -> Expression:
-    target = str(attributes["to"])
-    value = _number_of(x)
-    if value is not None and target in NUMPY and (value.dtype.kind in "iub" or bool(np.trunc(value) == value)):
-        with np.errstate(all="ignore"):
-            found = value.astype(NUMPY[target])
-        if target == "boolean" or found.item() == value.item():
-            return ("constant", target, found.tobytes())
-    # A float between integers saturates where the integers wrap.
-    is_float_between = x[:2] == ("apply", "Cast") and x[3] in _WHOLE and source in _EXACT and target in _WHOLE
-    if (
-        x[:2] == ("apply", "Cast")
-        and _holds(x[3], source)
-        and target != "string"
-        and (not is_float_between or target == x[3] or _holds(x[3], target))
-    ):
-        x, source = x[2][0], x[3]
-    if source == target:
-        return x  # type: ignore[no-any-return]
-    if _holds(source, target):
-        attributes = {"to": attributes["to"]}
-    return ("apply", "Cast", (x,), source, repr(sorted(attributes.items())))
-
-
-def _negate(x: Any) -> Expression:
-    if x[:2] == ("apply", "Negative"):
-        return x[2][0]  # type: ignore[no-any-return]
-    value = _number_of(x)
-    if value is not None and value.dtype.kind == "f":
-        return ("constant", x[1], np.negative(value).tobytes())
-    return ("apply", "Negative", (x,))
-
-
-def _power_of_two(expression: Any) -> Any:
-    number = _number_of(expression)
-    if number is None or not np.isfinite(number) or number == 0:
-        return None
-    mantissa, exponent = np.frexp(number)
-    if abs(mantissa) != 0.5 or abs(int(exponent)) >= 100:
-        return None
-    return ("constant", expression[1], (1 / number).astype(number.dtype).tobytes())
-
-
-def _without_neutral(name: str, operands: tuple[Any, ...], dtype: str | None) -> Any:
-    """Return the other operand of a neutral constant, or one that determines the result, where all bits are kept; else None."""
-    for position, operand in enumerate(operands):
-        number = _number_of(operand)
-        if number is None:
-            continue
-        other = operands[1 - position]
-        if dtype == "boolean" and ((name == "And" and not number) or (name == "Or" and bool(number))):
-            return operand
-        is_neutral = (
-            (name == "Multiply" and number == 1)
-            or (name == "Add" and number == 0 and (np.signbit(number) or dtype not in ("f16", "f32", "f64", "bf16")))
-            or (name == "And" and bool(number) and dtype == "boolean")
-            or (name in ("Or", "Xor") and not number and dtype == "boolean")
-        )
-        if is_neutral:
-            return other
-    return None

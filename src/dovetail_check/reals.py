@@ -1,17 +1,9 @@
-"""Reals: elements as polynomials over the real numbers, in which sums over an axis have bound indices.
-
-A polynomial maps a monomial of variable elements to its coefficient, which is a function of constants:
-
-- a monomial is a sorted tuple of (expression, exponent); its bound indices are summed over
-- a coefficient maps sorted tuples of (constant, offset, exponent) to rational numbers
-"""
+"""Reals: elements over the real numbers, as polynomials, and the constants by which two of them may differ."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import product as pairs_of
 from typing import Any
 
 import numpy as np
@@ -21,199 +13,19 @@ from dovetail_check.elements import (
     Expression,
     Index,
     Term,
-    _number_of,
     _prefer_number,
     elements_at,
     kept_places,
     offset_of,
 )
+from dovetail_check.pointwise import number_of
+from dovetail_check.polynomials import Coefficient, Polynomial, atom, bounds_in, close, is_number, number, power, size_of
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product
 from dovetail_check.text import FLOATS, NUMPY, Operator, Word
 
 PLAIN = ("f32", "f64")
-MAX_TERMS = 100
 TOLERANCE = {"f32": 2.5 * 2.0**-23, "f64": 2.5 * 2.0**-52}
 """The relative difference up to which constants are equal: two units in the last place."""
-Coefficient = dict[tuple[Any, ...], Fraction]
-
-
-class Polynomial:
-    """Polynomial is a real number that depends on elements; two of equal ``key`` are equal."""
-
-    __slots__ = ("_key", "made", "terms")
-    depth = 0
-    """The number of sums around the polynomials that are computed."""
-    symbols = Symbols()
-
-    def __init__(self, terms: dict[tuple[Any, ...], Coefficient]) -> None:
-        self.terms = {key: value for key, value in terms.items() if value}
-        if len(self.terms) > MAX_TERMS:
-            raise Unproved("a polynomial has too many terms")
-        self._key: Any = None
-        self.made = Polynomial.depth
-
-    def check_scope(self) -> None:
-        """Raise Unproved for a sum that was made outside of a sum in which it is used: their indices have the same names."""
-        if self.made < Polynomial.depth and any(
-            name[0] == "b" and int(name[1:].split(":", 1)[0]) >= self.made for name in _bounds_in(self, {})
-        ):
-            raise Unproved("a sum is used inside of another one")
-
-    @property
-    def key(self) -> Any:
-        if self._key is None:
-            rows = [(repr(key), key, tuple(sorted(value.items(), key=repr))) for key, value in self.terms.items()]
-            self._key = tuple((key, value) for _, key, value in sorted(rows, key=lambda row: row[0]))
-        return self._key
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Polynomial) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __repr__(self) -> str:
-        return repr(self.key)
-
-    def __add__(self, other: Polynomial) -> Polynomial:
-        self.check_scope()
-        other.check_scope()
-        terms = {key: dict(value) for key, value in self.terms.items()}
-        for key, value in other.terms.items():
-            own = terms.setdefault(key, {})
-            for constants, number in value.items():
-                own[constants] = own.get(constants, Fraction(0)) + number
-                if not own[constants]:
-                    del own[constants]
-        return Polynomial(terms)
-
-    def __mul__(self, other: Polynomial) -> Polynomial:
-        self.check_scope()
-        other.check_scope()
-        if len(self.terms) * len(other.terms) > MAX_TERMS:
-            raise Unproved("a product has too many terms")
-        result = Polynomial({})
-        for (key, value), (key2, value2) in pairs_of(self.terms.items(), other.terms.items()):
-            own, others = _own_bounds((key, tuple(value))), _own_bounds((key2, tuple(value2)))
-            if own and others:
-                names = {
-                    name: f"b{Polynomial.depth + len(own) + place}:{name.split(':', 1)[1]}" for place, name in enumerate(others)
-                }
-                key2, value2 = rename(key2, names), {rename(row, names): factor for row, factor in value2.items()}
-            both: Coefficient = {}
-            for (constants, number), (constants2, number2) in pairs_of(value.items(), value2.items()):
-                merged = _merge(constants, constants2)
-                both[merged] = both.get(merged, Fraction(0)) + number * number2
-            result = result + _in_order(_merge(key, key2), both)
-        return result
-
-    def inverse(self) -> Polynomial:
-        if len(self.terms) == 1:
-            ((key, value),) = self.terms.items()
-            if len(value) == 1 and not _own_bounds((key, tuple(value))):
-                ((constants, number),) = value.items()
-                negated = tuple((factor, -exponent) for factor, exponent in constants)
-                return Polynomial({tuple((factor, -exponent) for factor, exponent in key): {negated: 1 / number}})
-        return self.constant_power(Fraction(-1)) or atom(("inverse", close(self)))
-
-    def constant_power(self, exponent: Fraction) -> Polynomial | None:
-        """Return a power of a function of constants as a constant; None for other polynomials."""
-        if self.terms.keys() != {()}:
-            return None
-        factor = ("power", tuple(sorted(self.terms[()].items(), key=repr)), exponent)
-        return Polynomial({(): {((factor, 1),): Fraction(1)}})
-
-
-def _merge(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not first or not second:
-        return first or second
-    exponents = dict(first)
-    for factor, exponent in second:
-        exponents[factor] = exponents.get(factor, 0) + exponent
-    return tuple(sorted(((factor, exponent) for factor, exponent in exponents.items() if exponent), key=repr))
-
-
-def _bounds_in(item: Any, found: dict[str, None]) -> dict[str, None]:
-    """Collect the bound indices, in the order in which they occur."""
-    if isinstance(item, Size):
-        for name in sorted(item.atoms()):
-            if re.match(r"[bc]\d", name):
-                found[name] = None
-            elif (operands := Polynomial.symbols.operands_of(name)) is not None:
-                _bounds_in(tuple(operands), found)
-            elif re.search(r"\b[bc]-?\d+:", name):
-                raise Unproved("an index of a sum in the name of a symbol")
-    elif isinstance(item, tuple):
-        for each in item:
-            _bounds_in(each, found)
-    elif isinstance(item, Polynomial):
-        _bounds_in(item.key, found)
-    return found
-
-
-def _own_bounds(item: Any) -> list[str]:
-    """Return the indices that a monomial is summed over: those of sums around it have lower numbers."""
-    return [name for name in _bounds_in(item, {}) if name[0] == "b" and int(name[1:].split(":", 1)[0]) >= Polynomial.depth]
-
-
-def rename(item: Any, names: dict[str, str]) -> Any:
-    """Rename bound indices."""
-    if isinstance(item, Size):
-        return item if names.keys().isdisjoint(_bounds_in(item, {})) else Polynomial.symbols.substitute(item, names)
-    if isinstance(item, tuple):
-        return tuple(rename(each, names) for each in item)
-    if isinstance(item, Polynomial):
-        return Polynomial(
-            {
-                tuple(sorted(rename(key, names), key=repr)): {
-                    tuple(sorted(rename(row, names), key=repr)): factor for row, factor in value.items()
-                }
-                for key, value in item.terms.items()
-            }
-        )
-    return item
-
-
-def _in_order(key: Any, value: Coefficient) -> Polynomial:
-    """Return a polynomial of one monomial whose bound indices are numbered by where they occur."""
-    own = _own_bounds((key, tuple(value)))
-    if own:
-        whole = (key, tuple(sorted(value, key=repr)))
-        places = {name: repr(rename(whole, {other: "b@" if other == name else "b_" for other in own})) for name in own}
-        order = sorted(own, key=lambda name: (name.split(":", 1)[1], places[name]))
-        names = {name: f"b{Polynomial.depth + place}:{name.split(':', 1)[1]}" for place, name in enumerate(order)}
-        for old, new in names.items():
-            Polynomial.symbols.symbol(new, 0, Polynomial.symbols.maximum.get(old))
-        key = tuple(sorted(rename(key, names), key=repr))
-        value = {tuple(sorted(rename(row, names), key=repr)): factor for row, factor in value.items()}
-    return Polynomial({key: value})
-
-
-def _level_of(name: str) -> int:
-    return int(name[1:].split(":", 1)[0])
-
-
-def close(item: Any) -> Any:
-    """Rename the indices that an operand of a function is summed over, so that no sum around the function has them.
-
-    The result names these indices, so that a function of a sum is not the sum of a function.
-    """
-    own = _own_bounds(item)
-    if not own:
-        return item
-    first = 1 + max((int(name[1:].split(":", 1)[0]) for name in _bounds_in(item, {}) if name[0] == "c"), default=-1)
-    names = {name: f"c{first + place}:{name.split(':', 1)[1]}" for place, name in enumerate(sorted(own, key=_level_of))}
-    for old, new in names.items():
-        Polynomial.symbols.symbol(new, 0, Polynomial.symbols.maximum.get(old))
-    return ("close", tuple(names.values()), rename(item, names))
-
-
-def number(value: Fraction | int) -> Polynomial:
-    return Polynomial({(): {(): Fraction(value)}} if value else {})
-
-
-def atom(expression: Any, exponent: int = 1) -> Polynomial:
-    return Polynomial({((expression, exponent),): {(): Fraction(1)}})
 
 
 class RealElements(Elements):
@@ -244,7 +56,7 @@ class RealElements(Elements):
             raise Unproved("an operand is missing")
         if expression[0] == "real":
             return expression[1]  # type: ignore[no-any-return]
-        found = _number_of(expression)
+        found = number_of(expression)
         if found is not None and np.isfinite(found):
             return number(Fraction(float(found)))
         if expression[0] == "number":
@@ -272,7 +84,7 @@ class RealElements(Elements):
 
     def apply(self, op: Operator, operands: tuple[Any, ...], dtypes: Sequence[str | None]) -> Expression:
         name, dtype = op.name, dtypes[0]
-        if dtype in PLAIN and name in ("Maximum", "Minimum") and all(_is_number(self.real(x, dtype)) for x in operands):
+        if dtype in PLAIN and name in ("Maximum", "Minimum") and all(is_number(self.real(x, dtype)) for x in operands):
             numbers = [self.real(x, dtype).terms.get((), {}).get((), Fraction(0)) for x in operands]
             return ("real", number(max(numbers) if name == "Maximum" else min(numbers)))
         if dtype in PLAIN and name in _ARITHMETIC:
@@ -301,7 +113,7 @@ class RealElements(Elements):
         self._depth -= sum(extent != 1 for extent in extents)
         result = Polynomial({})
         for key, value in body.terms.items():
-            used = _bounds_in((key, tuple(value)), {})
+            used = bounds_in((key, tuple(value)), {})
             factor = number(1)
             for each, extent in zip(bound, extents, strict=True):
                 if extent != 1 and not each.atoms() & used.keys():
@@ -566,35 +378,6 @@ class RealElements(Elements):
             factor = number(Fraction(float(kind(np.sqrt(2 / np.pi)))))
             inner = self.f("Tanh", ("real", factor * (x + number(Fraction(float(kind(0.044715)))) * x * x * x)))
         return ("real", x * number(Fraction(1, 2)) * (number(1) + self.real(inner, None)))
-
-
-def _is_number(x: Polynomial) -> bool:
-    return x.terms.keys() <= {()} and all(value.keys() <= {()} for value in x.terms.values())
-
-
-def size_of(value: Size) -> Polynomial:
-    result = Polynomial({})
-    for key, coefficient in value.terms.items():
-        factor = number(coefficient)
-        for name in key:
-            factor = factor * atom(("size", name))
-        result = result + factor
-    return result
-
-
-def power(x: Polynomial, exponent: Fraction) -> Polynomial:
-    """Return a power with an exponent that is a multiple of 1/2."""
-    if exponent < 0:
-        return power(x, -exponent).inverse()
-    result = number(1)
-    for _ in range(int(exponent)):
-        result = result * x
-    if exponent.denominator == 2:
-        if len(x.terms) == 1 and () in x.terms and x.terms[()].keys() == {()}:
-            root = Fraction(float(np.sqrt(float(x.terms[()][()]))))
-            return result * number(root)
-        result = result * (x.constant_power(Fraction(1, 2)) or atom(("root", close(x))))
-    return result
 
 
 def _power(attributes: Any, x: Polynomial, exponent: Polynomial) -> Polynomial | None:

@@ -12,7 +12,8 @@ import numpy as np
 from dovetail_check.attributes import plain_attributes
 from dovetail_check.elements import REDUCTIONS, RESHAPES, Elements, Expression, Term
 from dovetail_check.evaluate import evaluate
-from dovetail_check.reals import Polynomial, RealElements, difference
+from dovetail_check.polynomials import Polynomial
+from dovetail_check.reals import RealElements, difference
 from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
 from dovetail_check.text import NUMPY, Line, Model, Operator, Tensor, Type
 from dovetail_check.types import types_of

@@ -6,13 +6,12 @@ from typing import Any
 
 from dovetail_check.elements import (
     ALONG,
-    COMPARISONS,
-    POINTWISE,
     REDUCTIONS,
     Elements,
     slices_of,
     split_lengths,
 )
+from dovetail_check.pointwise import COMPARISONS, POINTWISE
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product, size
 from dovetail_check.text import Operator, Type
 
