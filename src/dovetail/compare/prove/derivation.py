@@ -41,13 +41,13 @@ def derive(models: tuple[Model, Model], verdict: str, rewrites: Sequence[str] | 
             writer.need(node.op, [None if x is None else env[id(x)] for x in node.inputs])
             for y in node.outputs:
                 writer.need_term(env[id(y)])
-    exact = writer.rows()
-    sections = [exact]
+    sections = [writer.rows()]
     if verdict == "real":
         real = ProofSteps()
         over_reals = real_terms(numbered, allowed=None if rewrites is None else frozenset(rewrites), steps=real)
+        exact_terms = writer.terms()
         writer.turn_to(over_reals.table, real)
-        for term in writer.exact_terms():
+        for term in exact_terms:
             translated = over_reals.translation[id(term)]
             writer.link(term, translated)
             if term.node is not None:
@@ -67,14 +67,13 @@ class _DerivationWriter:
         self._names: dict[Any, int] = {}
         self._ids: dict[int, int] = {}
         self._terms: list[list[Any]] = []
-        self._links: list[list[int]] = []
+        self._links: list[tuple[Value, Value]] = []
         self._stored: dict[int, list[Any]] = {}
         self._inputs = dict(numbered.inputs)
         for index, model in enumerate(models):
             for node in model.graph.nodes:
                 if isinstance(node.op, Constant):
                     self._stored.setdefault(id(numbered.terms[index][id(node.outputs[0])]), [index, node.outputs[0].name])
-        self._exact: list[Value] = []
         self.turn_to(numbered.table, steps)
 
     def turn_to(self, table: Terms, steps: ProofSteps) -> None:
@@ -123,14 +122,13 @@ class _DerivationWriter:
             if value.node is not None:
                 stack += [*value.node.inputs, *value.node.outputs]
 
-    def exact_terms(self) -> list[Value]:
-        return self._exact
+    def terms(self) -> list[Value]:
+        """Return the terms of the table that are written, in their order."""
+        return sorted(self._needed.values(), key=lambda value: self._ids[id(value)])
 
     def link(self, exact: Value, real: Value) -> None:
         """Record the term over the real numbers that an exact term equals."""
-        self._links.append([self._ids[id(exact)], -1])
-        self._pending = getattr(self, "_pending", [])
-        self._pending.append(real)
+        self._links.append((exact, real))
         self.need_term(real)
         if id(exact) in self._stored:
             self._stored.setdefault(id(real), self._stored[id(exact)])
@@ -147,11 +145,6 @@ class _DerivationWriter:
         for value in list(self._needed.values()):
             # Constants that are in no graph: those which a computation over the real numbers gives.
             self._write_term(value)
-        for row, real in zip(self._links, getattr(self, "_pending", ()), strict=False):
-            row[1] = self._ids[id(real)]
-        if not self._exact:
-            self._exact = list(self._needed.values())
-            self._exact.sort(key=lambda value: self._ids[id(value)])
         return [self._row(self._steps[position]) for position in sorted(self._needed_steps)]
 
     def _row(self, step: ProofStep) -> list[Any]:
@@ -183,7 +176,7 @@ class _DerivationWriter:
             elif node.op.data.size <= INLINE and id(value) not in self._computed:
                 row.append(self._literals.array(node.op.data, node.op.dtype, ""))
         elif isinstance(node.op, KnownIntegers):
-            sizes = [self._literals._dim(size) for size in node.op.elements]
+            sizes = [self._literals.size(size) for size in node.op.elements]
             row = ["integers", self._literals.type(value.type), sizes]
         elif isinstance(node.op, BoundParameter | Opaque):
             raise RuleError("argument.conflict", "a proof of operators with subgraphs has no derivation")
@@ -202,7 +195,7 @@ class _DerivationWriter:
             "texts": [_text_digest(model) for model in self._models],
             "operators": list(self._operators),
             "terms": self._terms,
-            "links": self._links,
+            "links": [[self._ids[id(exact)], self._ids[id(real)]] for exact, real in self._links],
             "steps": sections,
         }
 

@@ -122,7 +122,7 @@ class LiteralWriter:
         if isinstance(value, Op):
             return f"op {self.operator(value, name)}"
         if isinstance(value, Dim):
-            return f"size {quote(self._dim(value))}"
+            return f"size {quote(self.size(value))}"
         if isinstance(value, DovetailError):
             rows = [[item.code, item.message, item.node, item.file, item.op, item.severity] for item in value.diagnostics]
             base = next(name for name, known in reversed(_ERRORS.items()) if isinstance(value, known))
@@ -147,16 +147,17 @@ class LiteralWriter:
     def type(self, type: Type) -> str:
         """Return the text of a type; sizes are expressions of symbols."""
         if isinstance(type, Tensor):
-            shape = "..." if type.shape is None else ", ".join("?" if size is None else self._dim(size) for size in type.shape)
+            shape = "..." if type.shape is None else ", ".join("?" if size is None else self.size(size) for size in type.shape)
             return f"{type.dtype or '?'}[{shape}]"
         if isinstance(type, Sequence):
-            length = "" if type.length is None else f"; {self._dim(type.length)}"
+            length = "" if type.length is None else f"; {self.size(type.length)}"
             return f"sequence({self.type(type.element)}{length})"
         if isinstance(type, Optional):
             return f"optional({self.type(type.element)})"
         return f"map({type.key}, {self.type(type.element)})"
 
-    def _dim(self, size: Size) -> str:
+    def size(self, size: Size) -> str:
+        """Return the text of a size. An expression that is too long is a fault."""
         text = parse_print.dim_text(size, self._symbols.text_of)
         if len(text) > parse_print.LONGEST_TEXT:
             self.faults.append(
