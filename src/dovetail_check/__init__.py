@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -20,6 +21,8 @@ from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
 from dovetail_check.text import Line, Model, Reader, Tensor, declared_symbols, read_weights
 
 __all__ = ["Refused", "Verdict", "check"]
+_lock = threading.Lock()
+"""Polynomials of one check share the number of sums around them."""
 MAX_BYTES = 1 << 28
 """Maximum size in bytes of a certificate and of a text."""
 
@@ -34,7 +37,8 @@ def check(
     """
     try:
         data = certificate if isinstance(certificate, Mapping) else json.loads(_read(certificate))
-        return _check_files(data, Path(first), Path(second))
+        with _lock:
+            return _check_files(data, Path(first), Path(second))
     except (
         Unproved,
         LookupError,
@@ -66,8 +70,9 @@ def _check_files(data: Mapping[str, Any], *paths: Path) -> Verdict:
 
 def _read(path: str | PathLike[str]) -> str:
     file = Path(path)
-    if file.stat().st_size > MAX_BYTES:
-        raise Refused(f"{file} is too large")
+    # A pipe or a device has no size, and may have no end.
+    if file.stat().st_size > MAX_BYTES or not file.is_file():
+        raise Refused(f"{file} must be a file of at most {MAX_BYTES} bytes")
     return file.read_text(encoding="utf-8")
 
 
@@ -77,9 +82,10 @@ def _source(path: Path) -> tuple[str, dict[str, Tensor]]:
     if len(words) < 4:
         return text, {}
     name = json.loads(words[3][: words[3].rindex('"', 0, words[3].rindex('"')) - 1].strip())
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise Refused("a weights file must be in the folder of its text")
-    return text, read_weights(path.parent / name)
+    weights, folder = (path.parent / name).resolve(), path.parent.resolve()
+    if not weights.is_relative_to(folder) or not weights.is_file():
+        raise Refused("a weights file must be a file in the folder of its text")
+    return text, read_weights(weights)
 
 
 def _check_symbols(places: list[dict[str, dict[str, set[tuple[str, int]]]]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from dovetail_check import Refused, check
@@ -19,24 +20,36 @@ def main() -> int:
     try:
         verdict = check(options.first, options.second, options.certificate)
     except Refused as error:
-        print(f"refused: {error}")
-        return 1
+        return _say(f"refused: {error}", 1)
     except (OSError, ValueError) as error:
         print(f"dovetail-check: {error}", file=sys.stderr)
         return 3
     meaning = "the same bits for all inputs" if verdict.kind == "bits" else "equal over the real numbers for all inputs"
-    print(f"accepted: {meaning}, in {verdict.steps} steps")
+    lines = [f"accepted: {meaning}, in {verdict.steps} steps"]
     if verdict.largest:
-        print(
+        lines.append(
             f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} "
             "of their value, added up over the steps"
         )
     if verdict.narrow:
-        print(f"products of sizes in {verdict.narrow} constants of i32 are taken to be in the range of i32")
+        lines.append(f"products of sizes in {verdict.narrow} constants of i32 are taken to be in the range of i32")
     if verdict.types:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(verdict.types.items()))
-        print(f"types taken from the certificate, of outputs of: {listed}")
-    return 0
+        lines.append(f"types taken from the certificate, of outputs of: {listed}")
+    return _say("\n".join(lines), 0)
+
+
+def _say(text: str, code: int) -> int:
+    """Print a text, and return the exit code: 3 where it cannot be printed, but for a reader that wants no more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"dovetail-check: {error}", file=sys.stderr)
+        return 3
+    return code
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ MAX_INTEGERS = 1 << 12
 _RANGES = {"i64": (-(1 << 63), (1 << 63) - 1), "i32": (-(1 << 31), (1 << 31) - 1), "boolean": (0, 1)}
 """The minimum and the maximum number of the types of known integers."""
 MAX_UNIFORM = 1 << 22
+MAX_COMPUTED = 1 << 26
+"""Maximum number of elements of a constant that is computed."""
 ULPS = 2
 MAX_DIFFERENCE = 2.0**-10
 """Maximum of the sum of the relative differences of constants."""
@@ -271,7 +274,7 @@ class Replay:
                         forms.setdefault(source, (Operator("Reshape", {}), (y,), 0))
         reason = self._reason_of(application, forms, views, last)
         if reason is not None:
-            raise Refused(f"step {self.verdict.steps}: {op} of {list(operands)} is not {list(results)}: {reason.lstrip('; ')}")
+            raise Refused(f"step {self.verdict.steps}: {op} of {list(operands)} is not {list(results)}: {reason}")
         self._known[self._key(key, operands)] = results
 
     def _reason_of(self, application: Application, forms: dict[int, Any], views: Any, last: Any) -> str | None:
@@ -302,6 +305,8 @@ class Replay:
             return True
         if not all(x is None or self._is_constant(x) for x in operands):
             return False
+        if types is None or prod(each.number or 0 for each in term.shape or ()) > MAX_COMPUTED:
+            raise Unproved(f"{op.name} of constants, of a type that is not known or too large")
         arrays = [None if x is None else self._array(x) for x in operands]
         wide = not self._is_exact and any(x in self._wide for x in operands)
         dtypes = [None if x is None else self._terms[x].dtype for x in operands]
@@ -372,7 +377,8 @@ class Replay:
         if term.shape is None:
             raise Unproved("the rank is not known")
         inner = frozenset(x for _, xs, _ in forms.values() for x in xs if x is not None and x not in forms) | {y} - forms.keys()
-        reason, second = "", None
+        reasons: list[str] = []
+        second = None
         results = frozenset(result for rows in views.values() for _, result in rows)
         moved = results - self._sources_of(results)
         own = {number: form for number, form in forms.items() if number not in results}
@@ -411,7 +417,7 @@ class Replay:
                     whole_op, xs, position = forms[y]
                     second = self._as_whole(whole_op, xs, position)
             except Unproved as error:
-                reason = f"{reason}; {error}"
+                reasons.append(str(error))
                 continue
             if first == second:
                 return
@@ -423,8 +429,9 @@ class Replay:
                 if found is not None:
                     self.verdict.differ(found)
                     return
-            reason = f"{reason}; {_short(first)} is not {_short(second)}"
-        raise Unproved(reason)
+            reasons.append(f"{_short(first)} is not {_short(second)}")
+        # The first attempt expands least.
+        raise Unproved(next(iter(reasons)))
 
     def _sources_of(self, terms: frozenset[int]) -> frozenset[int]:
         """Return the terms that are not defined as another order of the elements of a term."""

@@ -13,6 +13,10 @@ MAX_TERMS = 256
 """Maximum number of terms of a size; larger ones are refused."""
 
 
+MAX_COEFFICIENT = 1 << 128
+"""Maximum magnitude of a coefficient; larger ones are refused."""
+
+
 class Unproved(Exception):
     """Unproved means that a fact does not follow; the step that needs it is refused."""
 
@@ -28,8 +32,8 @@ class Size:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms = {key: value for key, value in terms.items() if value}
-        if len(self.terms) > MAX_TERMS:
-            raise Unproved("a size has too many terms")
+        if len(self.terms) > MAX_TERMS or any(abs(value) > MAX_COEFFICIENT for value in self.terms.values()):
+            raise Unproved("a size has too many or too large terms")
         self._hash: int | None = None
 
     def __hash__(self) -> int:

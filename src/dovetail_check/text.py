@@ -379,10 +379,8 @@ def declared_symbols(text: str) -> dict[str, tuple[str, int | None, int | None]]
     return found
 
 
-def read_weights(path: Path | None) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file. Raises ValueError for another content."""
-    if path is None:
-        return {}
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])

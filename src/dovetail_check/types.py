@@ -165,6 +165,16 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
     if name in ("AveragePool", "MaxPool") and attributes.get("rounding_type", "floor") == "floor":
         kernel = tuple(map(size, attributes["kernel_shape"]))
         return _type_of_convolution(symbols, first, shape(0), (shape(0)[1], ONE, *kernel), attributes)
+    if name == "ConvTranspose" and len(xs) < 4 and attributes.get("auto_pad", "explicit") == "explicit":
+        count = len(shape(0)) - 2
+        strides, dilations = (attributes.get(key) or (1,) * count for key in ("strides", "dilations"))
+        pads, more = attributes.get("pads") or (0,) * (2 * count), attributes.get("output_padding") or (0,) * count
+        sizes = [
+            (shape(0)[2 + axis] - 1) * strides[axis] + (shape(1)[2 + axis] - 1) * dilations[axis] + 1 + more[axis]
+            - pads[axis] - pads[axis + count]
+            for axis in range(count)
+        ]  # fmt: skip
+        return [Type(first, (shape(0)[0], shape(1)[1] * int(attributes.get("group", 1)), *sizes))]
     if name == "Conv":
         return _type_of_convolution(symbols, first, shape(0), shape(1), attributes)
     return None

@@ -6,9 +6,11 @@ import ast
 import copy
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -150,6 +152,48 @@ def test_a_certificate_without_its_fields_is_refused(content: str, tmp_path: Pat
         check(tmp_path, json.loads(content))
 
 
+def test_threads_check_at_the_same_time(tmp_path: Path) -> None:
+    cases = []
+    for write in (normalized, convolved):
+        (folder := tmp_path / write.__name__).mkdir()
+        cases.append((folder, proved(write, to_the_other_format, folder)))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            verdicts = list(pool.map(lambda case: check(*case).kind, cases * 20))
+    finally:
+        sys.setswitchinterval(interval)
+    assert verdicts == [case[1]["verdict"] for case in cases * 20]
+
+
+@pytest.mark.parametrize(
+    "dim", ["9**64" + ")**64" * 6, "*".join(f"(n + {number})" for number in range(1, 300)), "n" * 50_000 + "//0", "(" * 100_000]
+)
+def test_an_expression_without_end_is_refused_soon(dim: str, tmp_path: Path) -> None:
+    certificate = proved(moved, simplified, tmp_path)
+    dim = "(" * dim.count(")**") + dim
+    certificate["derivation"]["terms"][0][2] = f"i64[{dim}, 6]"
+    with pytest.raises(dovetail_check.Refused):
+        check(tmp_path, certificate)
+
+
+@pytest.mark.parametrize("place", ["../outside.safetensors", "link.safetensors", "pipe", "/dev/zero"])
+def test_weights_are_read_in_the_folder_alone(place: str, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    certificate = proved(attention, simplified, folder)
+    (folder / "first.safetensors").rename(tmp_path / "outside.safetensors")
+    (folder / "link.safetensors").symlink_to(tmp_path / "outside.safetensors")
+    os.mkfifo(folder / "pipe")
+    text = (folder / "first.dt").read_text()
+    (folder / "first.dt").write_text(text.replace("first.safetensors", place, 1))
+    with pytest.raises(dovetail_check.Refused, match="in the folder of its text"):
+        check(folder, certificate)
+    with pytest.raises(dovetail_check.Refused, match="must be a file"):
+        dovetail_check.check(folder / "first.dt", folder / "second.dt", folder / "pipe")
+
+
 def test_the_checker_needs_numpy_alone() -> None:
     folder = Path(dovetail_check.__file__).parent
     for path in folder.glob("*.py"):
@@ -173,6 +217,17 @@ def test_the_command_has_exit_codes(tmp_path: Path) -> None:
     assert found.returncode == 1
     found = subprocess.run([*command, "absent.dt", *files[1:]], capture_output=True, text=True, check=False)
     assert found.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code"), [(">&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0), (">/dev/full", 3)]
+)
+def test_an_exit_code_is_that_of_the_verdict_where_nobody_reads(redirection: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "proof.json").write_text(json.dumps(proved(moved, simplified, tmp_path)))
+    line = f"{sys.executable} -m dovetail_check first.dt second.dt proof.json {redirection}"
+    found = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == code, found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def exit_code(arguments: list[str]) -> Any:
