@@ -222,7 +222,7 @@ def test_the_command_has_exit_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("redirection", "code"), [(">&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0), (">/dev/full", 3)]
 )
-def test_an_exit_code_is_that_of_the_verdict_where_nobody_reads(redirection: str, code: int, tmp_path: Path) -> None:
+def test_closed_streams_keep_the_exit_code(redirection: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "proof.json").write_text(json.dumps(proved(moved, simplified, tmp_path)))
     line = f"{sys.executable} -m dovetail_check first.dt second.dt proof.json {redirection}"
     found = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
