@@ -83,12 +83,14 @@ def pytest_sessionfinish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """Keep the collected items out of every garbage collection: there are tens of thousands."""
-    gc.disable()
+    # gc.disable would last: a decorator of dask keeps what gc.isenabled returns when dask is imported.
+    thresholds = gc.get_threshold()
+    gc.set_threshold(0)
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.enable()
+        gc.set_threshold(*thresholds)
 
 
 @pytest.hookimpl(trylast=True)
