@@ -38,9 +38,13 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
             attributes.pop("cubic_coeff_a", None)
         if attributes.get("axes") == tuple(range(rank)):
             del attributes["axes"]
+    if op.name in ("GRU", "LSTM", "RNN"):
+        attributes.pop("outputs", None)
     if op.name == "TopK":
         # Equal elements have no order there, so that the order of a stable sort is one of those allowed.
         attributes.pop("stable", None)
+        if output == 0:
+            attributes.pop("index_element_type", None)
     for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0)):
         if all(each == neutral for each in attributes.get(name) or (neutral,)):
             attributes.pop(name, None)

@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail_check.pointwise import POINTWISE, apply_pointwise
+from dovetail_check.pointwise import POINTWISE, apply_pointwise, number_of
 from dovetail_check.sizes import ONE, ZERO, Size, SizeLike, Symbols, Unproved, product, size
-from dovetail_check.text import NUMPY, Operator
+from dovetail_check.text import NUMPY, Operator, Word
 
 Expression: TypeAlias = tuple[Any, ...]
 Index: TypeAlias = tuple[Size, ...]
@@ -85,7 +85,7 @@ class Elements:
         forms: dict[int, tuple[Operator, tuple[int | None, ...], int]],
         leaves: frozenset[int],
         views: dict[int, list[tuple[Operands, int]]] | None = None,
-        find: Callable[[Operator, Operands], int | None] = lambda op, xs: None,
+        find: Callable[..., int | None] = lambda op, xs, output=0: None,
     ) -> None:
         self._find = find
         self._views = views or {}
@@ -269,6 +269,10 @@ class Elements:
         operands = tuple(None if x is None else self._broadcast(x, index, shape) for x in xs)
         return self.apply(op, operands, [None if x is None else self.terms[x].dtype for x in xs])
 
+    def _castlike(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        cast = Operator("Cast", {**op.attributes, "to": Word(str(self.terms[xs[1]].dtype))})
+        return self.apply(cast, (self.at(xs[0], index),), [self.terms[xs[0]].dtype])
+
     def apply(self, op: Operator, operands: tuple[Any, ...], dtypes: Sequence[str | None]) -> Expression:
         """Return an operator applied to elements, in one form."""
         return apply_pointwise(op, operands, dtypes)
@@ -387,7 +391,9 @@ class Elements:
         inside = self.at(xs[0], tuple(each - before.get(axis, 0) for axis, each in enumerate(index)))
         for axis, start in before.items():
             end = start + own[axis]
-            inside = self.cases(index[axis], [(start, fill), (end, inside), (end + after[axis], fill)])
+            cases = [(start, fill), (end, inside), (end + after[axis], fill)]
+            kept = [case for case, length in zip(cases, (start, None, after[axis]), strict=True) if length != 0]
+            inside = inside if len(kept) == 1 else self.cases(index[axis], kept)
         return inside
 
     def _constantofshape(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
@@ -415,9 +421,27 @@ class Elements:
                     return self.at(xs[0], (*before, chosen + extent, *after))
         element = self.at(xs[1], within)
         bounds = op.attributes.get("bounds", "error")
+        if bounds == "natural":
+            element, bounds = self._counted_from_end(element, own[axis])
         stride = product(own[axis + 1 :])
         offset = offset_of((*before, ZERO, *after), own)
         return ("take", xs[0], offset, stride, own[axis], element, "error" if bounds == "zero" else bounds)
+
+    def _topk(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression | None:
+        kind = op.attributes.get("index_element_type")
+        plain = Operator("TopK", {key: value for key, value in op.attributes.items() if key != "index_element_type"})
+        found = None if kind is None or output == 0 else self._find(plain, xs, 1)
+        return None if found is None else self.apply(Operator("Cast", {"to": kind}), (self.at(found, index),), ["i64"])
+
+    def _counted_from_end(self, element: Expression, extent: Size) -> tuple[Expression, str]:
+        """Return i, which may count from the end, for where(i < 0, i + extent, i), with the bounds that read it so."""
+        if element[:2] == ("apply", "Where"):
+            condition, counted, plain = element[2]
+            sums = [x for x in counted[2] if x != plain] if counted[:2] == ("apply", "Add") and plain in counted[2] else []
+            is_negative = condition[:2] == ("apply", "Less") and condition[2][0] == plain and number_of(condition[2][1]) == 0
+            if is_negative and len(sums) == 1 and (sums[0] == ("number", extent) or number_of(sums[0]) == extent.number):
+                return plain, "error"
+        return element, "natural"
 
     def _progression(self, numbers: tuple[Size, ...], offset: Size) -> tuple[Size, Size, Size] | None:
         """Return the first and last of ascending numbers at equal distances, and the one at ``offset``; None for others."""
@@ -578,6 +602,9 @@ def slices_of(elements: Any, xs: Any, own: tuple[Size, ...]) -> dict[int, tuple[
         elif symbols.is_less_or_equal(first, last):
             length = last - first if step == 1 else symbols.operation("//", last - first + (step - 1), step)
         else:
+            # A start beyond the end of the axis is the end.
+            after = last == extent and symbols.is_never_negative(start)
+            first = start if after else first
             length = symbols.operation("max", 0, last - first)
             if step != 1:
                 raise Unproved("a slice")

@@ -24,6 +24,7 @@ CHAINS = frozenset("Maximum Minimum".split())
 POINTWISE = UNARY | BINARY | CHAINS | {"Where", "Clip", "Mean", "Sum"}
 COMPARISONS = frozenset("And Equal Greater GreaterEqual IsFinite IsInf IsNaN Less LessEqual Not NotEqual Or Xor".split())
 MIRRORED = {"Greater": "Less", "GreaterEqual": "LessEqual"}
+IDEMPOTENT = frozenset(("Abs", "Relu"))
 LOGICAL = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor", "BitwiseNot": "Not"}
 
 
@@ -38,8 +39,12 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         name = LOGICAL[name]
     if name == "NotEqual":
         return ("apply", "Not", (apply_pointwise(Operator("Equal", {}), operands, dtypes),))
-    if name == "Where" and operands[0][:2] == ("apply", "Not"):
-        operands = operands[0][2][0], operands[2], operands[1]
+    if name == "Where":
+        if operands[0][:2] == ("apply", "Not"):
+            operands = operands[0][2][0], operands[2], operands[1]
+        condition = number_of(operands[0])
+        if condition is not None or operands[1] == operands[2]:
+            return operands[1 if condition is None or condition else 2]  # type: ignore[no-any-return]
     is_plain = dtypes[0] in ("f32", "f64")
     if name == "Subtract" and is_plain:
         return apply_pointwise(Operator("Add", {}), (operands[0], _negate(operands[1])), dtypes)
@@ -57,6 +62,8 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         return _negate(operands[0])
     if name == "Not" and operands[0][:2] == ("apply", "Not"):
         return operands[0][2][0]  # type: ignore[no-any-return]
+    if name in IDEMPOTENT and operands[0][:2] == ("apply", name):
+        return operands[0]  # type: ignore[no-any-return]
     if name == "Equal" and operands[0] == operands[1] and is_plain:
         return ("apply", "Not", (("apply", "IsNaN", (operands[0],)),))
     if name == "Clip":

@@ -206,11 +206,11 @@ class Replay:
             return Elements(self._terms, self._symbols, forms, leaves, views, self._find)
         return RealElements(self._terms, self._symbols, forms, leaves, views, self._wide, self._find)
 
-    def _find(self, op: Operator, operands: Operands) -> int | None:
-        """Return the term that an application was proved to equal."""
+    def _find(self, op: Operator, operands: Operands, output: int = 0) -> int | None:
+        """Return the term that an output of an application was proved to equal."""
         key = self._key(repr(op), operands)
         found = self._known.get(key) or self._exact.get(key)
-        return found[0] if found else None
+        return found[output] if found and output < len(found) else None
 
     def _key(self, key: str, operands: Operands) -> Any:
         """Return the key of an application; operands of equal known integers are equal."""
@@ -461,6 +461,8 @@ class Replay:
         for own, other in (self._models, self._models[::-1]):
             if {name for name, _ in own.graph.inputs} != {name for name, _ in other.graph.inputs}:
                 raise Refused("the names of the inputs differ")
+            if any(name not in self._inputs and pair not in other.graph.inputs for pair in own.graph.inputs for name in pair[:1]):
+                raise Refused("the types of the inputs differ")
             if sorted(map(repr, own.facts.get("states", []))) != sorted(map(repr, other.facts.get("states", []))):
                 raise Refused("the states differ")
         outputs = [self._outputs_of(model) for model in self._models]
@@ -506,7 +508,8 @@ class Replay:
         env: dict[str, int] = {}
         for name, declared in model.graph.inputs:
             if name not in self._inputs:
-                raise Refused(f"input {name!r} is not in the certificate")
+                # No node may read the input.
+                continue
             term = self._terms[self._inputs[name]]
             if declared.dtype is None or Type(term.dtype, term.shape) != declared:
                 raise Refused(f"input {name!r} must have the type of the certificate")
@@ -525,6 +528,9 @@ class Replay:
                     raise Refused(f"constant {node.outputs[0][0]!r} is not in the certificate")
                 env[node.outputs[0][0]] = found
                 continue
+            unknown = [name for name in node.inputs if name is not None and name not in env]
+            if unknown:
+                raise Refused(f"line {node.line}: {unknown[0]!r} is not in the certificate")
             operands = _trim(tuple(None if name is None else env[name] for name in node.inputs))
             if (
                 node.graphs
@@ -539,6 +545,8 @@ class Replay:
                 if number in self._declared and declared != Type(self._terms[number].dtype, self._terms[number].shape):
                     raise Refused(f"line {node.line}: the type of {name!r} must be {declared}")
                 env[name] = number
+        if not env.keys() >= {*model.graph.outputs}:
+            raise Refused("an output is not in the certificate")
         return {name: env[name] for name in model.graph.outputs}
 
 

@@ -50,6 +50,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         elif name == "Where":
             dtype = own[1].dtype if own[1] is not None else None
         return [Type(dtype, broadcast(symbols, [shape(position) for position, x in enumerate(xs) if x is not None]))]
+    if name == "CastLike":
+        return [Type(None if own[1] is None else own[1].dtype, shape(0))]
     if name in SAME or name in ALONG:
         return [Type(first, shape(0))]
     if name == "Transpose":
@@ -157,6 +159,10 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         if count is None:
             raise Unproved("a gather with indices of an open size")
         return [Type(first, (*shape(1)[:-1], *shape(0)[batch + count :]))]
+    if name == "TopK":
+        axis, (count,) = int(attributes.get("axis", -1)) % len(shape(0)), elements.integers_of(xs[1])
+        sizes = [*shape(0)[:axis], count, *shape(0)[axis + 1 :]]
+        return [Type(first, tuple(sizes)), Type(str(attributes.get("index_element_type", "i64")), tuple(sizes))]
     if name == "Range":
         start, stop, step = (elements.integers_of(x)[0] for x in xs)
         if step != 1 or not symbols.is_less_or_equal(start, stop):

@@ -149,14 +149,16 @@ def test_a_child_forked_while_a_thread_loads_has_its_collector_on() -> None:
     thread = threading.Thread(target=load)
     thread.start()
     inside.wait()
-    assert not gc.isenabled()
 
     def work() -> None:
         assert gc.isenabled()
 
-    assert_ends_well(work)
-    go.set()
-    thread.join()
+    try:
+        assert not gc.isenabled()
+        assert_ends_well(work)
+    finally:
+        go.set()
+        thread.join()
     assert gc.isenabled()
 
 

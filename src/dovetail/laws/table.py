@@ -112,7 +112,6 @@ LAWS = (
     Law(identities.drop_cast, (Cast,), NOP),
     Law(identities.write_cast, (CastLike,), NOP),
     Law(identities.merge_transposes, (Transpose,), "transpose_fusion"),
-    Law(identities.merge_expands, (Expand,), "expand_elimination"),
     # Movement
     Law(movement.merge_concats, (Concat,)),
     Law(movement.expand_constant, (ConstantOfShape,)),
@@ -156,7 +155,6 @@ LAWS = (
     Law(arithmetic.write_squared_difference, (binary.SquaredDifference,)),
     Law(arithmetic.subtract_as_add, (binary.Subtract,)),
     Law(arithmetic.write_sum, (binary.Sum,)),
-    Law(identities.read_before_expand, SEVERAL_OPERANDS, "expand_elimination"),
     Law(arithmetic.broadcast_operands, SEVERAL_OPERANDS),
     # Sums and products are ordered after the operands have their shortest form, and before terms are interned.
     Law(real_arithmetic.order_chain(binary.Add), (binary.Add,), over_reals=SUMS),
@@ -172,6 +170,8 @@ LAWS = (
     Law(reductions.write_reduction, _of(reduce.Reduction)),
     Law(reductions.keep_axes, (ArgMax, ArgMin)),
     # Laws of graphs only: terms have these forms anyway, or are rewritten in the other direction
+    Law(identities.merge_expands, (Expand,), "expand_elimination", is_of_terms=False),
+    Law(identities.read_before_expand, SEVERAL_OPERANDS, "expand_elimination", is_of_terms=False),
     Law(reshapes.merge_reshapes, _of(RowMajorOp), "reshape_fusion", is_of_terms=False),
     Law(constant_shapes.write_constant_reshape, (Reshape,), "shape_folding", is_of_terms=False),
     Law(constant_shapes.write_constant_expand, (Expand,), "shape_folding", is_of_terms=False),
