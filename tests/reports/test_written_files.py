@@ -196,8 +196,8 @@ def test_a_weights_file_that_the_caller_names_is_replaced(folder: Path) -> None:
 
 
 def test_the_operator_that_a_comparison_writes_takes_a_free_name(folder: Path) -> None:
-    from dovetail.cli.bisect import _free_path
+    from dovetail.cli.bisect import free_path
 
     (folder / "part.npz").write_bytes(b"foreign")
-    assert _free_path("part.npz") == "part.1.npz"
-    assert _free_path("part.onnx") == "part.onnx"
+    assert free_path("part.npz") == "part.1.npz"
+    assert free_path("part.onnx") == "part.onnx"

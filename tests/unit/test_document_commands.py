@@ -20,12 +20,16 @@ from dovetail.cli import dovetail as command
 
 CLUSTERS = ("10.0.0.1", "/shared/")
 """Parts of lines that need a cluster."""
+RELEASE = "=="
+"""The part of a line that names a release of a runtime, whose environment needs a package index."""
 PACKAGES = {"parquet": "pyarrow", "photos": "PIL", "onnxruntime": "onnxruntime", "openvino": "openvino"}
 
 
 def lines() -> list[object]:
-    """Return the lines that need no cluster, each as a parameter; those of the session of README have a test of their own."""
-    found = [line for line in COMMAND_LINES if f"$ {line}\n" not in SESSION and not any(part in line for part in CLUSTERS)]
+    """Return the lines that need no cluster and no package index, without those of the session of README, which have a test."""
+    found = [
+        line for line in COMMAND_LINES if f"$ {line}\n" not in SESSION and not any(part in line for part in (*CLUSTERS, RELEASE))
+    ]
     return [pytest.param(line, marks=[pytest.mark.slow] if "--throughput" in line else []) for line in found]
 
 

@@ -47,7 +47,7 @@ def bisect_engines(
                 stem, suffix = os.path.splitext(path)
                 path = f"{stem}.{engine}{suffix}"
             if part is None:
-                path = _free_path(path)
+                path = free_path(path)
             command = _write(found, path, request)
         rows.append((found, command))
     if as_json:
@@ -65,11 +65,11 @@ def _write(found: Any, path: str, request: Mapping[str, Any]) -> str:
 
     stem = os.path.splitext(path)[0]
     path = _save(found.part, path)
-    arrays = _free_path(f"{stem}.npz")
+    arrays = free_path(f"{stem}.npz")
     write_arrays(arrays, found.inputs)
     words = ["dovetail", "compare", path]
     if found.reference_part is not None:
-        base = _save(found.reference_part, _free_path(f"{stem}.reference{os.path.splitext(path)[1]}"))
+        base = _save(found.reference_part, free_path(f"{stem}.reference{os.path.splitext(path)[1]}"))
         words = ["dovetail", "compare", base, "--with", path]
     engines = found.engine if found.reference_part is not None else f"{found.reference},{found.engine}"
     words += ["--engines", engines, "--reference", found.reference, "--input", arrays]
@@ -89,7 +89,7 @@ def _save(model: Model, path: str) -> str:
 
     stem, suffix = os.path.splitext(path)
     for ending in dict.fromkeys((suffix, ".onnx", ".xml", ".dt")):
-        target = path if ending == suffix else _free_path(stem + ending)
+        target = path if ending == suffix else free_path(stem + ending)
         try:
             save(model, target)
         except DovetailError as error:
@@ -102,7 +102,7 @@ def _save(model: Model, path: str) -> str:
     raise AssertionError(path)
 
 
-def _free_path(path: str) -> str:
+def free_path(path: str) -> str:
     """Return ``path``, with a number before its suffix if a file of that name exists, which must not be overwritten."""
     stem, suffix = os.path.splitext(path)
     number = 0

@@ -41,11 +41,16 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @click.option("--engines", metavar="ENGINE,...", help="interpreter, native, onnxruntime, openvino [all that are installed].")
 @click.option("--reference", metavar="ENGINE", help="The engine that the others are compared with [interpreter].")
 @click.option(
-    "--with", "other", type=click.Path(), metavar="FILE", help="A second model: the engines run FILE, the reference runs MODEL."
+    "--with",
+    "other",
+    type=click.Path(),
+    metavar="FILE|RELEASE,...",
+    help="A second model: the engines run FILE, the reference runs MODEL. Or releases that run MODEL: onnxruntime==1.20.1.",
 )
 @options.inputs
 @click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator whose result is wrong for correct inputs.")
-@click.option("--part", type=click.Path(), metavar="FILE", help="The file for the operator that --bisect finds [part.onnx].")
+@click.option("--part", type=click.Path(), metavar="FILE", help="The file for the operator or model that is found [part.onnx].")
+@click.option("--timeout", type=click.FloatRange(min=0.01), help="Seconds after which a run of a release counts as hanging [60].")
 @click.option("--memory", type=Bytes(), help="Run slices of the graph to keep the process below this size, as 500MB.")
 @options.tolerance
 @click.option("--value", "values", multiple=True, metavar="NAME", help="Compare only this value [all values].")
@@ -66,6 +71,7 @@ def compare(
     inputs: tuple[str, ...],
     is_bisect: bool,
     part: str | None,
+    timeout: float | None,
     memory: int | None,
     tolerance: float | None,
     values: tuple[str, ...],
@@ -83,23 +89,41 @@ def compare(
 
     With --with, the reference runs MODEL, and the other engines run a second model, of either format. The values of the two
     models are matched by name, else by their computation.
+    With releases, such as onnxruntime==1.20.1,openvino==2026.3.1, each runs MODEL in an environment of its own, which pip or uv
+    makes once. The first wrong one is located, and the smallest model, its inputs and the text of an issue are written.
     --bisect runs slices of the model in each engine on the reference's values, at most 2 log2(n) slices for n operators. It
     writes the faulty operator and its inputs to files, and prints the command that reproduces the difference. Exit code 1: a
     value differs beyond the tolerance, or an engine is the runtime of a file's format and cannot load the file.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.cli.referee import releases_in
     from dovetail.compare.values.engines import installed_engines
     from dovetail.compare.values.layers import compare_layers
     from dovetail.runtime.random_inputs import Inputs
+    from dovetail.runtime.releases.workers import RUN_SECONDS
 
     if is_bisect and (html or colors or values or is_all):
         raise click.UsageError("--bisect excludes --html, --colors, --value and --all")
-    if part is not None and not is_bisect:
-        raise click.UsageError("--part needs --bisect")
+    releases = releases_in(other)
+    if part is not None and not is_bisect and not releases:
+        raise click.UsageError("--part needs --bisect, or releases in --with")
+    if releases and (is_bisect or html or colors or values or is_all or engines or memory is not None or precision):
+        raise click.UsageError(
+            "--with and releases exclude --bisect, --engines, --html, --colors, --value, --all, --memory and --precision"
+        )
+    if timeout is not None and not releases:
+        raise click.UsageError("--timeout needs releases in --with")
     loaded = load(model)
-    second = None if other is None else load(other)
+    second = None if other is None or releases else load(other)
     with progress(f"running {model}"):
         arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes), run=True, distinct=True)
+        if releases:
+            from dovetail.cli.referee import judge
+
+            if random:
+                narrate(f"random inputs (seed {seed}): {', '.join(random)}")
+            settings = {"reference": reference, "tolerance": tolerance, "threads": threads, "seconds": timeout or RUN_SECONDS}
+            return judge(loaded, releases, arrays, part, settings, as_json=as_json)
         chosen = installed_engines() if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
         if is_bisect:
             from dovetail.cli.bisect import bisect_engines

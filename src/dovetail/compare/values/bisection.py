@@ -22,6 +22,7 @@ from dovetail.ir.limits import counting, within_memory
 from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.compilation import precision_of
 from dovetail.runtime.random_inputs import Inputs
+from dovetail.runtime.releases.workers import release_workers
 
 FEW = 6
 """Minimum number of units (operators, or groups of operators) with which the whole model runs first.
@@ -70,7 +71,7 @@ def bisect(
     second = None if other is None else other if isinstance(other, Model) else load(other)
     if second is None and engine == reference:
         raise EngineError("argument.value", f"the engine and the reference of a bisection must differ, got {reference} for both")
-    with counting(first.limits), within_memory("the bisection", first.file):
+    with counting(first.limits), within_memory("the bisection", first.file), release_workers():
         arrays = complete_inputs(first, Inputs.of(inputs))
         subject = Subject(first, arrays)
         under_test = None if second is None else Subject(second, inputs_of_other(first, second, arrays))

@@ -19,14 +19,24 @@ from dovetail.ir.graph import Model
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.find_shapes import refuse_live_memory
 from dovetail.runtime.peers import Names, Runner, is_installed, runner
+from dovetail.runtime.releases.environment import python_of
+from dovetail.runtime.releases.release import Release, release_of
+from dovetail.runtime.releases.workers import run_release
 
 ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
 PEERS = ("onnxruntime", "openvino")
 
 
 def check_engines(names: Sequence[str]) -> None:
-    """Raise EngineError [argument.value], UnsupportedError [runtime.missing] for engines that cannot run here."""
+    """Raise EngineError [argument.value], UnsupportedError [runtime.missing] for engines that cannot run here.
+
+    The environment of a release, such as onnxruntime==1.20.1, is made if the cache folder has none.
+    """
     for name in names:
+        release = release_of(name)
+        if release is not None:
+            python_of(release)
+            continue
         if name not in ENGINES:
             raise EngineError("argument.value", f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
         if name in PEERS and not is_installed(name):
@@ -59,12 +69,18 @@ def run_part(engine: str, part: Part, folder: str, threads: int | None = None, p
     """Run a part in an engine. Returns its outputs in order; one value may be several outputs.
 
     onnxruntime and OpenVINO run the part as a file: OpenVINO runs an IR file if the model is IR, else both run ONNX from memory.
+    A release, such as onnxruntime==1.20.1, runs a file with its default options in a process of its own.
     ``precision``: see :func:`dovetail.compile`; the interpreter and onnxruntime do not round.
-    Raises only DovetailErrors; a failure of a peer is EngineError [runtime.load], [runtime.run].
+    Raises only DovetailErrors; a failure of a peer is EngineError [runtime.load], [runtime.run]; of a release also
+    [runtime.crash], [runtime.timeout].
     """
     distinct = dict.fromkeys(map(id, part.outputs))
-    run = _run_peer if engine in PEERS else _run_program
-    arrays = run(engine, part, folder, threads, precision)
+    release = release_of(engine)
+    if release is not None:
+        arrays = _run_release(release, part, folder, threads)
+    else:
+        run = _run_peer if engine in PEERS else _run_program
+        arrays = run(engine, part, folder, threads, precision)
     if len(arrays) != len(distinct):
         raise EngineError("runtime.run", f"{engine} must return the {len(distinct)} outputs of a part, got {len(arrays)}")
     by_value = dict(zip(distinct, arrays, strict=True))
@@ -75,6 +91,23 @@ def _run_program(engine: str, part: Part, folder: str, threads: int | None, prec
     options: dict[str, Any] = {"threads": threads, "precision": precision} if engine == "native" else {}
     with compile(part.model, engine=engine, **options) as program:
         return list(program(part.inputs).values())
+
+
+def _run_release(release: Release, part: Part, folder: str, threads: int | None) -> list[Any]:
+    refuse_live_memory(part.model, [part.inputs[x.name] for x in part.model.inputs])
+    is_ir = release.package == "openvino" and part.model.format == "openvino"
+    path = os.path.join(folder, "part.xml" if is_ir else "part.onnx")
+    save(part.model, path)
+    try:
+        return run_release(release, path, {x.name: part.inputs[x.name] for x in part.model.inputs}, threads)
+    finally:
+        _remove_part(folder)
+
+
+def _remove_part(folder: str) -> None:
+    for suffix in (".xml", ".bin", ".onnx"):
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, f"part{suffix}"))
 
 
 def _run_peer(engine: str, part: Part, folder: str, threads: int | None, precision: str | None) -> list[Any]:
@@ -90,10 +123,7 @@ def _run_peer(engine: str, part: Part, folder: str, threads: int | None, precisi
         raise EngineError("runtime.run", f"{engine} cannot run the model: {' '.join(str(error).split())[:500]}") from error
     finally:
         if is_ir:
-            for suffix in (".xml", ".bin"):
-                path = os.path.join(folder, f"part{suffix}")
-                if os.path.exists(path):
-                    os.unlink(path)
+            _remove_part(folder)
     return list(found.values())
 
 

@@ -31,6 +31,7 @@ from dovetail.ir.types import Tensor
 from dovetail.runtime.compilation import compile, precision_of
 from dovetail.runtime.interpreter.session import InitialStates
 from dovetail.runtime.random_inputs import Inputs, random_inputs, sizes_in
+from dovetail.runtime.releases.workers import release_workers
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
 
 MAX_REFUSALS = 64
@@ -52,10 +53,10 @@ def compare_layers(
 ) -> LayerComparison:
     """Compare every value of ``model`` in ``engines`` with its value in the first engine, the reference, by depth.
 
-    ``engines`` are "interpreter", "native", "onnxruntime" and "openvino", the reference first; the default is all installed
-    engines. With a second model ``other``, the reference runs ``model``, and the later engines run ``other``. A single engine
-    runs both models, and without ``engines`` each installed engine runs ``other``. Values are matched by name, else by their
-    computation.
+    ``engines`` are "interpreter", "native", "onnxruntime", "openvino" and releases such as "onnxruntime==1.20.1", the reference
+    first; the default is all installed engines. With a second model ``other``, the reference runs ``model``, and the later
+    engines run ``other``. A single engine runs both models, and without ``engines`` each installed engine runs ``other``. Values
+    are matched by name, else by their computation.
 
     ``inputs`` are arrays by name, or :class:`dovetail.Inputs`; inputs without an array are random. ``values`` are the names of
     the values to compare; the default is all. With ``other`` the outputs of both models are also compared for random inputs with
@@ -92,7 +93,7 @@ def compare_layers(
     ]
     if not columns:
         raise EngineError("argument.value", f"a comparison needs an engine other than the reference {base}, got none")
-    with counting(first.limits), within_memory("the comparison", first.file):
+    with counting(first.limits), within_memory("the comparison", first.file), release_workers():
         given = Inputs.of(inputs)
         arrays = complete_inputs(first, given)
         with tempfile.TemporaryDirectory(prefix="dovetail-compare-") as folder:
@@ -207,7 +208,7 @@ class _Run:
 
     def _first_notes(self) -> list[str]:
         found = []
-        if any(column.engine in ("native", "onnxruntime", "openvino") for column in self.columns):
+        if any(column.engine != "interpreter" for column in self.columns):
             found.append("every compared value is an output of its part, so that engines do not fuse operators across it")
         if self.subject.draws:
             found.append("random operators run only in the reference; the other engines use its numbers")

@@ -1,0 +1,1 @@
+"""Releases of other runtimes: each in an environment and a process of its own."""
