@@ -75,6 +75,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     "merge_concats": (
         lambda b, x, y: b.Concat(b.Concat(x, y, axis=1), x, axis=1), lambda b, x, y: b.Concat(x, y, x, axis=-1),
     ),
+    "merge_adjacent_slices": (
+        lambda b, x, y: b.Concat(b.Exp(y), *b.Split(y, [1, 2], axis=1, outputs=2), b.Relu(y[:, 1:]), axis=1),
+        lambda b, x, y: b.Concat(b.Exp(y), y, b.Relu(y[:, 1:]), axis=1),
+    ),
     "expand_constant": (lambda b, x, y: b.ConstantOfShape(b.Shape(x), np.float32(2)) * y, lambda b, x, y: y * 2),
     "write_expand": (lambda b, x, y: b.Expand(x[:, :1], [1, 3]) * y, lambda b, x, y: x[:, :1] * y),
     "write_pad": (lambda b, x, y: b.Pad(x, [1, 2], np.float32(0), [1]), lambda b, x, y: b.Pad(x, [0, 1, 0, 2])),

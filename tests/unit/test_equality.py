@@ -66,6 +66,10 @@ SAME_BITS = {
         lambda b, x, y: b.Pad(x, [1, 2], b.constant(np.float32(2)), [-1]),
     ),
     "nested concats": (lambda b, x, y: b.Concat(b.Concat(x, y, axis=1), x, axis=1), lambda b, x, y: b.Concat(x, y, x, axis=-1)),
+    "concat of slices of a sum": (
+        lambda b, x, y: b.Concat((x + y)[:, :1], (x + y)[:, 1:], b.Exp(x), axis=1),
+        lambda b, x, y: b.Concat(x + y, b.Exp(x), axis=1),
+    ),
     "concat with nothing": (lambda b, x, y: b.Concat(x, y[:, :0], axis=1) + y, lambda b, x, y: x + y),
     "tile of an axis of size 1": (
         lambda b, x, y: b.Tile(x[:, :1], [1, 3]) + y,
@@ -144,6 +148,13 @@ DIFFERENT = {
     "order of a difference": (lambda b, x, y: x - y, lambda b, x, y: y - x),
     "one constant": (lambda b, x, y: x * np.float32([1, 2, 3]) + y, lambda b, x, y: x * np.float32([1, 2, 4]) + y),
     "axis": (lambda b, x, y: b.CumSum(x, b.constant(0)), lambda b, x, y: b.CumSum(x, b.constant(1))),
+    "order of parts": (lambda b, x, y: b.Concat(x[:, 1:], x[:, :1], y, axis=1), lambda b, x, y: b.Concat(x, y, axis=1)),
+    "parts that overlap": (
+        lambda b, x, y: b.Concat(x[:, :2], x[:, 1:2], y, axis=1), lambda b, x, y: b.Concat(x, y, axis=1),
+    ),
+    "parts of two axes": (
+        lambda b, x, y: b.Concat(x[:1, :1], x[1:2, 1:], axis=1), lambda b, x, y: x[:1],
+    ),
     "permutation": (lambda b, x, y: b.MatMul(x, b.Transpose(y, [1, 0])), lambda b, x, y: b.MatMul(y, b.Transpose(x, [1, 0]))),
     "slice": (lambda b, x, y: x[:, 1:], lambda b, x, y: x[:, :-1]),
     "integer detour": (

@@ -114,6 +114,7 @@ LAWS = (
     Law(identities.merge_transposes, (Transpose,), "transpose_fusion"),
     # Movement
     Law(movement.merge_concats, (Concat,)),
+    Law(slices.merge_adjacent_slices, (Concat,)),
     Law(movement.expand_constant, (ConstantOfShape,)),
     Law(movement.write_expand, (Expand,)),
     Law(movement.write_pad, (Pad,)),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_RANGE = 1 << 16
 """Maximum number of indices of a Gather that are compared with a slice."""
+MAX_SOURCES = 4
+"""Maximum number of terms of which a term is known to be a slice."""
 
 
 class Span(NamedTuple):
@@ -92,7 +94,11 @@ def _slice_term(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
     lengths = [spans[axis].length for axis in axes]
     steps = [spans[axis].step for axis in axes]
     inputs = [sizes_term(b, vector) for vector in (starts, lengths, axes, steps)]
-    return b.term(ExactSlice(), [x, *inputs])[0]
+    found = b.term(ExactSlice(), [x, *inputs])[0]
+    sources = b.sources.setdefault(id(found), [])
+    if len(sources) < MAX_SOURCES and (x, spans) not in sources:
+        sources.append((x, spans))
+    return found
 
 
 class ExactSlice(Op, sig="data: T, starts!: I, lengths!: I, axes!: I, steps!: I -> output: T", is_registered=False):
@@ -128,6 +134,52 @@ def spans_of_operands(xs: Sequence[Value | None]) -> dict[int, Span] | None:
     return {
         int(axis): Span(start, length, int(step)) for start, length, axis, step in zip(starts, lengths, axes, steps, strict=True)
     }
+
+
+def merge_adjacent_slices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Merge adjacent operands of a Concat that are adjacent slices of one term."""
+    assert isinstance(op, Concat)
+    parts = [x for x in xs if x is not None]
+    merged: list[Value] = []
+    position = 0
+    while position < len(parts):
+        joined, count = _joined_slice(b, parts, position, op)
+        merged.append(parts[position] if joined is None else joined)
+        position += count
+    if len(merged) == len(parts):
+        return None
+    return merged[0] if len(merged) == 1 else b.add(op, *merged)
+
+
+def _joined_slice(b: Terms, parts: list[Value], position: int, op: Concat) -> tuple[Value | None, int]:
+    """Return the slice of the most operands from ``position`` on, and their number; None and 1 if two are not adjacent."""
+    best: tuple[Value | None, int] = None, 1
+    for source, spans in b.sources.get(id(parts[position]), ()):
+        if op.axis not in spans or spans[op.axis].step != 1 or (source.node is not None and source.node.op == op):
+            continue
+        start, length, _ = spans[op.axis]
+        known = [spans]
+        for x in parts[position + 1 :]:
+            following = spans | {op.axis: Span(start + length, x.dims[op.axis], 1)}
+            if not _is_slice(b, x, source, following):
+                break
+            length += x.dims[op.axis]
+            known.append(following)
+        if len(known) > best[1]:
+            for each in known:
+                # The steps of the proof say of which term each operand is a slice.
+                slice_axes(b, source, each)
+            best = slice_axes(b, source, spans | {op.axis: Span(start, length, 1)}), len(known)
+    return best
+
+
+def _is_slice(b: Terms, x: Value, source: Value, spans: dict[int, Span]) -> bool:
+    """Return whether a term is known to be a slice of ``source``."""
+    known = (found for other, found in b.sources.get(id(x), ()) if other is source and found.keys() == spans.keys())
+    return any(
+        all(symbolic.equal(mine, theirs) is True for axis in spans for mine, theirs in zip(found[axis], spans[axis], strict=True))
+        for found in known
+    )
 
 
 def _slice_concat(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:

@@ -63,6 +63,8 @@ class Terms(Builder):
         self.steps = steps
         self.deadline = deadline
         self.applied: set[str] = set()
+        self.sources: dict[int, list[tuple[Value, Any]]] = {}
+        """Maps the ids of terms to the terms of which they are slices, with the spans of the slices."""
         self._prefix = prefix
         self._memo: dict[Hashable, list[Value]] = {}
         self._names: dict[Hashable, frozenset[str]] = {}
