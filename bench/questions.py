@@ -51,7 +51,7 @@ def asked(module: str, folder: Path, name: str, columns: Sequence[str], limits: 
         try:
             ended = subprocess.run(
                 command, capture_output=True, text=True, timeout=limits.seconds * (len(rest) + 1), check=False,
-                cwd=ROOT / "tests", preexec_fn=lambda: _limit(limits.gigabytes),
+                cwd=ROOT / "tests", preexec_fn=lambda: limit_memory(limits.gigabytes),
             )  # fmt: skip
             printed, why = ended.stdout, _end(ended, limits)
         except subprocess.TimeoutExpired as error:
@@ -72,7 +72,8 @@ def _end(ended: subprocess.CompletedProcess[str], limits: Limits) -> str:
     return f"the process ended with code {ended.returncode}: {ended.stderr.strip()[-200:]}"
 
 
-def _limit(gigabytes: float) -> None:
+def limit_memory(gigabytes: float) -> None:
+    """Limit the address space of this process."""
     size = int(gigabytes * 1e9)
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
