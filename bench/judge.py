@@ -171,10 +171,9 @@ def summary(rows: list[Record]) -> list[str]:
         in_bits = sum(row.get("proof") == "bits" for row in chosen)
         cells = [tool, len(chosen), counts["proved"], in_bits, counts["refuted"], counts["open"], counts["tool failed"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
-    wrong = [
-        row for row in rows if row["verdict"] == "proved" and row["difference"] and not row["difference"].startswith("not run")
-    ]
-    lines += ["", f"proved equal, but outputs differ: {len(wrong)}", *map(line_of, wrong), ""]
+    runs = [row for row in rows if row["verdict"] == "proved" and not row.get("difference", NOT_RUN).startswith(NOT_RUN)]
+    wrong = [row for row in runs if row["difference"]]
+    lines += ["", f"proved equal and run: {len(runs)}, with other outputs: {len(wrong)}", *map(line_of, wrong), ""]
     blockers = Counter((row["tool"], blocker) for row in rows if row["verdict"] == "open" for blocker in set(row["blockers"]))
     return lines + [f"{count:4} {tool:20} {blocker}" for (tool, blocker), count in blockers.most_common(40)]
 
