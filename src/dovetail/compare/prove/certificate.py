@@ -27,6 +27,8 @@ VERSION = 2
 _BLOCK = 1 << 20
 MAX_BYTES = 1 << 28
 """Maximum size in bytes of the file of a certificate."""
+COMPOSED = ("in one form", "in parts")
+"""Endings of the names of rewrites that decompose an operator."""
 _FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "derivation", "digest"))
 
 
@@ -46,6 +48,9 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
         matching = _matching(proof.models, proof.verdict, rewrites)
     if matching is None:
         raise RuleError("argument.conflict", "a proof at fitted sizes has no certificate: the inputs of the models differ")
+    if proof.verdict == "real":
+        rewrites = _without_decompositions(proof.models, rewrites)
+        matching = _matching(proof.models, proof.verdict, rewrites)
     content: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
@@ -201,6 +206,26 @@ def _pairs(models: tuple[Model, Model], terms: list[dict[int, Value]]) -> dict[s
             rows.append([names[term], value.name, numbers[term]])
     text = json.dumps(rows, separators=(",", ":"))
     return {"values": rows, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
+
+
+def _without_decompositions(models: tuple[Model, Model], rewrites: list[str]) -> list[str]:
+    """Return the rewrites without decompositions that the proof does not need: an operator of both models stays as it is."""
+    from dovetail.compare.prove.model_terms import number_terms
+    from dovetail.compare.prove.real_terms import real_terms
+
+    numbered = number_terms(models)
+    outputs = {value.name: value for value in models[1].outputs}
+
+    def is_proved(names: list[str]) -> bool:
+        first, second = real_terms(numbered, allowed=frozenset(names)).terms
+        return all(first[id(value)] is second[id(outputs[value.name])] for value in models[0].outputs)
+
+    composed = [name for name in rewrites if name.endswith(COMPOSED)]
+    for names in ([composed] if len(composed) > 1 else []) + [[name] for name in composed]:
+        kept = [name for name in rewrites if name not in names]
+        if len(kept) < len(rewrites) and is_proved(kept):
+            rewrites = kept
+    return rewrites
 
 
 def _all_rewrites(models: tuple[Model, Model]) -> list[str]:
