@@ -31,6 +31,9 @@ def main() -> int:
             f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} "
             "of their value, added up over the steps"
         )
+    if verdict.computed:
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(verdict.computed.items()))
+        lines.append(f"constants have the bits that numpy computes on this machine, of: {listed}")
     if verdict.narrow:
         lines.append(f"products of sizes in {verdict.narrow} constants of i32 are taken to be in the range of i32")
     if verdict.types:

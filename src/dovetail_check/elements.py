@@ -215,10 +215,6 @@ class Elements:
             source = xs[0]
             assert source is not None
             return self.at_offset(source, self.symbols.join(offset_of(index or (), shape)) if offset is None else offset)
-        if name in ("ArgMax", "ArgMin") and not op.attributes.get("keepdims", True):
-            kept = Operator(name, {key: value for key, value in op.attributes.items() if key != "keepdims"})
-            found = self._find(kept, xs)
-            return None if found is None else self.at_offset(found, offset_of(index or (), shape) if offset is None else offset)
         rule = getattr(self, f"_{name.lower()}", None)
         if rule is None and name in POINTWISE:
             rule = self._pointwise
@@ -486,7 +482,13 @@ class Elements:
             )
         body = self.at(xs[0], tuple(inner))
         self._depth = depth
-        return ("reduce", op.name, extents, body)
+        is_last = op.attributes.get("select_last_index", False)
+        return ("reduce", f"{op.name} of the last" if is_last else op.name, extents, body)
+
+    def _argmax(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        return self._reduction(op, xs, output, shape, index)
+
+    _argmin = _argmax
 
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if op.attributes.get("coerce_to_2d"):
@@ -513,6 +515,8 @@ class Elements:
     def reduced_axes(self, op: Operator, xs: Any) -> list[int]:
         """Return the axes of a reduction in ascending order: those of the second operand, or all."""
         rank = len(self.shape_of(xs[0]))
+        if op.name in ("ArgMax", "ArgMin"):
+            return [int(op.attributes.get("axis", 0)) % rank]
         listed = self.integers_of(xs[1]) if len(xs) > 1 and xs[1] is not None else ()
         if not listed:
             return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))
@@ -591,10 +595,16 @@ def slices_of(elements: Any, xs: Any, own: tuple[Size, ...]) -> dict[int, tuple[
     steps = [each.number for each in elements.integers_of(xs[4])] if len(xs) > 4 and xs[4] is not None else [1] * len(starts)
     found = {}
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if axis is None or step is None or step < 1:
+        if axis is None or not step:
             raise Unproved("a slice with an unknown axis or step")
         axis %= len(own)
         extent = own[axis]
+        if None not in (start.number, end.number, extent.number):
+            chosen = range(extent.number or 0)[slice(start.number, end.number, step)]
+            found[axis] = size(chosen.start), size(len(chosen)), step
+            continue
+        if step < 1:
+            raise Unproved("a slice backwards of an open size")
         first = _clamp(symbols, start, extent)
         last = _clamp(symbols, end, extent)
         if symbols.is_less_or_equal(last, first):

@@ -21,8 +21,7 @@ def evaluate(
     """
     name, attributes = op.name, op.attributes
     rule = _RULES.get(name)
-    is_float = bool(xs) and xs[0] is not None and xs[0].dtype.kind == "f"
-    if rule is None or (is_float and not wide and name in _ROUNDED):
+    if rule is None:
         raise Unproved(f"{name} of constants")
     with np.errstate(all="ignore"):
         result = rule(_Operands(xs, symbols, attributes, dtypes, wide))
@@ -276,9 +275,9 @@ def _gather_elements(o: _Operands) -> Array:
 
 
 def _mod(o: _Operands) -> Array:
-    if o[0].dtype == object or o[0].dtype.kind not in "iu" or o.attributes.get("fmod") or not bool(np.all(o[1] > 0)):
+    if o[0].dtype == object or o[0].dtype.kind not in "iu" or not bool(np.all(o[1] > 0)):
         raise Unproved("a remainder")
-    return np.mod(o[0], o[1])
+    return np.asarray((np.fmod if o.attributes.get("fmod") else np.mod)(o[0], o[1]))
 
 
 def _dequantize(o: _Operands) -> Array:
@@ -300,8 +299,13 @@ def _dequantize(o: _Operands) -> Array:
     return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * scale.reshape(shape), scale.dtype)
 
 
-_ROUNDED = frozenset("MatMul ReduceMean ReduceProd ReduceSum".split())
-"""Operators whose results over floats depend on the order of the computation."""
+ROUNDED = frozenset("Exp MatMul ReduceMean ReduceProd ReduceSum".split())
+"""Operators whose results over floats depend on the library that computes them."""
+MOVES = frozenset(
+    "Concat ConstantOfShape ExactSlice Expand Flatten Gather GatherElements Identity Reshape Slice Split Squeeze Transpose "
+    "Unsqueeze".split()
+)
+"""Operators whose elements are those of an operand, of any element type."""
 _RULES: dict[str, Any] = {
     "Identity": lambda o: o[0],
     "Cast": _cast,
@@ -324,6 +328,7 @@ _RULES: dict[str, Any] = {
     "Negative": lambda o: np.negative(o[0]),
     "Reciprocal": lambda o: np.asarray(1 / o[0], o[0].dtype),
     "Sqrt": lambda o: np.sqrt(o[0]),
+    "Exp": lambda o: np.exp(o[0]),
     "Where": _where,
     "Reshape": _reshape,
     "Squeeze": _squeeze,

@@ -12,11 +12,11 @@ import numpy as np
 
 from dovetail_check.attributes import plain_attributes
 from dovetail_check.elements import REDUCTIONS, RESHAPES, Elements, Expression, Term
-from dovetail_check.evaluate import evaluate
+from dovetail_check.evaluate import MOVES, ROUNDED, evaluate
 from dovetail_check.polynomials import Polynomial
 from dovetail_check.reals import RealElements, difference
 from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
-from dovetail_check.text import NUMPY, Line, Model, Operator, Tensor, Type
+from dovetail_check.text import NUMPY, READ, Line, Model, Operator, Tensor, Type
 from dovetail_check.types import types_of
 
 Operands = tuple[int | None, ...]
@@ -44,6 +44,8 @@ class Verdict:
     steps: int = 0
     types: Counter[str] = field(default_factory=Counter)
     """The operators whose types are those of the certificate, with the number of their outputs."""
+    computed: Counter[str] = field(default_factory=Counter)
+    """The operators of floats whose constants have the bits that numpy computes here, with the number of these constants."""
     narrow: int = 0
     """The number of constants of i32 with products of sizes, which are taken to be in the range of i32."""
     largest: float = 0.0
@@ -316,7 +318,7 @@ class Replay:
         found = evaluate(op, arrays, self._symbols, dtypes=dtypes, wide=wide or is_float)[output]
         if tuple(map(size, found.shape)) != term.shape:
             raise Unproved("the shape of a constant")
-        if found.dtype != object and not is_float and found.dtype != NUMPY.get(str(term.dtype)):
+        if found.dtype != object and not is_float and found.dtype != (READ if op.name in MOVES else NUMPY).get(str(term.dtype)):
             raise Unproved("the element type of a constant")
         if found.dtype == object and term.dtype == "boolean" and term.data is not None:
             found = np.array([bool(each.number) for each in found.reshape(-1).tolist()]).reshape(found.shape)
@@ -325,8 +327,10 @@ class Replay:
             if term.integers != numbers:
                 raise Unproved("known integers")
             return True
+        if op.name in ROUNDED and not is_float and found.dtype.kind == "f":
+            self.verdict.computed[op.name] += 1
         if term.data is None:
-            term.data = found if is_float else found.astype(NUMPY[str(term.dtype)])
+            term.data = found
             if is_float:
                 self._wide[y] = found
                 term.data = found.astype(NUMPY[str(term.dtype)])

@@ -215,13 +215,9 @@ class Symbols:
             return self.divide(value, divisor)
         except Unproved:
             quotient, value = self._reduce(value, divisor)
-            text = f"({value!r}, {divisor!r})"
-            self._operations[f"%{text}"], self._operations[f"//{text}"] = ("%", [value, divisor]), ("//", [value, divisor])
-            maximum = None
-            if divisor.number is not None and (highest := self._highest(value)) is not None:
-                maximum = size(highest // divisor.number)
-            minimum = 0 if self.is_never_negative(value) else None
-            return quotient + self.symbol(f"//{text}", minimum, maximum), self.symbol(f"%{text}", 0, divisor - 1)
+            text = f"%({value!r}, {divisor!r})"
+            self._operations[text] = "%", [value, divisor]
+            return quotient + self.operation("//", value, divisor), self.symbol(text, 0, divisor - 1)
 
     def join(self, value: Size) -> Size:
         """Write divisor * (x // divisor) + x % divisor as x."""

@@ -22,9 +22,11 @@ NUMPY: dict[str, Any] = {
     "boolean": np.bool_,
     **{f"{kind}{bits}": getattr(np, f"{word}{bits}") for kind, word in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
 }
-"""The element types whose elements are read and computed; elements of other types are bytes."""
+"""The element types whose elements are read and computed."""
+READ: dict[str, Any] = {**NUMPY, "bf16": np.float32, "i4": np.int8, "u4": np.uint8}
+"""The element types whose elements are read, and the types that hold these; elements of other types are bytes."""
 _SAFETENSORS = {
-    "F16": "f16", "F32": "f32", "F64": "f64", "BOOL": "boolean",
+    "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64", "BOOL": "boolean",
     **{f"{sign}{bits}": f"{sign.lower()}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 _TOKEN = re.compile(
@@ -245,20 +247,42 @@ class Line:
         kind, text = self.take()
         if text == "@":
             stored = self._weights[self.name()]
-            if (stored.dtype, stored.shape) != (dtype, shape) and dtype in NUMPY:
+            if dtype in NUMPY and (stored.dtype, stored.shape) != (dtype, shape):
                 raise self.fault("a tensor must have the type of the weights file")
-            return Tensor(dtype, shape, stored.data if dtype in NUMPY else None, stored.raw)
+            return read_tensor(dtype, shape, stored.raw)
         if kind == "hex":
-            raw = bytes.fromhex(text[4:-1])
-            data = np.frombuffer(raw, NUMPY[dtype]).reshape(shape) if dtype in NUMPY else None
-            return Tensor(dtype, shape, data, raw)
+            return read_tensor(dtype, shape, bytes.fromhex(text[4:-1]))
         if text != "{":
             raise self.fault("expected the elements of a tensor")
         items = self.items("}", self.value)
-        if dtype not in NUMPY:
+        if dtype not in READ:
             return Tensor(dtype, shape, None, repr(items).encode())
-        data = np.array(items, np.float64 if dtype in FLOATS else object).astype(NUMPY[dtype]).reshape(shape)
+        numbers = np.array(items, np.float64 if dtype in (*FLOATS, "bf16") else object)
+        data = numbers.astype(READ[dtype]).reshape(shape)
+        if dtype not in NUMPY and not bool((data == numbers.reshape(shape)).all() and _is_in(dtype, data)):
+            raise self.fault(f"an element that is none of {dtype}")
         return Tensor(dtype, shape, data, data.tobytes())
+
+
+def read_tensor(dtype: str, shape: tuple[int, ...], raw: Any) -> Tensor:
+    """Read the bytes of a tensor. An element of 4 bits has a byte; those of bf16 are read as f32. Raises ValueError."""
+    if dtype in NUMPY:
+        return Tensor(dtype, shape, np.frombuffer(raw, NUMPY[dtype]).reshape(shape), raw)
+    if dtype not in READ:
+        return Tensor(dtype, shape, None, raw)
+    data = np.frombuffer(raw, np.uint16 if dtype == "bf16" else READ[dtype])
+    data = (data.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else data
+    if not _is_in(dtype, data):
+        raise ValueError(f"an element that is none of {dtype}")
+    return Tensor(dtype, shape, data.reshape(shape), raw)
+
+
+def _is_in(dtype: str, data: Array) -> bool:
+    """Return whether all elements are of a type that a larger one holds."""
+    if dtype == "bf16":
+        return not bool((np.ascontiguousarray(data).view(np.uint32) & 0xFFFF).any())
+    low, high = (-8, 7) if dtype == "i4" else (0, 15)
+    return bool(((data >= low) & (data <= high)).all())
 
 
 def _parts(text: str) -> list[str]:
@@ -391,6 +415,5 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         begin, end = entry["data_offsets"]
         raw = data[8 + length + begin : 8 + length + end]
         dtype, shape = _SAFETENSORS.get(entry["dtype"], entry["dtype"]), tuple(entry["shape"])
-        array = np.frombuffer(raw, NUMPY[dtype]).reshape(shape) if dtype in NUMPY else None
-        found[name] = Tensor(dtype, shape, array, raw)
+        found[name] = read_tensor(dtype, shape, raw)
     return found

@@ -141,7 +141,7 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
             counts, sizes = (ONE,) * (rank - len(counts)) + counts, [ONE] * (rank - len(sizes)) + sizes
         return [Type(first, tuple(each * count for each, count in zip(sizes, counts, strict=True)))]
     if name in REDUCTIONS or name in ("ArgMax", "ArgMin"):
-        axes = elements.reduced_axes(op, xs) if name in REDUCTIONS else [int(attributes.get("axis", 0)) % len(shape(0))]
+        axes = elements.reduced_axes(op, xs)
         first = first if name in REDUCTIONS else "i64"
         if attributes.get("keepdims", True):
             return [Type(first, tuple(ONE if axis in axes else each for axis, each in enumerate(shape(0))))]
@@ -165,9 +165,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         return [Type(first, tuple(sizes)), Type(str(attributes.get("index_element_type", "i64")), tuple(sizes))]
     if name == "Range":
         start, stop, step = (elements.integers_of(x)[0] for x in xs)
-        if step != 1 or not symbols.is_less_or_equal(start, stop):
+        if step != 1:
             raise Unproved("a range")
-        return [Type(str(attributes.get("output_type") or first), (stop - start,))]
+        return [Type(str(attributes.get("output_type") or first), (symbols.operation("max", stop - start, 0),))]
     if name in ("AveragePool", "MaxPool") and attributes.get("rounding_type", "floor") == "floor":
         kernel = tuple(map(size, attributes["kernel_shape"]))
         return _type_of_convolution(symbols, first, shape(0), (shape(0)[1], ONE, *kernel), attributes)

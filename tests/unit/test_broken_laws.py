@@ -20,6 +20,7 @@ from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import Negative, Sqrt
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.nn.conv import Conv
+from dovetail.ops.reduction.argminmax import ArgMax
 from dovetail.ops.reduction.reduce import ReduceMean, ReduceSum
 from dovetail.ops.reduction.softmax import Softmax
 from dovetail.ops.tensor.concat_split import Concat, Split
@@ -89,6 +90,18 @@ BROKEN: dict[str, tuple[Any, Rule, Expression, Expression]] = {
     "softmax of an axis = of the other": (
         Softmax, with_attributes(axis=0), lambda b, x, y: b.Softmax(x, axis=1), lambda b, x, y: b.Softmax(x, axis=0),
     ),
+    "argmax of the first = of the last": (
+        ArgMax,
+        with_attributes(select_last_index=True),
+        lambda b, x, y: b.ArgMax(x, axis=1),
+        lambda b, x, y: b.ArgMax(x, axis=1, select_last_index=True),
+    ),
+    "argmax of an axis = of the other": (
+        ArgMax,
+        with_attributes(axis=0),
+        lambda b, x, y: b.ArgMax(x, axis=1, keepdims=False),
+        lambda b, x, y: b.ArgMax(x, axis=0, keepdims=False),
+    ),
     "concat x y = concat y x": (
         Concat, reversed_operands, lambda b, x, y: b.Concat(x, y, axis=0), lambda b, x, y: b.Concat(y, x, axis=0),
     ),
@@ -152,7 +165,7 @@ BROKEN: dict[str, tuple[Any, Rule, Expression, Expression]] = {
 EXACT = frozenset(
     (
         "x - y = y - x", "sum of an axis = of the other", "a slice begins at 0", "parts of a split in another order",
-        "gather of an index = of the next", "a reshape is a transpose",
+        "gather of an index = of the next", "a reshape is a transpose", "argmax of an axis = of the other",
     )
 )  # fmt: skip
 """Laws of operators of which no term over the real numbers is left."""

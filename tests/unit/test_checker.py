@@ -56,7 +56,15 @@ def moved(b: Any) -> None:
     b.output("y", b.Slice(b.Squeeze(y, [1]), [1], [3], [0]) + b.Expand(b.constant([[[5]]], "i64"), [2, 1, 2]))
 
 
-MODELS: list[Write] = [attention, normalized, convolved, moved]
+def folded(b: Any) -> None:
+    """Constants of few bits, and constants whose bits numpy computes."""
+    x = b.input("x", "f32", ("n", 4))
+    four = b.constant([[1, 2, 3, 15], [7, 8, 9, 10], [0, 1, 2, 3], [4, 5, 6, 7]], "u4")
+    scale = b.Cast(b.Transpose(four, [1, 0]), to="f32") * b.Cast(b.constant([0.5, 2, 3, 4], "bf16"), to="f32")
+    b.output("y", b.MatMul(x, b.MatMul(scale, WEIGHTS[:4, :4])) + b.Exp(b.constant(WEIGHTS[0, :4])))
+
+
+MODELS: list[Write] = [attention, normalized, convolved, moved, folded]
 
 
 def written(write: Write, folder: Path) -> dovetail.Model:
