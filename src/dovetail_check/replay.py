@@ -510,6 +510,7 @@ class Replay:
 
     def _outputs_of(self, model: Model) -> dict[str, int]:
         env: dict[str, int] = {}
+        names = _SymbolNames([each for _, declared in model.graph.inputs for each in declared.shape or ()])
         for name, declared in model.graph.inputs:
             if name not in self._inputs:
                 # No node may read the input.
@@ -546,12 +547,43 @@ class Replay:
             if known is None or len(known) < len(node.outputs):
                 raise Refused(f"line {node.line}: {node.op} is not in the certificate")
             for (name, declared), number in zip(node.outputs, known, strict=False):
-                if number in self._declared and declared != Type(self._terms[number].dtype, self._terms[number].shape):
+                if number in self._declared and not names.are_equal(declared, self._terms[number]):
                     raise Refused(f"line {node.line}: the type of {name!r} must be {declared}")
                 env[name] = number
         if not env.keys() >= {*model.graph.outputs}:
             raise Refused("an output is not in the certificate")
         return {name: env[name] for name in model.graph.outputs}
+
+
+class _SymbolNames:
+    """_SymbolNames pairs the symbols of sizes that depend on elements: those of a model's text, and those of the certificate.
+
+    Symbols of inputs are their own pairs, so that no size is taken to be that of an input, or that of another operator.
+    """
+
+    def __init__(self, sizes: list[Size | None]) -> None:
+        own = {name: name for each in sizes if each is not None for name in each.atoms()}
+        self._pairs, self._inverse = own, dict(own)
+
+    def are_equal(self, declared: Type, term: Term) -> bool:
+        """Return whether the type of a text is that of a term, but for the names of symbols, which are paired."""
+        if declared.dtype != term.dtype or declared.shape is None or term.shape is None or None in declared.shape:
+            return declared == Type(term.dtype, term.shape)
+        return len(declared.shape) == len(term.shape) and all(map(self._pair, declared.shape, term.shape))
+
+    def _pair(self, declared: Size | None, own: Size) -> bool:
+        if declared is None or declared.number is not None or own.number is not None:
+            return declared == own
+        first, second = _name_of(declared), _name_of(own)
+        if first is None or second is None:
+            return declared == own and all(self._pairs.setdefault(name, name) == name for name in own.atoms())
+        return self._pairs.setdefault(first, second) == second and self._inverse.setdefault(second, first) == first
+
+
+def _name_of(extent: Size) -> str | None:
+    """Return the name of the symbol of a size that depends on elements; None for another size."""
+    names = sorted(extent.atoms())
+    return names[0] if len(names) == 1 and extent.terms == {(names[0],): 1} and names[0].startswith(("?", "text ?")) else None
 
 
 _REFUSED = frozenset(

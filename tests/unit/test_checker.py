@@ -7,6 +7,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -140,6 +141,24 @@ def test_a_mutant_proves_nothing_of_another_model(write: Write, change: Any, tmp
     for seed in range(40):
         with pytest.raises(dovetail_check.Refused):
             check(tmp_path, mutant(certificate, Random(seed)))
+
+
+def test_sizes_that_depend_on_elements_are_not_taken_as_equal(tmp_path: Path) -> None:
+    """The number of elements other than 0 of x is another than that of y, whatever a certificate calls them."""
+    for file, sources in (("first", "xy"), ("second", "yx")):
+        with Builder() as b:
+            for source in sources:
+                found = b.NonZero(b.input(source, "f32", ("n",)))
+                b.output(f"{source}s", b.Identity(found) if file == "first" else found)
+        dovetail.save(b.model, tmp_path / f"{file}.dt")
+    certificate = dovetail.prove(tmp_path / "first.dt", tmp_path / "second.dt").certificate()
+    assert check(tmp_path, certificate).types == {"NonZero": 2}
+    terms = certificate["derivation"]["terms"]
+    first, second = (row for row in terms if "?" in row[1])
+    for forged in (first[1], first[1].replace(re.findall(r"\?[^],]+", first[1])[0], "n")):
+        second[1] = forged
+        with pytest.raises(dovetail_check.Refused):
+            check(tmp_path, certificate)
 
 
 def test_a_text_of_another_model_is_refused(change: Any, tmp_path: Path) -> None:
