@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from dovetail_check.sizes import size
@@ -11,6 +12,17 @@ _AXES = {"ArgMax": 0, "ArgMin": 0, "CumSum": 0, "GatherElements": 0, "LpNormaliz
 """Operators with an axis, and their default axis."""
 _WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
 """The positions of the weights, which determine the kernel shape."""
+
+
+def _has_whole_sizes(attributes: dict[str, Any], xs: list[Any]) -> bool:
+    """Return whether each size of an input of Resize times its scale is a whole number, and so the size of the output."""
+    scales = xs[2].data if len(xs) > 2 and xs[2] is not None else None
+    if scales is None or xs[1] is not None or "axes" in attributes or "keep_aspect_ratio_policy" in attributes:
+        return False
+    # The size of an open axis is any integer.
+    shape = [1 if each.number is None else each.number for each in xs[0].shape or ()]
+    factors = [Fraction(float(scale)) for scale in scales.reshape(-1)]
+    return len(shape) == len(factors) and all((n * scale).denominator == 1 for n, scale in zip(shape, factors, strict=True))
 
 
 def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]:
@@ -38,6 +50,10 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
             attributes.pop("cubic_coeff_a", None)
         if attributes.get("axes") == tuple(range(rank)):
             del attributes["axes"]
+        if attributes.get("coordinate_transformation_mode") == "align_corners_scaled" and _has_whole_sizes(attributes, xs):
+            attributes["coordinate_transformation_mode"] = "align_corners"
+    if op.name == "Attention" and (len(xs) < 4 or xs[3] is None):
+        attributes.pop("short_mask", None)
     if op.name in ("GRU", "LSTM", "RNN"):
         attributes.pop("outputs", None)
     if op.name == "TopK":

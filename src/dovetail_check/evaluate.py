@@ -299,7 +299,7 @@ def _dequantize(o: _Operands) -> Array:
     return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * scale.reshape(shape), scale.dtype)
 
 
-ROUNDED = frozenset("Exp MatMul ReduceMean ReduceProd ReduceSum".split())
+ROUNDED = frozenset("Exp MatMul ReduceL2 ReduceMean ReduceProd ReduceSum".split())
 """Operators whose results over floats depend on the library that computes them."""
 MOVES = frozenset(
     "Concat ConstantOfShape ExactSlice Expand Flatten Gather GatherElements Identity Reshape Slice Split Squeeze Transpose "
@@ -352,6 +352,7 @@ _RULES: dict[str, Any] = {
     "Mod": _mod,
     "ReduceMean": _reduction_of(np.mean),
     "ReduceSum": _reduction_of(np.sum),
+    "ReduceL2": _reduction_of(lambda x, **axes: np.sqrt(np.sum(x * x, **axes))),
     "ReduceMax": _reduction_of(np.max),
     "ReduceMin": _reduction_of(np.min),
     "MatMul": lambda o: np.matmul(o[0], o[1]),

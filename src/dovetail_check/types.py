@@ -80,7 +80,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
             raise Unproved("a squeeze of an axis that may be larger than 1")
         return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]
     if name == "Expand":
+        # Where a size of the target is below 0, the model is not defined: max(n, 0) is n.
         target = integers(1) or ()
+        target = tuple(each if (extent := symbols.operation("max", each, 0)) not in shape(0) else extent for each in target)
         if attributes.get("bidirectional", True):
             return [Type(first, broadcast(symbols, [shape(0), tuple(target)]))]
         return [Type(first, tuple(target))]

@@ -20,6 +20,7 @@ from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import Negative, Sqrt
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.resize import Resize
 from dovetail.ops.reduction.argminmax import ArgMax
 from dovetail.ops.reduction.reduce import ReduceMean, ReduceSum
 from dovetail.ops.reduction.softmax import Softmax
@@ -63,6 +64,11 @@ def with_operands(*places: int) -> Rule:
     return rule
 
 
+def resize(b: Any, x: Any, mode: str) -> Any:
+    scales = np.array([1, 1.3], np.float32)
+    return b.Resize(x, None, scales, None, mode="linear", coordinate_transformation_mode=mode)
+
+
 BROKEN: dict[str, tuple[Any, Rule, Expression, Expression]] = {
     "x - y = y - x": (binary.Subtract, reversed_operands, lambda b, x, y: x - y, lambda b, x, y: y - x),
     "x / y = y / x": (binary.Divide, reversed_operands, lambda b, x, y: x / y, lambda b, x, y: y / x),
@@ -101,6 +107,15 @@ BROKEN: dict[str, tuple[Any, Rule, Expression, Expression]] = {
         with_attributes(axis=0),
         lambda b, x, y: b.ArgMax(x, axis=1, keepdims=False),
         lambda b, x, y: b.ArgMax(x, axis=0, keepdims=False),
+    ),
+    "corners of a scaled length = of a whole length": (
+        Resize,
+        with_attributes(coordinate_transformation_mode="align_corners"),
+        lambda b, x, y: resize(b, x, "align_corners_scaled"),
+        lambda b, x, y: resize(b, x, "align_corners"),
+    ),
+    "a slice backwards changes nothing": (
+        Slice, taken_input, lambda b, x, y: b.Slice(x, [-1], [-9], [0], [-1]), lambda b, x, y: b.Identity(x),
     ),
     "concat x y = concat y x": (
         Concat, reversed_operands, lambda b, x, y: b.Concat(x, y, axis=0), lambda b, x, y: b.Concat(y, x, axis=0),
@@ -166,6 +181,7 @@ EXACT = frozenset(
     (
         "x - y = y - x", "sum of an axis = of the other", "a slice begins at 0", "parts of a split in another order",
         "gather of an index = of the next", "a reshape is a transpose", "argmax of an axis = of the other",
+        "a slice backwards changes nothing",
     )
 )  # fmt: skip
 """Laws of operators of which no term over the real numbers is left."""

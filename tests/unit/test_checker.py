@@ -62,7 +62,8 @@ def folded(b: Any) -> None:
     x = b.input("x", "f32", ("n", 4))
     four = b.constant([[1, 2, 3, 15], [7, 8, 9, 10], [0, 1, 2, 3], [4, 5, 6, 7]], "u4")
     scale = b.Cast(b.Transpose(four, [1, 0]), to="f32") * b.Cast(b.constant([0.5, 2, 3, 4], "bf16"), to="f32")
-    b.output("y", b.MatMul(x, b.MatMul(scale, WEIGHTS[:4, :4])) + b.Exp(b.constant(WEIGHTS[0, :4])))
+    norms = b.ReduceL2(b.constant(WEIGHTS[8:12, :4]), [0])
+    b.output("y", b.MatMul(x, b.MatMul(scale, WEIGHTS[:4, :4])) + b.Exp(b.constant(WEIGHTS[0, :4])) + norms)
 
 
 MODELS: list[Write] = [attention, normalized, convolved, moved, folded]
