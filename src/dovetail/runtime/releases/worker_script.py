@@ -143,9 +143,24 @@ def answer_of(package: str, request: dict[str, Any]) -> dict[str, Any]:
     return {"outputs": described}
 
 
+def probe(package: str) -> None:
+    """Import a runtime, and pass it an array: some releases are imported with a numpy that they cannot use."""
+    runtime = importlib.import_module(package)
+    array = np.arange(3, dtype=np.float32)
+    if package == "onnxruntime" and hasattr(runtime, "OrtValue"):
+        array_of_runtime = runtime.OrtValue.ortvalue_from_numpy(array).numpy()
+    elif package == "openvino":
+        namespace = runtime if hasattr(runtime, "Tensor") else importlib.import_module("openvino.runtime")
+        array_of_runtime = namespace.Tensor(array).data
+    else:
+        return
+    if not np.array_equal(array, array_of_runtime):
+        raise ValueError(f"an array of {package} differs from numpy's")
+
+
 def main() -> None:
     if sys.argv[1] == "--probe":
-        importlib.import_module(sys.argv[2])
+        probe(sys.argv[2])
         return
     package = sys.argv[1]
     # A runtime may print on stdout, which carries the answers.
