@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from dovetail.ir.op import Op
     from dovetail.ir.symbolic import Dim
     from dovetail.laws.gradients import grad
+    from dovetail.measure.cost import cost
+    from dovetail.measure.cost_report import CostReport
     from dovetail.measure.inspection import InspectReport, inspect
     from dovetail.measure.model_profile import ModelProfile, profile
     from dovetail.measure.overview import ModelReport, model_report
@@ -57,6 +59,7 @@ logging.getLogger("dovetail").addHandler(logging.NullHandler())
 __all__ = [
     "BisectResult",
     "Builder",
+    "CostReport",
     "DType",
     "DeviceOptions",
     "Diagnostic",
@@ -99,6 +102,7 @@ __all__ = [
     "compile",
     "concat",
     "copy",
+    "cost",
     "detach_lora",
     "diff",
     "extract",
@@ -135,6 +139,8 @@ _MODULES = {
     "laws.gradients": "grad",
     "data.rows.mapper": "Mapper",
     "data.rows.map_rows": "MapOptions MapReport map_rows",
+    "measure.cost": "cost",
+    "measure.cost_report": "CostReport",
     "measure.inspection": "InspectReport inspect",
     "measure.model_profile": "ModelProfile profile",
     "compare.values.bisect_result": "BisectResult",

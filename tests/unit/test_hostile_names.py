@@ -92,6 +92,7 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "draw": lambda path, folder: ["draw", path, "-o", f"{folder}/m.svg"],
     "draw-difference": lambda path, folder: ["draw", path, "-o", f"{folder}/m.html", "--difference", path],
     "report": lambda path, folder: ["report", path, "--runs", "1", "-o", f"{folder}/report.html"],
+    "cost": lambda path, folder: ["cost", path, "--threads", "1"],
     "inspect": lambda path, folder: ["inspect", path, "-o", f"{folder}/inspect.html"],
     "compare": lambda path, folder: ["compare", path, "--all", "--html", f"{folder}/compare.html"],
     "convert-onnx": lambda path, folder: ["convert", path, f"{folder}/c.onnx"],

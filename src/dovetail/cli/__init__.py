@@ -25,6 +25,7 @@ COMMANDS = {
     "check": "Report every independent fault of a model in one pass.",
     "compare": "Compare every value in several engines, and find the first operator that is wrong.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
+    "cost": "Predict memory, bytes, operations and time of a run, and the largest batch that fits.",
     "diff": "Compare two models: nodes, attributes, weights, types, interfaces; names do not matter.",
     "draw": "Draw the graph as a picture: modules, shapes, repeated blocks; SVG, PNG or an HTML page.",
     "edit": "Rename values, set outputs, constants, input types and metadata.",
@@ -51,7 +52,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Look at a model": ("check", "draw", "info", "infer", "inspect", "ops", "report", "show"),
-    "Run and measure": ("bench", "plan", "profile", "run", "shard"),
+    "Run and measure": ("bench", "cost", "plan", "profile", "run", "shard"),
     "Work on data": ("map", "reshard"),
     "Compare models": ("compare", "diff", "reduce"),
     "Write a new model": ("convert", "edit", "extract", "grad", "merge", "quantize", "rebatch", "simplify"),

@@ -30,13 +30,13 @@ ZIP_NAME_LIMIT = 65_000
 """The maximum bytes of a name in an .npz file; a zip file allows 65,535."""
 
 
-def sizes_of(pairs: Several[str]) -> dict[str, int]:
-    """Parse ``--dim name=size`` to a mapping."""
+def sizes_of(pairs: Several[str], option: str = "--dim") -> dict[str, int]:
+    """Parse ``--dim name=size`` to a mapping; ``option`` is the name in messages."""
     found: dict[str, int] = {}
     for pair in pairs:
         name, mark, size = pair.rpartition("=")
         if not mark or not (size.isascii() and size.isdigit()):
-            raise click.UsageError(f"--dim takes NAME=SIZE, not {pair!r}")
+            raise click.UsageError(f"{option} takes NAME=SIZE, not {pair!r}")
         found[name] = int(size)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +18,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 40
 """The maximum number of rows of the table on stdout without ``--all``."""
-UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-
-
-class Bytes(click.ParamType):  # type: ignore[type-arg]
-    """Bytes is a parameter type: a number of bytes with a unit, such as 500MB or 2GiB."""
-
-    name = "bytes"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
-        if found is None or found[2].upper() not in UNITS:
-            self.fail(f"must be a number of bytes, such as 500MB or 2GiB, got {value!r}", param, ctx)
-        return int(float(found[1]) * UNITS[found[2].upper()])
 
 
 @click.command()
@@ -51,7 +35,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator whose result is wrong for correct inputs.")
 @click.option("--part", type=click.Path(), metavar="FILE", help="The file for the operator or model that is found [part.onnx].")
 @click.option("--timeout", type=click.FloatRange(min=0.01), help="Seconds after which a run of a release counts as hanging [60].")
-@click.option("--memory", type=Bytes(), help="Run slices of the graph to keep the process below this size, as 500MB.")
+@click.option("--memory", type=options.Bytes(), help="Run slices of the graph to keep the process below this size, as 500MB.")
 @options.tolerance
 @click.option("--value", "values", multiple=True, metavar="NAME", help="Compare only this value [all values].")
 @click.option("--all", "is_all", is_flag=True, help="Print every value, not only the first and the differing ones.")

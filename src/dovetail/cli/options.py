@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import click
+
+UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """Bytes is a parameter type: a number of bytes with a unit, such as 500MB or 2GiB."""
+
+    name = "bytes"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
+        if found is None or found[2].upper() not in UNITS:
+            self.fail(f"must be a number of bytes, such as 500MB or 2GiB, got {value!r}", param, ctx)
+        return int(float(found[1]) * UNITS[found[2].upper()])
+
 
 target_option = partial(click.option, required=True, type=click.Path(), help="The file to write; its suffix names the format.")
 input_option = partial(click.option, "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE")

@@ -246,12 +246,34 @@ class Engine:
         plan, _, tensor_map = self._make_plan(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
         return plan, tensor_map
 
+    def plan_at(self, sizes: Mapping[str, int]) -> tuple[Plan, TensorMap]:
+        """Return the plan for these sizes of the inputs' symbols. Raises EngineError [argument.value] for other symbols."""
+        arrays = inputs_at(self.model, sizes)
+        plan, _, tensor_map = self._make_plan(arrays, check_inputs(self.model, arrays), [()] * len(arrays))
+        return plan, tensor_map
+
+    def executable_at(self, sizes: Mapping[str, int]) -> Executable:
+        """Return an executable with a plan of its own for these sizes, which no cache keeps. Nothing is allocated for a run.
+
+        Raises EngineError [argument.value] where ``sizes`` lacks a symbol of the inputs or names an unknown symbol.
+        """
+        arrays = inputs_at(self.model, sizes)
+        with self._lock:
+            if self._is_partitioned:
+                return self._partitioned_executable()
+            return self._compile(arrays, check_inputs(self.model, arrays), [()] * len(arrays))
+
+    @property
+    def is_partitioned(self) -> bool:
+        """True if the data of a run decides sizes of tensors, so that plans of parts are made while the model runs."""
+        return self._is_partitioned
+
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Make plans for sets of symbol sizes, and parametric plans in the symbols whose sizes differ between the sets.
 
         Raises EngineError [argument.value] where a set lacks a symbol of the inputs or names an unknown symbol.
         """
-        sets = [_inputs_at(self.model, one) for one in sizes]
+        sets = [inputs_at(self.model, one) for one in sizes]
         for number, arrays in enumerate(sets):
             executable, _ = self.bind(arrays)
             # Only a run binds the subgraphs of If and Loop, so that an executable with these is not complete yet.
@@ -500,7 +522,7 @@ class Engine:
         return convert_outputs(self._conversions, outputs, names, out) if self._conversions else outputs
 
 
-def _inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
+def inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
     """Return arrays of zeros for the inputs at these symbol sizes. Raises EngineError [argument.value], [run.memory]."""
     shapes = [value.shape if isinstance(value.type, Tensor) else None for value in model.inputs]
     names = {str(symbol) for shape in shapes for dim in shape or () if dim is not None for symbol in symbolic.symbols(dim)}

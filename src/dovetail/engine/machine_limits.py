@@ -42,14 +42,17 @@ class MachineLimits(NamedTuple):
     integer_rate: float
     bf16_rate: float | None = None
 
+    def rate_of(self, arithmetic: str) -> float:
+        """Return the operations/s of products with operands of "f32", "bf16" or "int8"."""
+        return {"int8": self.integer_rate, "bf16": self.bf16_rate}.get(arithmetic) or self.f32_rate
+
     def attainable(self, nbytes: float, operations: float, arithmetic: str = "f32") -> tuple[float, str]:
         """Return the seconds that these bytes and operations take at the limits, and the limit that dominates.
 
         ``arithmetic``: the operands of products, "f32", "bf16" or "int8".
         """
         memory = nbytes / self.copy_rate
-        rates = {"int8": self.integer_rate, "bf16": self.bf16_rate}
-        compute = operations / (rates.get(arithmetic) or self.f32_rate)
+        compute = operations / self.rate_of(arithmetic)
         return max(memory, compute), "memory" if memory >= compute else "compute"
 
 

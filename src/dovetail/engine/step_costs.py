@@ -37,9 +37,9 @@ def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None,
     it writes.
     """
     nodes = step.call.nodes if step.call is not None else ()
-    written = sum(map(_bytes_of, step.writes))
-    reads = [0 if operand is None else _bytes_of(operand) for operand in step.reads]
-    if reads and any(isinstance(node.op, Gather | GatherElements | GatherND) for node in nodes):
+    written = sum(map(bytes_of, step.writes))
+    reads = [0 if operand is None else bytes_of(operand) for operand in step.reads]
+    if reads and is_gather(step):
         reads[0] = min(reads[0], written)
     operations = sum(
         2 * multiply_adds if multiply_adds is not None and isinstance(node.op, Conv) else operations_of(node, tensor_map)
@@ -52,7 +52,13 @@ def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None,
     return StepCost(sum(reads), written, operations, arithmetic)
 
 
-def _bytes_of(operand: Operand) -> int:
+def is_gather(step: Step) -> bool:
+    """Return whether a step reads only some elements of its first operand, a table."""
+    nodes = step.call.nodes if step.call is not None else ()
+    return any(isinstance(node.op, Gather | GatherElements | GatherND) for node in nodes)
+
+
+def bytes_of(operand: Operand) -> int:
     """Return the bytes of an operand's distinct elements: a broadcast axis has one element, a dynamic tensor 0 bytes."""
     if operand.tensor.is_dynamic:
         return 0

@@ -100,7 +100,7 @@ def profile_steps(
     seconds = RUN_SECONDS if model.limits.seconds is None else model.limits.seconds
     engine = Engine(model, threads, precision=precision)
     executable, arrays = engine.bind(inputs)
-    costs = _costs_of(executable)
+    costs = costs_of(executable)
     if meter is None and executable.native_steps:
         meter = LimitMeter(engine.threads)
     if meter is not None:
@@ -122,7 +122,8 @@ def profile_steps(
     return NativeProfile(times.run, count, limits, steps, _live(executable))
 
 
-def _costs_of(executable: Executable) -> list[StepCost]:
+def costs_of(executable: Executable) -> list[StepCost]:
+    """Return the cost of each step, in the plan's order."""
     kernels = [fact.kernel for fact in step_facts(executable, None)]
     rows = zip(executable.plan.steps, executable.multiply_adds(), kernels, strict=True)
     return [cost_of(step, executable.tensor_map, multiply_adds, kernel) for step, multiply_adds, kernel in rows]
@@ -147,7 +148,7 @@ class _Profiler:
     def steps(self, executable: Executable, origins: Origins, times: Sequence[float], runs: int) -> list[StepProfile]:
         """Return the profile of each step of an executable, in the plan's order."""
         facts = step_facts(executable, None)
-        rows = zip(facts, executable.plan.steps, _costs_of(executable), times, strict=True)
+        rows = zip(facts, executable.plan.steps, costs_of(executable), times, strict=True)
         return [self._step(fact, step, cost, seconds, executable, origins, runs) for fact, step, cost, seconds in rows]
 
     def _step(

@@ -174,7 +174,7 @@ def _inspect(
             reasons.append(Finding("private operator", f"{text}, which no published specification defines"))
         else:
             notes.append(Finding("operator", f"{text}, through which no path was judged"))
-    loops = [_loop(node, limits) for node in all_nodes(model.graph) if isinstance(node.op, Loop)]
+    loops = [describe_loop(node, limits) for node in all_nodes(model.graph) if isinstance(node.op, Loop)]
     for row in loops:
         if row["bound"] == "none":
             reasons.append(Finding("loop", "no constant, size or input bounds the trips", row["node"]))
@@ -236,7 +236,8 @@ def _unknown_operators(graph: Graph) -> list[dict[str, Any]]:
     return [{"operator": label, "count": count, "is_private": is_private} for (label, is_private), count in counts.items()]
 
 
-def _loop(node: Node, limits: Limits) -> dict[str, Any]:
+def describe_loop(node: Node, limits: Limits) -> dict[str, Any]:
+    """Return the ``node``, the ``trips`` as an expression (None: unknown) and the ``bound`` of a loop as text."""
     trips, bound = _trips(node), _bound_of(node)
     if trips is not None:
         text = str(trips)
@@ -335,7 +336,7 @@ def _names(graph: Graph) -> Iterator[tuple[str, str]]:
 def _costs(graph: Graph) -> dict[str, str]:
     """Return the steps of a run, and the bytes of its largest tensor and of its largest set of live values."""
     try:
-        steps, live = _run_costs(graph)
+        steps, live = graph_costs(graph)
         sizes = [(_at_typical_sizes(nbytes), nbytes) for inner in graphs_of(graph) for nbytes in map(_bytes, inner.values())]
         largest = max(sizes, key=lambda item: item[0], default=(0, 0))[1]
     except (symbolic.Inexact, ZeroDivisionError, OverflowError):
@@ -395,7 +396,7 @@ def _at_typical_sizes(size: Size) -> int:
     return _at_sizes(size, TYPICAL_SIZE)
 
 
-def _run_costs(graph: Graph) -> tuple[Size, Size]:
+def graph_costs(graph: Graph) -> tuple[Size, Size]:
     """Return the number of steps of a run, and the bytes of the largest set of live values, both as expressions."""
     steps: Size = 0
     last = last_readers(graph)
@@ -414,7 +415,7 @@ def _run_costs(graph: Graph) -> tuple[Size, Size]:
         body_steps: Size = 0
         body_bytes: Size = 0
         for _, body in bodies(node.op):
-            added, live = _run_costs(body)
+            added, live = graph_costs(body)
             body_steps = body_steps + added
             body_bytes = live if _at_typical_sizes(live) > _at_typical_sizes(body_bytes) else body_bytes
         steps = steps + 1 + body_steps * (_largest_trips_of(node) if isinstance(node.op, Loop) else 1)

@@ -112,6 +112,16 @@ def random_inputs(
         return arrays(chosen)
 
 
+def run_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return a size for each symbol of the inputs: ``sizes``, else DEFAULT_SIZE, or sizes with which every rule holds.
+
+    Raises RuleError [name.unknown] for a name in ``sizes`` that is no dimension of an input.
+    """
+    chosen = choose_sizes(model, sizes)
+    free = {name: symbol for name, symbol in _symbols(model).items() if name not in sizes}
+    return find_sizes(model, chosen, free) if free else chosen
+
+
 def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Return the sizes of the symbolic dimensions that ``shapes`` determines, by name."""
     unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]

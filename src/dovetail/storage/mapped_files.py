@@ -56,7 +56,7 @@ def check_mapped_files(graph: Graph, file: str | None = None) -> None:
     """
     if not _states:
         return
-    for key in {id(map_) for array in _constants(graph) if (map_ := map_of(array)) is not None}:
+    for key in {id(map_) for array in stored_constants(graph) if (map_ := map_of(array)) is not None}:
         state = _states.get(key)
         if state is None:
             continue
@@ -66,13 +66,14 @@ def check_mapped_files(graph: Graph, file: str | None = None) -> None:
             raise FormatError("file.changed", f"the weights file must not change after loading, but it {change}", file=file)
 
 
-def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
+def stored_constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the constants of a graph and of its subgraphs as they are in memory: several elements may share a byte."""
     for node in graph.nodes:
         if isinstance(node.op, Constant):
             storage = node.op.storage
             yield storage.packed if isinstance(storage, PackedElements) else storage
         for _, body in bodies(node.op):
-            yield from _constants(body)
+            yield from stored_constants(body)
 
 
 def region_of(array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
@@ -84,7 +85,7 @@ def region_of(array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
 
 def mapped_constants(graph: Graph) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
     """Yield the contiguous constants that are views of a mapped file, with their offsets in that file."""
-    for array in _constants(graph):
+    for array in stored_constants(graph):
         region = region_of(array) if array.flags.c_contiguous and array.size else None
         if region is not None:
             yield array, region[1]
