@@ -7,7 +7,8 @@ Models: the nine light models of the onnx package with an open batch (random wei
 (examples/language_models.py, vision_models.py). Each row has the predicted memory and the growth of the peak resident memory
 (VmHWM) of a process that loads, compiles and runs the model, beyond that of a process that does so with one Relu; and the
 predicted and the shortest measured time of a run, with one thread. --fits searches the largest batch that takes
-at most a number of megabytes, and runs it. --fit writes the factors of src/dovetail/engine/fitted_kernels.py from the times of steps.
+at most a number of megabytes, and runs it. --fit writes the factors of src/dovetail/engine/fitted_kernels.py
+from the times of steps.
 """
 
 from __future__ import annotations
