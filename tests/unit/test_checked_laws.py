@@ -39,6 +39,11 @@ def image(b: Any, x: Any) -> Any:
     return b.Expand(b.Unsqueeze(x, [1, 2]), [1, 2, 3, 1])
 
 
+def outer(b: Any, x: Any, y: Any) -> Any:
+    """Return the product of each element of a row of x and each element of that row of y."""
+    return b.Unsqueeze(x, [2]) * b.Unsqueeze(y, [1])
+
+
 PAIRS: dict[str, tuple[Expression, Expression]] = {
     "add_bias_after": (
         lambda b, x, y: b.Conv(image(b, x), KERNEL, ROW[:2]),
@@ -99,6 +104,19 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     ),
     "move_behind_operands": (
         lambda b, x, y: b.Transpose(x, [1, 0]) + b.Transpose(y, [1, 0]), lambda b, x, y: b.Transpose(x + y, [1, 0]),
+    ),
+    "move_behind_trailing": (
+        lambda b, x, y: b.Reshape(outer(b, x, y), [-1, 3]) + ROW, lambda b, x, y: b.Reshape(outer(b, x, y) + ROW, [-1, 3]),
+    ),
+    "group_rows": (
+        lambda b, x, y: b.Reshape(b.MatMul(b.Reshape(outer(b, x, y), [-1, 3]), MATRIX), [-1, 3, 3]),
+        lambda b, x, y: b.MatMul(outer(b, x, y), MATRIX),
+    ),
+    "scale_left": (
+        lambda b, x, y: b.MatMul(x, b.Transpose(y, [1, 0])) * 3, lambda b, x, y: b.MatMul(x * 3, b.Transpose(y, [1, 0])),
+    ),
+    "scale_right": (
+        lambda b, x, y: b.MatMul(x, b.Transpose(y * 3, [1, 0])), lambda b, x, y: b.MatMul(x * 3, b.Transpose(y, [1, 0])),
     ),
     "drop_axes_beside_axis": (
         lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0]), axis=-1), lambda b, x, y: b.Unsqueeze(b.Softmax(x, axis=-1), [0]),

@@ -30,6 +30,11 @@ PLAIN = ("f32", "f64")
 """Float types in which operators compute without an intermediate type."""
 
 
+def is_plain(type: Type) -> bool:
+    """Return whether a type is a tensor of floats in which operators compute without an intermediate type."""
+    return isinstance(type, Tensor) and type.dtype is not None and type.dtype.name in PLAIN
+
+
 def broadcast_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop Expand and leading axes of size 1 of operands that broadcast; constants that repeat one element become scalars."""
     if not isinstance(types[0], Tensor) or types[0].shape is None:

@@ -60,6 +60,28 @@ def _has_same_size(x: Value, y: Value) -> bool:
     return symbolic.equal(symbolic.product(x.dims), symbolic.product(y.dims)) is True
 
 
+def regrouped_shape(x: Value) -> tuple[Shape, int] | None:
+    """Return the shape of ``x`` with the leading axes of its source if a Reshape regroups them, and the number of other axes.
+
+    Leading axes of size 1 are left out. Returns None for a term that no Reshape produces, and if no axis has the elements of
+    trailing axes of the source.
+    """
+    if x.node is None or not isinstance(x.node.op, Reshape) or x.node.input(0).shape is None:
+        return None
+    source, shape = x.node.input(0).dims, x.dims
+    for start in range(1, len(shape)):
+        for boundary in range(1, len(source)):
+            if _are_equal_products(source[:boundary], shape[:start]) and _are_equal_products(source[boundary:], shape[start:]):
+                leading = tuple(size for size in source[:boundary] if not is_one(size))
+                is_regrouped = not are_equal_shapes(leading, shape[:start])
+                return ((*leading, *shape[start:]), len(shape) - start) if is_regrouped else None
+    return None
+
+
+def _are_equal_products(first: Shape, second: Shape) -> bool:
+    return symbolic.equal(symbolic.product(first), symbolic.product(second)) is True
+
+
 def write_reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite Reshape, Flatten, Squeeze and Unsqueeze as one Reshape to the inferred shape."""
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None

@@ -9,7 +9,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
 from dovetail.laws.law import Result, permutation_of
 from dovetail.laws.rules.arithmetic import is_all
-from dovetail.laws.rules.movement import expand, is_one, reshape, transpose
+from dovetail.laws.rules.movement import expand, is_one, regrouped_shape, reshape, transpose
 from dovetail.laws.terms.terms import Terms, known_elements, known_shape
 from dovetail.ops.elementwise import binary, logical
 from dovetail.ops.tensor.gather import Gather
@@ -111,6 +111,28 @@ def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> R
         else:
             return None
     return transpose(b, b.term(_broadcasting(op), operands)[0], order)
+
+
+def move_behind_trailing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Move a Reshape of leading axes behind an operator whose other operands have only axes that the Reshape keeps."""
+    if len(types) != 1 or not isinstance(types[0], Tensor) or types[0].shape is None or any(map(is_one, types[0].shape)):
+        return None
+    moved = [x for x in xs if x is not None and x.constant is None and are_equal_shapes(known_shape(x), types[0].shape)]
+    found = [regrouped_shape(x) for x in moved]
+    if not found or found[0] is None or len(moved) == len(xs):
+        return None
+    shape, kept = found[0]
+    if not all(each is not None and are_equal_shapes(each[0], shape) for each in found):
+        return None
+    operands: list[Value | None] = []
+    for x in xs:
+        if x is None or x.shape is None:
+            return None
+        is_moved = any(x is each for each in moved)
+        if not is_moved and len(x.shape) > kept:
+            return None
+        operands.append(reshape(b, x, shape) if is_moved else x)
+    return reshape(b, b.term(_broadcasting(op), operands)[0], types[0].shape)
 
 
 def drop_batch_axes(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

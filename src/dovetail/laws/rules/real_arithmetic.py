@@ -8,9 +8,9 @@ import numpy as np
 
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Size, Tensor, Type, broadcast
+from dovetail.ir.types import Shape, Size, Type, broadcast
 from dovetail.laws.law import Result
-from dovetail.laws.rules.arithmetic import PLAIN, is_all
+from dovetail.laws.rules.arithmetic import is_all, is_plain
 from dovetail.laws.rules.movement import reshape
 from dovetail.laws.rules.slices import slice_axes, spans_of_operands
 from dovetail.laws.terms.terms import Rule, Terms, known_elements
@@ -24,10 +24,6 @@ from dovetail.ops.tensor.reshape import Reshape
 
 MAX_OPERANDS = 128
 """Maximum number of operands of a sum or product that is put into one order."""
-
-
-def _is_plain(type: Type) -> bool:
-    return isinstance(type, Tensor) and type.dtype is not None and type.dtype.name in PLAIN
 
 
 def operands_of(x: Value, kind: type[Op]) -> list[Value]:
@@ -74,7 +70,7 @@ def _is_neutral(kind: type[Op], constant: Value, values: Sequence[Value]) -> boo
 
 def order_chain(kind: type[Op]) -> Rule:
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-        if not _is_plain(types[0]):
+        if not is_plain(types[0]):
             return None
         operands = [item for x in xs if x is not None for item in operands_of(x, kind)]
         if len(operands) > MAX_OPERANDS:
@@ -98,7 +94,7 @@ def _scalar(x: Value | None) -> float | None:
 def write_quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite x / y as x * (1 / y)."""
     x, y = xs
-    if not _is_plain(types[0]) or x is None or y is None:
+    if not is_plain(types[0]) or x is None or y is None:
         return None
     return b.Multiply(x, b.Reciprocal(y))
 
@@ -106,7 +102,7 @@ def write_quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 def write_power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite powers with the exponents 2, 3, 1/2, -1 and -1/2 as products, roots and reciprocals."""
     x, exponent = xs[0], _scalar(xs[1])
-    if x is None or exponent is None or not _is_plain(types[0]) or x.shape is None:
+    if x is None or exponent is None or not is_plain(types[0]) or x.shape is None:
         return None
     if xs[1] is not None and xs[1].shape is not None and len(xs[1].shape) > len(x.shape):
         return None
@@ -124,13 +120,13 @@ def write_power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
 def write_negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite -x as x * -1."""
     x = xs[0]
-    return b.Multiply(x, b.constant(np.array(-1, x.dtype.numpy), x.dtype)) if x is not None and _is_plain(types[0]) else None
+    return b.Multiply(x, b.constant(np.array(-1, x.dtype.numpy), x.dtype)) if x is not None and is_plain(types[0]) else None
 
 
 def write_reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite 1 / (x * y) as (1 / x) * (1 / y), and 1 / (1 / x) as x."""
     x = xs[0]
-    if x is None or x.node is None or not _is_plain(types[0]):
+    if x is None or x.node is None or not is_plain(types[0]):
         return None
     if isinstance(x.node.op, Reciprocal):
         return x.node.input(0)
@@ -141,7 +137,7 @@ def write_reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]
 
 def distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite the product of a constant and a sum as a sum of products."""
-    if not _is_plain(types[0]):
+    if not is_plain(types[0]):
         return None
     for index in (0, 1):
         factor, other = xs[index], xs[1 - index]
@@ -154,7 +150,7 @@ def distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
 
 def write_difference(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, y = xs
-    return b.Add(x, b.Negative(y)) if x is not None and y is not None and _is_plain(types[0]) else None
+    return b.Add(x, b.Negative(y)) if x is not None and y is not None and is_plain(types[0]) else None
 
 
 def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -169,7 +165,7 @@ def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
             if factor is None or factor.shape is None or other.node is None:
                 continue
             layer = other.node
-        if not isinstance(layer.op, Conv | MatMul) or other.shape is None or not _is_plain(types[0]):
+        if not isinstance(layer.op, Conv | MatMul) or other.shape is None or not is_plain(types[0]):
             continue
         weights, rank = layer.input(1), len(other.shape)
         if weights.constant is None or layer.input(0).constant is not None or len(weights.dims) < 2 or len(layer.inputs) > 2:

@@ -1,0 +1,121 @@
+"""Rewrites of products of matrices over the real numbers: rows in one shape, and scalar factors at the left operand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type
+from dovetail.laws.law import Result
+from dovetail.laws.rules.arithmetic import is_plain
+from dovetail.laws.rules.movement import regrouped_shape, reshape
+from dovetail.laws.rules.slices import ExactSlice
+from dovetail.laws.terms.terms import Terms
+from dovetail.ops.elementwise.binary import Add, Multiply
+from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
+
+MAX_VISITED = 32
+"""Maximum number of terms that the search for a magnitude visits; a term with more is not scaled."""
+BALANCED = 1e-5
+"""A magnitude this near to 1 is not moved again."""
+
+
+def group_rows(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite the product of regrouped rows and a matrix as the regrouped product: each row is multiplied alone."""
+    x, y = xs
+    if not isinstance(op, MatMul) or op.transpose_a or x is None or y is None or y.shape is None or len(y.shape) != 2:
+        return None
+    found = regrouped_shape(x)
+    if found is None or len(found[0]) < 2 or not isinstance(types[0], Tensor) or types[0].shape is None:
+        return None
+    return reshape(b, b.add(op, reshape(b, x, found[0]), y)[0], types[0].shape)
+
+
+def scale_left(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite the product of matrices and a scalar constant as a product whose left matrix is multiplied by the scalar."""
+    if not is_plain(types[0]):
+        return None
+    for factor, other in (xs, xs[::-1]):
+        if factor is None or factor.constant is None or factor.shape != () or other is None:
+            continue
+        node = other.node
+        if node is not None and isinstance(node.op, MatMul) and node.input(0).constant is None and node.input(1).constant is None:
+            return b.add(node.op, b.Multiply(node.input(0), factor), node.input(1))
+    return None
+
+
+def scale_right(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite x @ y as (x * s) @ (y / s), where s is the magnitude of the constant factors of y."""
+    x, y = xs
+    if not is_plain(types[0]) or x is None or y is None or x.constant is not None or y.constant is not None:
+        return None
+    magnitudes = _Magnitudes(b)
+    magnitude = magnitudes.of(y)
+    if magnitude is None or magnitude.constant is None or not magnitudes.is_complete:
+        return None
+    number = abs(float(magnitude.constant))
+    if not np.isfinite(number) or number < np.finfo(np.float32).tiny or abs(number - 1) < BALANCED:
+        return None
+    return b.add(op, b.Multiply(x, magnitude), b.Multiply(y, b.Reciprocal(magnitude)))
+
+
+class _Magnitudes:
+    """_Magnitudes finds the magnitudes of terms: a term multiplied by c > 0 has the magnitude of the term multiplied by c."""
+
+    def __init__(self, b: Terms) -> None:
+        self._b = b
+        self._known: dict[int, Value | None] = {}
+        self.is_complete = True
+
+    def of(self, x: Value) -> Value | None:
+        """Return the magnitude of a term as a scalar constant; None stands for 1."""
+        if id(x) not in self._known:
+            if len(self._known) >= MAX_VISITED:
+                self.is_complete = False
+                return None
+            self._known[id(x)] = None
+            self._known[id(x)] = self._find(x)
+        return self._known[id(x)]
+
+    def _find(self, x: Value) -> Value | None:
+        if x.constant is not None:
+            return self._largest(x)
+        node = x.node
+        if node is None:
+            return None
+        match node.op:
+            case Reshape() | Transpose() | Expand() | ExactSlice():
+                return self.of(node.input(0))
+            case Add() | Concat():
+                magnitudes = [self.of(each) for each in node.inputs if each is not None]
+                return max(magnitudes, key=lambda each: 1.0 if each is None else _number(each))
+            case Multiply():
+                # A scalar is multiplied by the constant operand of a product, and no other operand changes.
+                constants = [each for each in node.inputs if each is not None and each.constant is not None]
+                return self._largest(constants[0]) if constants else None
+            case MatMul() | Conv() if len(node.inputs) == 2:
+                right = node.input(1)
+                return self.of(node.input(0)) if right.constant is None else self._largest(right)
+        return None
+
+    def _largest(self, x: Value) -> Value | None:
+        """Return the absolute value of the element of a constant that is largest by magnitude."""
+        data = x.constant
+        assert data is not None
+        if not data.size or not np.all(np.isfinite(data)) or not np.any(data):
+            return None
+        index = int(np.argmax(np.abs(data)))
+        element = self._b.Gather(reshape(self._b, x, (data.size,)), np.array(index, np.int64), axis=0)
+        if element.constant is None:
+            return None
+        return element if float(element.constant) > 0 else self._b.Negative(element)
+
+
+def _number(x: Value) -> float:
+    assert x.constant is not None
+    return abs(float(x.constant))
