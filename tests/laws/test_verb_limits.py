@@ -84,6 +84,7 @@ VERBS = {
         "convert m.onnx new4.onnx --encoding qdq",
         "convert m.onnx new3.xml --stateful --state {x}={y}",
     ],
+    "cost": ["cost m.onnx", "cost m.onnx --fits 1MB"],
     "diff": ["diff m.onnx copy.onnx", "diff m.onnx copy.onnx --prove"],
     "draw": ["draw m.onnx -o new.svg", "draw m.onnx -o new.html --color time"],
     "edit": ["edit m.onnx --rename {x}=z -o new.onnx", "edit m.onnx --rename {x}=z -o new.onnx --verify"],

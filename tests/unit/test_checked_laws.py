@@ -112,10 +112,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
         lambda b, x, y: b.Reshape(b.MatMul(b.Reshape(outer(b, x, y), [-1, 3]), MATRIX), [-1, 3, 3]),
         lambda b, x, y: b.MatMul(outer(b, x, y), MATRIX),
     ),
-    "scale_left": (
+    "move_factor": (
         lambda b, x, y: b.MatMul(x, b.Transpose(y, [1, 0])) * 3, lambda b, x, y: b.MatMul(x * 3, b.Transpose(y, [1, 0])),
     ),
-    "scale_right": (
+    "move_magnitude": (
         lambda b, x, y: b.MatMul(x, b.Transpose(y * 3, [1, 0])), lambda b, x, y: b.MatMul(x * 3, b.Transpose(y, [1, 0])),
     ),
     "drop_axes_beside_axis": (

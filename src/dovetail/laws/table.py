@@ -137,7 +137,7 @@ LAWS = (
     Law(pointwise.write_any_bounds, (Gather,)),
     Law(pointwise.drop_batch_axes, (MatMul,)),
     Law(products.group_rows, (MatMul,), over_reals="products of regrouped rows"),
-    Law(products.scale_right, (MatMul,), over_reals="scalar factors of products of matrices"),
+    Law(products.move_magnitude, (MatMul,), over_reals="scalar factors of products of matrices"),
     # Arithmetic
     Law(identities.drop_neutral, _with("neutral"), ALGEBRA),
     Law(identities.cancel_inverse, _with("involution"), ALGEBRA),
@@ -164,7 +164,7 @@ LAWS = (
     # Sums and products are ordered after the operands have their shortest form, and before terms are interned.
     Law(real_arithmetic.order_chain(binary.Add), (binary.Add,), over_reals=SUMS),
     Law(real_arithmetic.scale_weights, (binary.Multiply,), over_reals="constant factors in weights"),
-    Law(products.scale_left, (binary.Multiply,), over_reals="scalar factors of products of matrices"),
+    Law(products.move_factor, (binary.Multiply,), over_reals="scalar factors of products of matrices"),
     Law(real_arithmetic.distribute, (binary.Multiply,), over_reals="constant factors of sums"),
     Law(real_arithmetic.order_chain(binary.Multiply), (binary.Multiply,), over_reals=PRODUCTS),
     Law(arithmetic.order_operands, SEVERAL_OPERANDS),

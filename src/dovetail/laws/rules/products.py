@@ -36,7 +36,7 @@ def group_rows(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return reshape(b, b.add(op, reshape(b, x, found[0]), y)[0], types[0].shape)
 
 
-def scale_left(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def move_factor(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite the product of matrices and a scalar constant as a product whose left matrix is multiplied by the scalar."""
     if not is_plain(types[0]):
         return None
@@ -49,7 +49,7 @@ def scale_left(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return None
 
 
-def scale_right(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def move_magnitude(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite x @ y as (x * s) @ (y / s), where s is the magnitude of the constant factors of y."""
     x, y = xs
     if not is_plain(types[0]) or x is None or y is None or x.constant is not None or y.constant is not None:
