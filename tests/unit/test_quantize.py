@@ -594,6 +594,7 @@ def test_the_error_of_the_result_is_measured_in_the_chosen_engine(engine: str, s
 def test_engines_that_cannot_run_the_result_are_refused() -> None:
     for options, code in (
         (QuantizeOptions(engine="tensorrt"), "argument.value"),
+        (QuantizeOptions(engine="onnxruntime==1.20.1"), "argument.value"),
         (QuantizeOptions(engine="native", verify=False), "argument.conflict"),
     ):
         with pytest.raises(DovetailError) as caught:

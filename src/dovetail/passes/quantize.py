@@ -108,7 +108,7 @@ def _check(to: str, budget: float | None, options: QuantizeOptions | None, *, ha
         names = f"{', '.join(ENCODINGS)}, got {options.encoding!r}{closest(str(options.encoding), ENCODINGS)}"
         raise RuleError("argument.value", f"encoding must be one of {names}")
     if options.engine is not None:
-        check_engines([options.engine])
+        check_engines([options.engine], releases=False)
         if not options.verify:
             raise RuleError("argument.conflict", "an engine needs runs of the model, got verify=False")
     if to in ("f16", "bf16"):

@@ -27,13 +27,14 @@ ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
 PEERS = ("onnxruntime", "openvino")
 
 
-def check_engines(names: Sequence[str]) -> None:
+def check_engines(names: Sequence[str], *, releases: bool = True) -> None:
     """Raise EngineError [argument.value], UnsupportedError [runtime.missing] for engines that cannot run here.
 
-    The environment of a release, such as onnxruntime==1.20.1, is made if the cache folder has none.
+    The environment of a release, such as onnxruntime==1.20.1, is made if the cache folder has none. ``releases`` False
+    refuses releases.
     """
     for name in names:
-        release = release_of(name)
+        release = release_of(name) if releases else None
         if release is not None:
             python_of(release)
             continue
