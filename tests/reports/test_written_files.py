@@ -78,6 +78,7 @@ VERBS = {
     "report m.onnx -o new.html": ["new.html"],
     "reshard moved.onnx weights.safetensors -o parts": None,
     "draw m.onnx -o new.svg": ["new.svg"],
+    "cost m.onnx --fits 1GB": [],
     "diff m.onnx other.onnx": [],
     "diff m.onnx m.onnx --prove --certificate new.json": ["new.json"],
     "compare m.onnx": [],

@@ -727,7 +727,7 @@ def test_the_shell_completes_commands_options_and_nothing_else(tmp_path: Path) -
     for shell in ("bash", "zsh", "fish"):
         assert "dovetail" in complete(_DOVETAIL_COMPLETE=f"{shell}_source")
     words = complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail co", COMP_CWORD="1").split()
-    assert words == ["plain,compare", "plain,convert"]
+    assert words == ["plain,compare", "plain,convert", "plain,cost"]
     words = complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail --ver", COMP_CWORD="1").split()
     assert words == ["plain,--verbose", "plain,--version"]
     words = complete(_DOVETAIL_COMPLETE="bash_complete", COMP_WORDS="dovetail convert --ver", COMP_CWORD="2").split()
