@@ -435,7 +435,10 @@ class Elements:
             condition, counted, plain = element[2]
             sums = [x for x in counted[2] if x != plain] if counted[:2] == ("apply", "Add") and plain in counted[2] else []
             is_negative = condition[:2] == ("apply", "Less") and condition[2][0] == plain and number_of(condition[2][1]) == 0
-            if is_negative and len(sums) == 1 and (sums[0] == ("number", extent) or number_of(sums[0]) == extent.number):
+            is_extent = sums == [("number", extent)] or (
+                len(sums) == 1 and extent.number is not None and number_of(sums[0]) == extent.number
+            )
+            if is_negative and is_extent:
                 return plain, "error"
         return element, "natural"
 

@@ -200,10 +200,31 @@ def test_a_certificate_of_a_broken_law_is_refused(
             result = expression(b, x, y)
             b.output("z", b.Add(b.Identity(result), y) if result.dtype == "f32" and result.shape == (4, 4) else result)
         dovetail.save(b.model, tmp_path / f"{file}.dt")
-    broken = Law(rule, (kind,), over_reals="a broken law" if is_real else "")
+    check_refused(Law(rule, (kind,), over_reals="a broken law" if is_real else ""), tmp_path, monkeypatch)
+
+
+def check_refused(broken: Law, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a.dt and b.dt are proved equal with the broken law, and that the checker refuses the certificate."""
     monkeypatch.setattr(table, "LAWS", (broken, *table.LAWS))
     monkeypatch.setattr(table, "_BY_KIND", {})
-    proof = dovetail.prove(tmp_path / "a.dt", tmp_path / "b.dt", real=is_real)
+    proof = dovetail.prove(folder / "a.dt", folder / "b.dt", real=bool(broken.over_reals))
     assert proof.is_proved, proof
     with pytest.raises(dovetail_check.Refused):
-        dovetail_check.check(tmp_path / "a.dt", tmp_path / "b.dt", proof.certificate())
+        dovetail_check.check(folder / "a.dt", folder / "b.dt", proof.certificate())
+
+
+def test_an_index_that_counts_from_another_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """where(i < 0, i + k, i) counts from the end for the size of the axis alone, and that size is open."""
+    for file in "ab":
+        with dovetail.Builder() as b:
+            x, i, k = b.input("x", "f32", ("n", 3)), b.input("i", "i64", ("m",)), b.input("k", "i64", ())
+            counted = b.Gather(x, b.Where(b.Less(i, 0), b.Add(i, k), i), axis=0, bounds="natural")
+            b.output("z", counted if file == "a" else b.Gather(x, i, axis=0))
+        dovetail.save(b.model, tmp_path / f"{file}.dt")
+
+    def rule(b: Any, op: Any, xs: Any, types: Any) -> Any:
+        node = xs[1].node
+        is_counted = op.bounds == "natural" and node is not None and isinstance(node.op, logical.Where)
+        return b.add(op.with_(bounds="error"), xs[0], node.input(2)) if is_counted else None
+
+    check_refused(Law(rule, (Gather,)), tmp_path, monkeypatch)
