@@ -558,7 +558,8 @@ class Replay:
 class _SymbolNames:
     """_SymbolNames pairs the symbols of sizes that depend on elements: those of a model's text, and those of the certificate.
 
-    Symbols of inputs are their own pairs, so that no size is taken to be that of an input, or that of another operator.
+    Symbols of inputs are their own pairs, so that no size is taken to be that of an input, or that of another operator. The
+    names differ, as :meth:`Replay._symbol_of` refuses those of texts, so that an expression of such symbols is never equal.
     """
 
     def __init__(self, sizes: list[Size | None]) -> None:
@@ -576,7 +577,7 @@ class _SymbolNames:
             return declared == own
         first, second = _name_of(declared), _name_of(own)
         if first is None or second is None:
-            return declared == own and all(self._pairs.setdefault(name, name) == name for name in own.atoms())
+            return declared == own
         return self._pairs.setdefault(first, second) == second and self._inverse.setdefault(second, first) == first
 
 

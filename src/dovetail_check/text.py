@@ -259,7 +259,8 @@ class Line:
             return Tensor(dtype, shape, None, repr(items).encode())
         numbers = np.array(items, np.float64 if dtype in (*FLOATS, "bf16") else object)
         data = numbers.astype(READ[dtype]).reshape(shape)
-        if dtype not in NUMPY and not bool((data == numbers.reshape(shape)).all() and _is_in(dtype, data)):
+        is_exact = bool(((data == numbers.reshape(shape)) | (data != data)).all())
+        if dtype not in NUMPY and not (is_exact and _is_in(dtype, data)):
             raise self.fault(f"an element that is none of {dtype}")
         return Tensor(dtype, shape, data, data.tobytes())
 
