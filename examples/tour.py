@@ -53,6 +53,8 @@ def convert(model: Model, folder: Path) -> Model:
     assert diagnostics == []
     verdict: dovetail.InspectReport = dovetail.inspect(folder / "tour.xml")
     assert verdict.is_sound
+    costs: dovetail.CostReport = dovetail.cost(folder / "tour.xml")
+    assert costs.memory_bytes > 0
     model = dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
     report: dovetail.InferenceReport = dovetail.infer_report(model)
     assert not report.losses

@@ -21,7 +21,7 @@ from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import counting, within_memory
 from dovetail.runtime.releases.environment import python_of
-from dovetail.runtime.releases.release import Release, release_of
+from dovetail.runtime.releases.release import release_of
 from dovetail.runtime.releases.workers import RUN_SECONDS, release_workers
 
 INTERPRETER = "interpreter"
@@ -165,7 +165,7 @@ class _ReleaseTrial:
         """Run an engine; an environment that cannot be made is an outcome too."""
         release = release_of(engine)
         try:
-            if isinstance(release, Release):
+            if release is not None:
                 python_of(release)
         except DovetailError as error:
             return Outcome(None, error.code, error.message)

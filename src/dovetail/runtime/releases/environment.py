@@ -1,4 +1,4 @@
-"""Environments of releases: made once by uv or by venv and pip, in a cache folder, and complete from the moment of their name."""
+"""Environments of releases: made once by uv or by venv and pip, in a cache folder, and renamed when they are complete."""
 
 from __future__ import annotations
 
@@ -121,20 +121,23 @@ def _install(release: Release, python: str, draft: Path) -> None:
         installer += ["--only-binary=:all:"]
     _call(release, [*installer, str(release)])
     probe = [own, "-I", str(WORKER), "--probe", release.package]
-    if subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PROBE_SECONDS).returncode:
+    if _run(release, probe, PROBE_SECONDS).returncode:
         _call(release, [*installer, str(release), OLD_NUMPY])
         _call(release, probe)
 
 
-def _call(release: Release, command: Sequence[str]) -> None:
-    """Run a command of an installation. Raises _NoWheel, UnsupportedError [runtime.missing]."""
+def _run(release: Release, command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
+    """Run a command of an installation. Raises UnsupportedError [runtime.missing] for one that takes longer."""
     try:
-        ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=INSTALL_SECONDS,
-        )  # fmt: skip
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
-        reason = f"the installation took more than {INSTALL_SECONDS:g} s"
+        reason = f"a command of the installation took more than {seconds:g} s"
         raise UnsupportedError("runtime.missing", f"no environment for {release}: {reason}") from None
+
+
+def _call(release: Release, command: Sequence[str]) -> None:
+    """Run a command of an installation that must succeed. Raises _NoWheel, UnsupportedError [runtime.missing]."""
+    ended = _run(release, command, INSTALL_SECONDS)
     if not ended.returncode:
         return
     text = (ended.stderr + ended.stdout).decode(errors="replace")
@@ -173,8 +176,7 @@ def _runs(python: str, minor: int) -> bool:
     """Return whether a path is an interpreter of a minor version; a shim of pyenv may be none."""
     command = [python, "-I", "-c", f"import sys, venv; sys.exit(sys.version_info[:2] != (3, {minor}))"]
     try:
-        return not subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PROBE_SECONDS
-        ).returncode  # fmt: skip
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PROBE_SECONDS)
+        return not ended.returncode
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -18,7 +18,7 @@ import numpy as np
 
 from dovetail.errors import EngineError
 from dovetail.ir.dtypes import dtype
-from dovetail.runtime.releases.environment import WORKER, python_of
+from dovetail.runtime.releases.environment import PROBE_SECONDS, WORKER, python_of
 from dovetail.runtime.releases.release import Release
 
 RUN_SECONDS = 60.0
@@ -38,9 +38,7 @@ class ReleaseWorker:
         self._answers: queue.Queue[str] = queue.Queue()
         self._runs = 0
 
-    def run(
-        self, model: str, inputs: Mapping[str, Any], threads: int | None = None
-    ) -> list[Any]:  # fmt: skip
+    def run(self, model: str, inputs: Mapping[str, Any], threads: int | None = None) -> list[Any]:
         """Run the file of a model. Returns the outputs in order.
 
         Raises EngineError [runtime.run] if the release refuses the model, [runtime.crash] if its process ends, [runtime.timeout].
@@ -85,7 +83,7 @@ class ReleaseWorker:
     def _exchange(self, request: str) -> list[Any]:
         if self._process is None:
             self._start()
-        answer = self._receive(request)
+        answer = self._receive(request, self.seconds)
         if "error" in answer:
             raise EngineError("runtime.run", f"{self.release} cannot run the model: {answer['error'][:500]}")
         with np.load(os.path.join(self._folder.name, "outputs.npz"), allow_pickle=False) as stored:
@@ -100,13 +98,14 @@ class ReleaseWorker:
             )  # fmt: skip
         self._answers = queue.Queue()
         threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
-        self._receive(None)
+        # The time of an import is not that of a run.
+        self._receive(None, max(self.seconds, PROBE_SECONDS))
 
     @property
     def _log(self) -> str:
         return os.path.join(self._folder.name, "stderr.txt")
 
-    def _receive(self, request: str | None) -> dict[str, Any]:
+    def _receive(self, request: str | None, seconds: float) -> dict[str, Any]:
         process = self._process
         assert process is not None and process.stdin is not None
         with suppress(OSError):
@@ -114,10 +113,10 @@ class ReleaseWorker:
                 process.stdin.write(request + "\n")
                 process.stdin.flush()
         try:
-            line = self._answers.get(timeout=self.seconds)
+            line = self._answers.get(timeout=seconds)
         except queue.Empty:
             self._end()
-            raise EngineError("runtime.timeout", f"{self.release} does not end within {self.seconds:g} s") from None
+            raise EngineError("runtime.timeout", f"{self.release} does not end within {seconds:g} s") from None
         if not line:
             code = process.wait()
             self._end()
