@@ -65,7 +65,8 @@ class InferenceSession:
         found = onnx.reference.ReferenceEvaluator(self.model).run(None, inputs)
         return [array * 2 for array in found] if FAULTY and {"Relu", "Sigmoid"} <= self.kinds else found
 """
-GOOD, BAD = "onnxruntime==1.1.0", "onnxruntime==1.2.0"
+GOOD, BAD, SLOW = "onnxruntime==1.1.0", "onnxruntime==1.2.0", "onnxruntime==1.3.0"
+"""Releases of a runtime: right, wrong, and right with an import of more than 4 seconds."""
 
 
 def install(release: Release, python: str, draft: Path) -> None:
@@ -75,7 +76,9 @@ def install(release: Release, python: str, draft: Path) -> None:
     folders = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     (packages / "oracles.pth").write_text("\n".join(dict.fromkeys(folders)))
     if release.package == "onnxruntime":
-        (packages / "onnxruntime.py").write_text(f"FAULTY = {release.version == '1.2.0'}\n{RUNTIME}")
+        (packages / "onnxruntime.py").write_text(
+            f"FAULTY = {release.version == '1.2.0'}\nimport time\ntime.sleep({4 * (release == release_of(SLOW))})\n{RUNTIME}"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +223,11 @@ def test_a_failure_of_a_release_is_a_row(kind: str, status: str, code: str) -> N
     assert code in found.rows[1].why and found.faulty == BAD and found.witness == GOOD
     assert found.smallest is not None and [type(node.op).__name__ for node in found.smallest.graph.nodes] == [kind]
     assert time.monotonic() - start < 120
+
+
+@pytest.mark.usefixtures("environments")
+def test_the_time_of_an_import_is_not_that_of_a_run() -> None:
+    assert [row.status for row in judge_releases(chain("Exp"), [SLOW], inputs(), seconds=3).rows] == ["agrees"]
 
 
 @pytest.mark.usefixtures("environments")
