@@ -60,6 +60,7 @@ SUMS = "sums in one order"
 PRODUCTS = "products in one order"
 QUOTIENTS = "quotients as products"
 PARTS = "{} in parts"
+ONE_FORM = "{} in one form"
 NOP = "nop_elimination"
 ALGEBRA = "algebraic_simplification"
 
@@ -77,7 +78,7 @@ def _with(trait: str) -> Callable[[type[Op]], bool]:
 LAWS = (
     # Composed operators over the real numbers
     Law(decompositions.add_bias_after, _of(Conv, ConvTranspose), over_reals="{} and bias"),
-    Law(decompositions.write_one_form, (GRU, LSTM, RNN), over_reals="{} in one form"),
+    Law(decompositions.write_one_form, (GRU, LSTM, RNN), over_reals=ONE_FORM),
     Law(decompositions.decompose, decompositions.is_composed, over_reals=PARTS),
     Law(
         decompositions.decompose,

@@ -27,8 +27,6 @@ VERSION = 2
 _BLOCK = 1 << 20
 MAX_BYTES = 1 << 28
 """Maximum size in bytes of the file of a certificate."""
-COMPOSED = ("in one form", "in parts")
-"""Endings of the names of rewrites that decompose an operator."""
 _FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "derivation", "digest"))
 
 
@@ -212,7 +210,9 @@ def _without_decompositions(models: tuple[Model, Model], rewrites: list[str]) ->
     """Return the rewrites without decompositions that the proof does not need: an operator of both models stays as it is."""
     from dovetail.compare.prove.model_terms import number_terms
     from dovetail.compare.prove.real_terms import real_terms
+    from dovetail.laws.table import ONE_FORM, PARTS
 
+    endings = tuple(name.removeprefix("{}") for name in (ONE_FORM, PARTS))
     numbered = number_terms(models)
     outputs = {value.name: value for value in models[1].outputs}
 
@@ -220,7 +220,7 @@ def _without_decompositions(models: tuple[Model, Model], rewrites: list[str]) ->
         first, second = real_terms(numbered, allowed=frozenset(names)).terms
         return all(first[id(value)] is second[id(outputs[value.name])] for value in models[0].outputs)
 
-    composed = [name for name in rewrites if name.endswith(COMPOSED)]
+    composed = [name for name in rewrites if name.endswith(endings)]
     for names in ([composed] if len(composed) > 1 else []) + [[name] for name in composed]:
         kept = [name for name in rewrites if name not in names]
         if len(kept) < len(rewrites) and is_proved(kept):
