@@ -174,12 +174,17 @@ def peak_of(path: str, model: dovetail.Model, sizes: Mapping[str, int]) -> int:
     return process_cost("dovetail", path, 1, names, random_inputs(model, sizes=sizes)).peak_bytes
 
 
+def peak_of_one_operator(folder: str) -> int:
+    """Return the peak of a process that loads, compiles and runs one Relu."""
+    with dovetail.Builder("relu") as b:
+        b.output("y", b.Relu(b.input("x", "f32", (4,))))
+    dovetail.save(b.model, f"{folder}/relu.onnx")
+    return peak_of(f"{folder}/relu.onnx", b.model, {})
+
+
 def compare(names: Sequence[str], batches: Sequence[int], rounds: int) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        with dovetail.Builder("relu") as b:
-            b.output("y", b.Relu(b.input("x", "f32", (4,))))
-        dovetail.save(b.model, f"{folder}/relu.onnx")
-        empty = peak_of(f"{folder}/relu.onnx", b.model, {})
+        empty = peak_of_one_operator(folder)
         for name in names:
             path = f"{folder}/model.onnx"
             model = MODELS[name]()
@@ -201,10 +206,7 @@ def compare(names: Sequence[str], batches: Sequence[int], rounds: int) -> Iterat
 def fitting(names: Sequence[str], megabytes: int) -> None:
     print("| model | limit MB | batch | predicted MB | measured growth MB |\n| --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        with dovetail.Builder("relu") as b:
-            b.output("y", b.Relu(b.input("x", "f32", (4,))))
-        dovetail.save(b.model, f"{folder}/relu.onnx")
-        empty = peak_of(f"{folder}/relu.onnx", b.model, {})
+        empty = peak_of_one_operator(folder)
         for name in names:
             model = MODELS[name]()
             sizes = sizes_at(model, 1)

@@ -92,7 +92,9 @@ def _input_bytes(plan: Plan) -> int:
 class SymbolicCosts(NamedTuple):
     """SymbolicCosts holds the costs of a run as expressions in the open sizes; None for a cost that no expression gives.
 
-    ``live``: the largest set of live buffers of the arena; X
+    ``live``: the bytes of the largest set of live buffers of the arena. ``tables``, ``inputs``, ``outputs``: bytes, as in
+    :class:`MemoryCost`. ``moved``: bytes that the steps read and write. ``operations``: as the operators define them. ``steps``:
+    ``moved`` and ``operations`` of each step.
     """
 
     live: Size | None

@@ -28,7 +28,7 @@ from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.op import bodies
 from dovetail.ir.symbolic import Size
-from dovetail.ir.symbolic.algebra import sorted_terms
+from dovetail.ir.symbolic.algebra import terms_of
 from dovetail.ir.types import Tensor
 from dovetail.measure.cost_report import CostReport, FittingSize, KernelCost
 from dovetail.measure.inspection import describe_loop, graph_costs
@@ -112,14 +112,14 @@ class Prediction:
         for _ in range(MAX_PACKINGS):
             size, reason = self._search(name, limit, memory)
             if size is None:
-                return FittingSize(name, limit, None, None, True, reason)
+                break
             at_size = Prediction(self.model, {**self.sizes, name: size}, *self._options).memory
             if at_size.total <= limit:
-                break
-            memory = at_size
-        peak = _peak_expression(expressions, memory)
-        is_proved = peak is not None and is_monotone(peak, name)
-        return FittingSize(name, limit, size, at_size.total, is_proved, reason)
+                peak = _peak_expression(expressions, at_size)
+                return FittingSize(name, limit, size, at_size.total, peak is not None and is_monotone(peak, name), reason)
+            # Weights are packed in a larger form there.
+            memory = MemoryCost(*map(max, memory, at_size))
+        return FittingSize(name, limit, None, None, size is None, reason)
 
     def _varied_symbol(self, vary: str | None) -> str:
         if vary is not None:
@@ -252,9 +252,7 @@ def _time_text(
     sums: dict[str, float] = {}
 
     def add(size: Size, factor: float) -> None:
-        constant = size if isinstance(size, int) else size._constant
-        sums[""] = sums.get("", 0.0) + factor * constant
-        for monomial, coefficient in [] if isinstance(size, int) else sorted_terms(size):
+        for monomial, coefficient in terms_of(size).items():
             text = "*".join(map(str, map(symbolic.algebra.dim_of, monomial)))
             sums[text] = sums.get(text, 0.0) + factor * coefficient
 
