@@ -2,12 +2,12 @@
 
     python bench/equality_mutants.py CORPUS [--count 2000] [--seed 0] [--models TEXT[,TEXT...]] [--megabytes 3] [--json]
 
-Each model of the folder is converted to the other format and back; pairs that are not proved equal are left out. A mutant is the
-converted model with one attribute, axis, order of inputs, constant, element type or edge changed. It counts if it runs and its
-outputs differ from those of the original on seeded inputs by more than 1e-3 of an output's largest magnitude; such a mutant that
-is proved equal is a false proof. A mutant that differs by less is judged too: it is a false proof if it is proved equal in bits
-and differs in bits in the interpreter. The exit code is 1 if there is a false proof. ``--seed`` and the number of a mutant make
-it again: ``--only MODEL:NUMBER``.
+Each model of the folder is converted to the other format and back; pairs that are not proved equal are left out. A mutant is
+the converted model with one attribute, axis, order of inputs, constant, element type or edge changed. It counts if it runs and
+its outputs differ from those of the original and of the unedited conversion, which round differently, on seeded inputs by more
+than 1e-3 of an output's largest magnitude; such a mutant that is proved equal is a false proof. A mutant that differs by less
+is judged too: it is a false proof if it is proved equal in bits and differs in bits in the interpreter. The exit code is 1 if
+there is a false proof. ``--seed`` and the number of a mutant make it again: ``--only MODEL:NUMBER``.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ EDITS: dict[str, Edit] = {
 
 
 class Subject:
-    """A model, its conversion, inputs, and the outputs of the model for them."""
+    """A model, its conversion, inputs, and the outputs of both for them."""
 
     def __init__(self, name: str, model: Model, converted: Model, seed: int) -> None:
         self.name = name
@@ -239,7 +239,7 @@ class Subject:
         self.converted = converted
         self.inputs = random_inputs(model, seed=seed, beside={})
         self.random = random_outputs(model)
-        self.outputs = self.run(model)
+        self.outputs = [self.run(model), self.run(converted)]
 
     def run(self, model: Model) -> Arrays:
         outputs = flatten_outputs(dict(dovetail.run(model, self.inputs)))
@@ -301,7 +301,8 @@ def make_mutant(subject: Subject, seed: str, wanted: str) -> tuple[str, str, Mod
                 for value in each.values():
                     value.value = None  # Elements that were known before the edit.
             mutant = dovetail.infer(mutant)
-            apart = difference(subject.outputs, subject.run(mutant))
+            found = subject.run(mutant)
+            apart = min(difference(outputs, found) for outputs in subject.outputs)
         except (DovetailError, ValueError, TypeError, OverflowError, IndexError):
             continue
         if apart:
