@@ -230,6 +230,41 @@ def test_the_time_of_an_import_is_not_that_of_a_run() -> None:
     assert [row.status for row in judge_releases(chain("Exp"), [SLOW], inputs(), seconds=3).rows] == ["agrees"]
 
 
+HANG = """
+import sys
+import numpy as np
+from dovetail.runtime.releases.release import release_of
+from dovetail.runtime.releases.workers import ReleaseWorker
+worker = ReleaseWorker(release_of(sys.argv[1]), 600)
+worker._start()
+print(worker._process.pid, flush=True)
+worker.run("m.onnx", {"x": np.ones((2, 3), np.float32)})
+"""
+
+
+@pytest.mark.usefixtures("environments")
+@pytest.mark.skipif(sys.platform == "win32", reason="a parent of no process is known there")
+def test_a_run_that_hangs_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    dovetail.save(chain("Sin"), tmp_path / "m.onnx")
+    environment.python_of(Release("onnxruntime", "1.2.0"))
+    command = [sys.executable, "-c", HANG, BAD]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        time.sleep(1)
+        os.kill(worker, 0)
+        parent.kill()
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the process of the release still runs")
+
+
 @pytest.mark.usefixtures("environments")
 def test_a_crash_names_its_signal() -> None:
     found = judge_releases(chain("Tanh"), [BAD], inputs())
