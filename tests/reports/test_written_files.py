@@ -58,7 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in FOREIGN:
         (tmp_path / name).write_bytes(b"of another tool: " + name.encode())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path.parent / "cache"))
     return tmp_path
 
 
