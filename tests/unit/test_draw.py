@@ -185,6 +185,12 @@ def test_a_long_expression_is_its_first_symbol_on_an_edge() -> None:
     assert ">n\u00d73\u00d7height\u2026\u00d73<" in b.model.svg()
 
 
+def test_a_size_of_many_digits_is_shortened_on_an_edge() -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", (0, 2**62))))
+    assert ">0\u00d74611686\u2026387904<" in b.model.svg()
+
+
 def texts_of(drawing: Drawing) -> list[str]:
     """Return the texts of a picture."""
     root = ElementTree.fromstring(drawing.svg())

@@ -173,7 +173,8 @@ def _size_label(size: Size | None) -> str:
     text = "?" if size is None else str(size)
     if size is None or "?" in text:
         return "?"
-    if len(text) > 14 and symbolic.name_of(size) is None:
-        return f"{shorten(str(symbolic.symbols(size)[0]), 13)}…"
+    symbols = symbolic.symbols(size)
+    if len(text) > 14 and symbols and symbolic.name_of(size) is None:
+        return f"{shorten(str(symbols[0]), 13)}…"
     text = shorten(text, 14)
     return f"({text})" if " " in text and not text.endswith(")") else text
