@@ -95,7 +95,7 @@ def signed_record(record: dict[str, Any]) -> dict[str, Any]:
 
 def signed_certificate(data: dict[str, Any]) -> dict[str, Any]:
     content = {name: value for name, value in data.items() if name != "digest"}
-    return {**content, "digest": certificates._digest_of(content)}
+    return {**content, "digest": certificates.digest_of(content)}
 
 
 def make_command(folder: Path, random: Random) -> list[str]:

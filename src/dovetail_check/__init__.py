@@ -61,11 +61,20 @@ def _check_files(data: Mapping[str, Any], *paths: Path) -> Verdict:
     for (text, _), digest in zip(sources, derivation["texts"], strict=True):
         if hashlib.sha256(text.partition("\n")[2].encode()).hexdigest() != digest:
             raise Refused("a text must be the one of the certificate")
+    conditions = data.get("conditions") or {}
+    if not conditions.keys() <= {"sizes"}:
+        raise Refused("the conditions of a certificate must be sizes")
+    sizes = conditions.get("sizes") or [{}, {}]
     places: list[dict[str, dict[str, set[tuple[str, int]]]]] = [{}, {}]
-    mappings = [_symbols_of(derivation, text, symbols, found) for (text, _), found in zip(sources, places, strict=True)]
+    mappings = [
+        _symbols_of(derivation, text, symbols, found, fixed)
+        for (text, _), found, fixed in zip(sources, places, sizes, strict=True)
+    ]
     _check_symbols(places)
     models = [_read_model(text, weights, symbols, mapping) for (text, weights), mapping in zip(sources, mappings, strict=True)]
-    return Replay({**derivation, "verdict": data["verdict"]}, (models[0], models[1]), symbols).run()
+    verdict = Replay({**derivation, "verdict": data["verdict"]}, (models[0], models[1]), symbols).run()
+    verdict.sizes = sizes
+    return verdict
 
 
 def _read(path: str | PathLike[str]) -> str:
@@ -101,11 +110,12 @@ def _check_symbols(places: list[dict[str, dict[str, set[tuple[str, int]]]]]) -> 
 
 
 def _symbols_of(
-    derivation: Any, text: str, symbols: Symbols, places: dict[str, dict[str, set[tuple[str, int]]]]
+    derivation: Any, text: str, symbols: Symbols, places: dict[str, dict[str, set[tuple[str, int]]]], fixed: dict[str, int]
 ) -> dict[str, Size]:
     """Return the sizes of the certificate that the symbols of a text are: those of the same axes of the same inputs.
 
-    ``places`` collects the inputs and axes of each symbol of the text, for each symbol of the certificate.
+    ``places`` collects the inputs and axes of each symbol of the text, for each symbol of the certificate. ``fixed`` has the
+    symbols of the text that are numbers in the certificate.
     """
     own, declared = Symbols(), declared_symbols(text)
     types = {row[1]: row[2] for row in derivation["terms"] if row[0] == "input"}
@@ -122,13 +132,22 @@ def _symbols_of(
             if other is None or len(atoms) != 1 or extent != Size({tuple(atoms): 1}):
                 continue
             symbol = next(iter(atoms)).removeprefix("text ")
+            name_of_symbol, low, high = declared.get(symbol, (symbol, 0, None))
+            if other.number is not None and name_of_symbol in fixed:
+                number = fixed[name_of_symbol]
+                if type(number) is not int or other != size(number) or number < (low or 0) or (high or number) < number:
+                    raise Refused(f"the size {symbol!r} of input {name!r} must be {number}, and a size that the model permits")
+                found[symbol] = other
+                continue
             atom = next(iter(other.atoms()), "")
             if other != Size({(atom,): 1}):
                 raise Refused(f"the size {symbol!r} of input {name!r} must be a symbol of the certificate")
             places.setdefault(atom, {}).setdefault(symbol, set()).add((name, axis))
             if symbol not in found:
-                symbols.set_minimum(atom, declared.get(symbol, ("", 0, None))[1])
+                symbols.set_minimum(atom, low)
                 found[symbol] = other
+    if not fixed.keys() <= {declared.get(symbol, (symbol,))[0] for symbol, own in found.items() if own.number is not None}:
+        raise Refused("the sizes of the conditions must be open sizes of the inputs")
     return found
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from dovetail_check import Refused, check
+from dovetail_check import Refused, Verdict, check
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
         print(f"dovetail-check: {error}", file=sys.stderr)
         return 3
     meaning = "the same bits for all inputs" if verdict.kind == "bits" else "equal over the real numbers for all inputs"
-    lines = [f"accepted: {meaning}, in {verdict.steps} steps"]
+    lines = [f"accepted: {meaning}{_conditions(verdict)}, in {verdict.steps} steps"]
     if verdict.largest:
         lines.append(
             f"constants that are equal but for their rounding differ by at most {verdict.largest:.1e} "
@@ -40,6 +40,15 @@ def main() -> int:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(verdict.types.items()))
         lines.append(f"types taken from the certificate, of outputs of: {listed}")
     return _say("\n".join(lines), 0)
+
+
+def _conditions(verdict: Verdict) -> str:
+    """Return the conditions under which the models are equal, as the end of a sentence."""
+    sizes = zip(("first", "second"), verdict.sizes, strict=True)
+    parts = [
+        f"{', '.join(f'{name}={number}' for name, number in own.items())} of the {model} model" for model, own in sizes if own
+    ]
+    return f", at {' and '.join(parts)}" if parts else ""
 
 
 def _say(text: str, code: int) -> int:

@@ -494,9 +494,9 @@ class Elements:
     _argmin = _argmax
 
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if op.attributes.get("coerce_to_2d"):
-            raise Unproved("a softmax of matrices")
         axis = int(op.attributes.get("axis", -1)) % len(shape)
+        if op.attributes.get("coerce_to_2d") and any(each != 1 for each in shape[axis + 1 :]):
+            raise Unproved("a softmax of several axes")
         depth = self._depth
         (bound,) = self.bind([shape[axis]])
         body = self.at(xs[0], (*index[:axis], bound, *index[axis + 1 :]))

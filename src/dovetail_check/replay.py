@@ -51,6 +51,9 @@ class Verdict:
     largest: float = 0.0
     """The sum over the steps of the largest relative difference of constants that are equal but for their rounding."""
 
+    sizes: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
+    """The open sizes of each model that have one number: the models are equal at these sizes."""
+
     def differ(self, difference: float) -> None:
         """Add the difference of a step: steps in a row may each change a constant."""
         self.largest += difference

@@ -400,7 +400,7 @@ def test_an_altered_certificate_is_refused(pair: tuple[Path, Path]) -> None:
 
 def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     """A certificate whose digest was written anew must still follow from the files."""
-    from dovetail.compare.prove.certificate import _digest_of
+    from dovetail.compare.prove.certificate import digest_of
 
     certificate = dovetail.prove(*pair, real=True).certificate()
     changes: tuple[dict[str, Any], ...] = (
@@ -410,7 +410,7 @@ def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     )
     for change in changes:
         forged = {**certificate, **change}
-        forged["digest"] = _digest_of({name: value for name, value in forged.items() if name != "digest"})
+        forged["digest"] = digest_of({name: value for name, value in forged.items() if name != "digest"})
         with pytest.raises(FormatError) as error:
             dovetail.check_certificate(forged, *pair)
         assert error.value.code == "certificate.proof"

@@ -40,9 +40,8 @@ shapes = click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...
 dims = click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
 tolerance = tolerance_option(help=f"Allowed difference {SHARE}")
 seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
-certificate = click.option(
-    "--certificate", type=click.Path(), metavar="FILE", help="With --prove: write what proves it (.json), for dovetail-check."
-)
+certificate_option = partial(click.option, "--certificate", type=click.Path(), metavar="FILE")
+certificate = certificate_option(help="With --prove: write what proves it (.json), for dovetail-check.")
 precision = click.option(
     "--precision",
     type=click.Choice(("f32", "bf16", "int8", "auto")),

@@ -61,15 +61,20 @@ def write_certificate(path: str, proof: EqualityProof) -> None:
         narrate(f"{path} was not written: nothing is proved")
 
 
-def prove_conversion(source: Model, target: Model, *, is_alone: bool, certificate: str | None = None) -> EqualityProof:
+def prove_conversion(
+    source: Model, target: Model, *, is_alone: bool, certificate: str | None = None, fit_sizes: bool = False
+) -> EqualityProof:
     """Prove a changed model equal to its source, and print the answer on stderr. ``is_alone``: no comparing run follows.
 
-    ``certificate`` is the path of the certificate to write, if any.
+    ``certificate`` is the path of the certificate to write, if any. With ``fit_sizes`` the models are compared at the sizes
+    that one of them fixes.
     """
     from dovetail.compare.prove.proof import prove
 
-    proof = prove(source, target, real=True, regions=is_alone)
-    narrate(verdict_text(proof.verdict, proof.rewrites))
+    proof = prove(source, target, real=True, regions=is_alone, fit_sizes=fit_sizes)
+    sizes = {text for fixed in proof.sizes for text in (f"{name}={number}" for name, number in fixed.items())}
+    at = f"at {', '.join(sorted(sizes))}: " if sizes else ""
+    narrate(f"{at}{verdict_text(proof.verdict, proof.rewrites)}")
     for note in proof.notes:
         narrate(note)
     for region in proof.regions:

@@ -6,7 +6,7 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
-from dovetail.cli.proofs import verdict_text
+from dovetail.cli.proofs import prove_conversion, verdict_text
 from dovetail.cli.transformation import FileOptions, saving
 
 CHANGES = ("node", "operator", "old", "new", "reason")
@@ -26,6 +26,7 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 @click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZE,...", help="The whole shape of an input: x=1,3,224,W.")
 @saving
 @click.option("--verify/--no-verify", default=True, help="Compare each sample with the original at several batches [on].")
+@options.certificate_option(help="Write what proves the result equal to SOURCE at the old sizes (.json), for dovetail-check.")
 @options.input_option(help="Inputs of SOURCE from which samples are made [random].")
 @options.seed
 @loading
@@ -36,6 +37,7 @@ def rebatch(
     shapes: tuple[str, ...],
     file_options: FileOptions,
     verify: bool,
+    certificate: str | None,
     inputs: tuple[str, ...],
     seed: int,
     as_json: bool,
@@ -54,6 +56,8 @@ def rebatch(
         raise click.UsageError("rebatch needs --dim or --shape")
     if inputs and not verify:
         raise click.UsageError("--input excludes --no-verify, since only the comparison uses the inputs")
+    if certificate and STREAM in (source, target):
+        raise click.UsageError("--certificate needs names for both files, not -")
     options = file_options.of(target)
     to = target_of(target, as_json)
     model = load(source)
@@ -66,6 +70,9 @@ def rebatch(
         new = change_sizes(model, _dims_of(dims), _shapes_of(shapes), verify=verify, seed=seed, inputs=arrays)
     with progress(f"writing {target}"):
         save(new, to, **options)
+    if certificate:
+        with progress(f"proving {source} and {target} equal at the old sizes"):
+            prove_conversion(model, load(target), is_alone=False, certificate=certificate, fit_sizes=True)
     report = new.report
     for note in report.notes:
         narrate(note)

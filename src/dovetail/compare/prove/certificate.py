@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,16 @@ from dovetail.storage.files import read_bytes
 
 if TYPE_CHECKING:
     from dovetail.compare.prove.equality_proof import EqualityProof
+    from dovetail.compare.prove.model_terms import Numbered
 
 KIND = "dovetail equality certificate"
-VERSION = 2
+VERSION = 3
 _BLOCK = 1 << 20
 MAX_BYTES = 1 << 28
 """Maximum size in bytes of the file of a certificate."""
-_FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "derivation", "digest"))
+_FIELDS = frozenset(
+    ("kind", "version", "dovetail", "verdict", "rewrites", "conditions", "files", "matching", "derivation", "digest")
+)
 
 
 def write_certificate(proof: EqualityProof) -> dict[str, Any]:
@@ -35,40 +38,52 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
 
     Raises RuleError [argument.conflict] if nothing is proved, [certificate.files] for a model that is not from a file.
     """
+    # Deferred for start-up time: the rules import the operators that they rewrite.
+    from dovetail.compare.prove.model_terms import number_terms
+    from dovetail.compare.prove.real_terms import real_terms
+
     if not proof.is_proved or proof.models is None:
         raise RuleError("argument.conflict", f"the verdict of a certificate must be 'bits' or 'real', got {proof.verdict!r}")
     files = [_file_entry(model) for model in proof.models]
-    matching = _matching(proof.models, proof.verdict, proof.rewrites)
+    conditions = _conditions_of(proof.sizes)
+    numbered = number_terms(proof.models, fit_sizes=bool(conditions))
+    matching = _matching(proof.models, numbered, proof.verdict, proof.rewrites)
     rewrites = proof.rewrites
     if matching is None:
         # A rewrite outside the paths of the proof may enable a rewrite on them: the certificate lists all rewrites.
-        rewrites = _all_rewrites(proof.models)
-        matching = _matching(proof.models, proof.verdict, rewrites)
+        rewrites = sorted(frozenset().union(*real_terms(numbered).rewrites.values()))
+        matching = _matching(proof.models, numbered, proof.verdict, rewrites)
     if matching is None:
-        raise RuleError("argument.conflict", "a proof at fitted sizes has no certificate: the inputs of the models differ")
+        raise RuleError("argument.conflict", "a proof of models whose states differ has no certificate")
     if proof.verdict == "real":
-        rewrites = _without_decompositions(proof.models, rewrites)
-        matching = _matching(proof.models, proof.verdict, rewrites)
+        rewrites = _without_decompositions(proof.models, numbered, rewrites)
+        matching = _matching(proof.models, numbered, proof.verdict, rewrites)
     content: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
         "dovetail": __version__,
         "verdict": proof.verdict,
         "rewrites": rewrites,
+        "conditions": conditions,
         "files": files,
         "matching": matching,
-        "derivation": _derivation(proof.models, proof.verdict, rewrites),
+        "derivation": _derivation(proof.models, proof.verdict, rewrites, bool(conditions)),
     }
-    return {**content, "digest": _digest_of(content)}
+    return {**content, "digest": digest_of(content)}
 
 
-def _derivation(models: tuple[Model, Model], verdict: str, rewrites: list[str]) -> dict[str, Any] | None:
+def _conditions_of(sizes: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Return the conditions under which two models are equal: for each model the open sizes that have one number."""
+    return {"sizes": [dict(each) for each in sizes]} if any(sizes) else {}
+
+
+def _derivation(models: tuple[Model, Model], verdict: str, rewrites: list[str], fit_sizes: bool) -> dict[str, Any] | None:
     """Return the steps of a proof; None for models with operators whose steps are not recorded."""
     # Deferred for start-up time.
     from dovetail.compare.prove.derivation import derive
 
     try:
-        return derive(models, verdict, rewrites)
+        return derive(models, verdict, rewrites, fit_sizes=fit_sizes)
     except RuleError:
         return None
 
@@ -95,8 +110,14 @@ def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[
             raise FormatError(
                 "certificate.files", "the file must be the file for which the certificate was made", file=model.file
             )
+    # Deferred for start-up time: the rules import the operators that they rewrite.
+    from dovetail.compare.prove.model_terms import number_terms
+
     with counting(models[0].limits):
-        matching = _matching((models[0], models[1]), content["verdict"], content["rewrites"])
+        numbered = number_terms((models[0], models[1]), fit_sizes=bool(content["conditions"]))
+        if _conditions_of(numbered.interface.sizes) != content["conditions"]:
+            raise FormatError("certificate.proof", "the sizes must be those of the certificate")
+        matching = _matching((models[0], models[1]), numbered, content["verdict"], content["rewrites"])
     if matching is None:
         raise FormatError("certificate.proof", "the equality does not follow from the rewrites that the certificate lists")
     if matching != content["matching"]:
@@ -119,7 +140,7 @@ def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(certificate, Mapping) or set(certificate) != _FIELDS or certificate["kind"] != KIND:
         raise FormatError("certificate.format", "the data must be an equality certificate of dovetail")
     content = {name: value for name, value in certificate.items() if name != "digest"}
-    if certificate["digest"] != _digest_of(content):
+    if certificate["digest"] != digest_of(content):
         raise FormatError("certificate.format", "the digest of the certificate must be the digest of its content")
     if certificate["version"] != VERSION or certificate["dovetail"] != __version__:
         raise FormatError(
@@ -138,7 +159,7 @@ def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _digest_of(content: Mapping[str, Any]) -> str:
+def digest_of(content: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -171,13 +192,11 @@ def _hash_constants(graph: Graph, code: Any) -> None:
             _hash_constants(body, code)
 
 
-def _matching(models: tuple[Model, Model], verdict: str, rewrites: list[str]) -> dict[str, Any] | None:
+def _matching(models: tuple[Model, Model], numbered: Numbered, verdict: str, rewrites: list[str]) -> dict[str, Any] | None:
     """Return the matched values of two models; None where their outputs are not equal with these rewrites."""
     # Deferred for start-up time: the rules import the operators that they rewrite.
-    from dovetail.compare.prove.model_terms import number_terms
     from dovetail.compare.prove.real_terms import real_terms
 
-    numbered = number_terms(models)
     terms = numbered.terms
     if verdict == "real":
         terms = real_terms(numbered, allowed=frozenset(rewrites)).terms
@@ -206,14 +225,12 @@ def _pairs(models: tuple[Model, Model], terms: list[dict[int, Value]]) -> dict[s
     return {"values": rows, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
-def _without_decompositions(models: tuple[Model, Model], rewrites: list[str]) -> list[str]:
+def _without_decompositions(models: tuple[Model, Model], numbered: Numbered, rewrites: list[str]) -> list[str]:
     """Return the rewrites without decompositions that the proof does not need: an operator of both models stays as it is."""
-    from dovetail.compare.prove.model_terms import number_terms
     from dovetail.compare.prove.real_terms import real_terms
     from dovetail.laws.table import ONE_FORM, PARTS
 
     endings = tuple(name.removeprefix("{}") for name in (ONE_FORM, PARTS))
-    numbered = number_terms(models)
     outputs = {value.name: value for value in models[1].outputs}
 
     def is_proved(names: list[str]) -> bool:
@@ -226,11 +243,3 @@ def _without_decompositions(models: tuple[Model, Model], rewrites: list[str]) ->
         if len(kept) < len(rewrites) and is_proved(kept):
             rewrites = kept
     return rewrites
-
-
-def _all_rewrites(models: tuple[Model, Model]) -> list[str]:
-    """Return the names of all rewrites that apply to two models."""
-    from dovetail.compare.prove.model_terms import number_terms
-    from dovetail.compare.prove.real_terms import real_terms
-
-    return sorted(frozenset().union(*real_terms(number_terms(models)).rewrites.values()))

@@ -22,7 +22,9 @@ from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.storage.safetensors_file import SafetensorsFile
 
 
-def derive(models: tuple[Model, Model], verdict: str, rewrites: Sequence[str] | None = None) -> dict[str, Any]:
+def derive(
+    models: tuple[Model, Model], verdict: str, rewrites: Sequence[str] | None = None, *, fit_sizes: bool = False
+) -> dict[str, Any]:
     """Prove two models equal again, and return the derivation.
 
     ``texts`` are digests of the text forms of the models, ``operators`` texts of operators; ``terms`` are inputs, constants,
@@ -31,7 +33,7 @@ def derive(models: tuple[Model, Model], verdict: str, rewrites: Sequence[str] | 
     for models with operators whose steps are not recorded.
     """
     steps = ProofSteps()
-    numbered = number_terms(models, steps=steps)
+    numbered = number_terms(models, steps=steps, fit_sizes=fit_sizes)
     writer = _DerivationWriter(models, numbered, steps)
     for index, model in enumerate(models):
         for node in model.graph.nodes:

@@ -31,7 +31,8 @@ class EqualityProof:
 
     ``rewrites`` are the names of the rewrites over the real numbers that the proof uses. ``regions`` are the smallest parts that
     are not proved equal; ``notes`` list the limits of the result. ``frontier`` pairs the operators of both models at the first
-    values that the other model does not have.
+    values that the other model does not have. ``sizes`` are, for each model, the open sizes by symbol that ``fit_sizes`` fixed:
+    the models are equal at these sizes.
     """
 
     verdict: Verdict
@@ -39,6 +40,7 @@ class EqualityProof:
     regions: list[UnequalRegion] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     frontier: list[tuple[str, str]] = field(default_factory=list)
+    sizes: list[dict[str, int]] = field(default_factory=list)
     models: tuple[Model, Model] | None = field(default=None, repr=False, compare=False)
 
     @property

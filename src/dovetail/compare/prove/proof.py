@@ -28,7 +28,8 @@ def prove(
     and by more where large numbers cancel: (x + 1e30) - 1e30 equals x.
 
     Parts that are not proved equal are cut into the smallest regions, which run on inputs drawn from ``seed``. With ``fit_sizes``
-    a size that one model fixes and the other leaves open is fixed in both. Without ``regions`` nothing is cut or run.
+    a size that one model fixes and the other leaves open is fixed in both, and is in the ``sizes`` of the proof. Without
+    ``regions`` nothing is cut or run.
 
     Models are "different", with a note, if an input or output has no counterpart, or if types of inputs or the states differ.
 

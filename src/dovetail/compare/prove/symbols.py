@@ -16,11 +16,13 @@ from dovetail.ir.types import Size, Tensor, Type, sizes_in
 class Interface:
     """Interface holds the unified inputs of several models: their types by name, and the reasons why an input differs.
 
-    ``types`` has one entry for each model and input name; equal entries are one input.
+    ``types`` has one entry for each model and input name; equal entries are one input. ``sizes`` has, for each model, the open
+    sizes by symbol that another model fixes.
     """
 
     types: list[dict[str, Type]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    sizes: list[dict[str, int]] = field(default_factory=list)
 
 
 class _Classes:
@@ -53,6 +55,11 @@ class _Classes:
 
     def fix(self, key: tuple[int, str], number: int) -> None:
         self._number.setdefault(self.root(key), number)
+
+    def fixed_sizes(self, index: int) -> dict[str, int]:
+        """Return the symbols of a model that equal an integer, with this integer."""
+        keys = [key for key in self._bounds if key[0] == index and self.root(key) in self._number]
+        return {name: self._number[self.root((index, name))] for _, name in sorted(keys)}
 
     def size(self, key: tuple[int, str]) -> Size:
         """Return the replacement of a symbol: the symbol of its class, or the integer that the class equals."""
@@ -96,6 +103,7 @@ def unify_inputs(models: Sequence[Model], *, fit_sizes: bool = False) -> Interfa
             )
 
         interface.types.append({name: map_sizes(value.type, size_of) for name, value in values.items()})
+        interface.sizes.append(classes.fixed_sizes(index))
     for name in names:
         if reason := _difference(name, [types.get(name) for types in interface.types]):
             interface.reasons.append(reason)
