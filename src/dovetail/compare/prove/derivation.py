@@ -85,9 +85,7 @@ class _DerivationWriter:
         self._by_key: dict[Any, int] = {}
         for position, step in enumerate(self._steps):
             self._by_key.setdefault(_key_of(step.application), position)
-        # Constants whose elements follow from a step: over the real numbers these are not rounded.
-        results = (y for step in self._steps if not step.parts for y in step.application.results)
-        self._computed = {id(y) for y in results if isinstance(table, RealTerms) and table.is_computed(y)}
+        self._computed: set[int] = set()
         self._needed_steps: set[int] = set()
         self._needed: dict[int, Value] = {}
 
@@ -141,13 +139,17 @@ class _DerivationWriter:
 
     def rows(self) -> list[list[Any]]:
         """Write the terms and the steps that are needed, and return the rows of the steps."""
+        steps = [self._steps[position] for position in sorted(self._needed_steps)]
+        # Constants whose elements follow from a step: over the real numbers these are not rounded.
+        results = (y for step in steps if not step.parts for y in step.application.results)
+        self._computed = {id(y) for y in results if isinstance(self._table, RealTerms) and self._table.is_computed(y)}
         for value in [*self._table.graph.inputs, *(y for node in self._table.graph.nodes for y in node.outputs)]:
             if id(value) in self._needed:
                 self._write_term(value)
         for value in list(self._needed.values()):
             # Constants that are in no graph: those which a computation over the real numbers gives.
             self._write_term(value)
-        return [self._row(self._steps[position]) for position in sorted(self._needed_steps)]
+        return [self._row(step) for step in steps]
 
     def _row(self, step: ProofStep) -> list[Any]:
         parts = [part for part in step.parts if not isinstance(part.op, KnownIntegers)]

@@ -23,6 +23,7 @@ from dovetail.laws.terms.steps import ProofSteps
 from dovetail.laws.terms.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.binary import Add, Subtract
+from dovetail.ops.reduction.reduce import ReduceMean, ReduceSum
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 
 ULPS = 2
@@ -185,7 +186,8 @@ class RealTerms(Terms):
         floats = [x for x in xs if x is not None and isinstance(x.type, Tensor) and x.dtype.is_float]
         is_computed = any(id(x) in self._wide for x in floats)
         moves = op.moves_elements and len(op.signature.outputs) == 1
-        if not floats or not (moves or op.is_algebraic) or any(x.dtype.name not in _PLAIN for x in floats):
+        is_reduced = isinstance(op, ReduceMean | ReduceSum)
+        if not floats or not (moves or op.is_algebraic or is_reduced) or any(x.dtype.name not in _PLAIN for x in floats):
             return None if is_computed else super()._folded_constants(op, xs)
         if not is_computed and moves and not isinstance(op, Expand):
             moved = super()._folded_constants(op, xs)
@@ -200,17 +202,22 @@ class RealTerms(Terms):
                 result = np.asarray(apply(op, np, operands)[0])
         except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
             return None
-        if isinstance(op, Add | Subtract) and _are_cancelled(operands, result) and not self._errors.keep_exact(floats):
+        is_sum = isinstance(op, Add | Subtract) or is_reduced
+        if is_sum and _are_cancelled(op, operands, result) and not self._errors.keep_exact(floats):
             return None
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super()._folded_constants(op, xs) if not is_computed else None
         return [self.computed_constant(result, floats[0].dtype, floats)]
 
 
-def _are_cancelled(operands: list[Any], result: np.ndarray[Any, Any]) -> bool:
+def _are_cancelled(op: Op, operands: list[Any], result: np.ndarray[Any, Any]) -> bool:
     """Return whether an element of a sum is smaller than its operands by a factor of MAX_LOSS: the operands cancel."""
     with np.errstate(all="ignore"):
-        return bool(np.any(np.abs(operands[0]) + np.abs(operands[1]) > MAX_LOSS * np.abs(result)))
+        if isinstance(op, Add | Subtract):
+            total = np.abs(operands[0]) + np.abs(operands[1])
+        else:
+            total = apply(op, np, [np.abs(operands[0]), *operands[1:]])[0]
+        return bool(np.any(total > MAX_LOSS * np.abs(result)))
 
 
 def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
