@@ -43,6 +43,12 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
     if op.name == "MaxPool" and output == 0:
         for name in ("outputs", "storage_order", "index_element_type", "axis"):
             attributes.pop(name, None)
+    if op.name == "Einsum" and "." not in attributes["equation"]:
+        labels: dict[str, Any] = {}
+        terms = attributes["equation"].replace(" ", "").partition("->")[0].split(",")
+        axes = [pair for labels_, x in zip(terms, xs, strict=True) for pair in zip(labels_, x.shape, strict=True)]
+        if all(labels.setdefault(label, extent) == extent for label, extent in axes):
+            attributes.pop("broadcast", None)
     if op.name == "Resize":
         if attributes.get("mode", "nearest") != "nearest":
             attributes.pop("nearest_mode", None)

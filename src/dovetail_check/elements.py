@@ -467,31 +467,32 @@ class Elements:
         return found
 
     def _reduction(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        own = self.shape_of(xs[0])
-        axes = self.reduced_axes(op, xs)
+        own, axes = self.shape_of(xs[0]), self.reduced_axes(op, xs)
         if not axes:
             raise Unproved("a reduction of no axes")
-        kept = [axis for axis in range(len(own)) if axis not in axes]
-        places = kept_places(op, kept, index)
+        places = kept_places(op, [axis for axis in range(len(own)) if axis not in axes], index)
+        name = f"{op.name} of the last" if op.attributes.get("select_last_index", False) else op.name
+        return self.reduce(name, own, axes, places, lambda inner: self.at(xs[0], inner))
+
+    _argmax = _argmin = _reduction
+
+    def reduce(
+        self, name: str, own: Sequence[Size], axes: list[int], places: dict[int, Size], element: Callable[[Index], Expression]
+    ) -> Expression:
+        """Return a reduction over axes of ``element`` of an index; ``places`` is the index on the other axes."""
         depth = self._depth
         ranges = self.bind([own[axis] for axis in axes])
-        inner = [places[axis] if axis in places else ranges[axes.index(axis)] for axis in range(len(own))]
+        inner = tuple(places[axis] if axis in places else ranges[axes.index(axis)] for axis in range(len(own)))
         extents: tuple[Any, ...] = tuple(own[axis] for axis in axes if own[axis] != 1)
         if self.is_exact:
             extents = (
                 extents,
-                tuple(own[axis] for axis in kept if own[axis] != 1),
+                tuple(own[axis] for axis in places if own[axis] != 1),
                 tuple(axis in axes for axis in range(len(own)) if own[axis] != 1),
             )
-        body = self.at(xs[0], tuple(inner))
+        body = element(inner)
         self._depth = depth
-        is_last = op.attributes.get("select_last_index", False)
-        return ("reduce", f"{op.name} of the last" if is_last else op.name, extents, body)
-
-    def _argmax(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        return self._reduction(op, xs, output, shape, index)
-
-    _argmin = _argmax
+        return ("reduce", name, extents, body)
 
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         axis = int(op.attributes.get("axis", -1)) % len(shape)
@@ -612,8 +613,10 @@ def slices_of(elements: Any, xs: Any, own: tuple[Size, ...]) -> dict[int, tuple[
         last = _clamp(symbols, end, extent)
         if symbols.is_less_or_equal(last, first):
             length = ZERO
-        elif symbols.is_less_or_equal(first, last):
-            length = last - first if step == 1 else symbols.operation("//", last - first + (step - 1), step)
+        elif all(symbols.is_less_or_equal(each, last) for each in symbols.operands_of("max", first)):
+            # last - max(0, n - 1) is min(last, last - n + 1).
+            length = symbols.operation("min", *(last - each for each in symbols.operands_of("max", first)))
+            length = length if step == 1 else symbols.operation("//", length + (step - 1), step)
         else:
             # A start beyond the end of the axis is the end.
             after = last == extent and symbols.is_never_negative(start)

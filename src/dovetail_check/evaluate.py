@@ -20,7 +20,7 @@ def evaluate(
     Raises Unproved for operators that are not evaluated.
     """
     name, attributes = op.name, op.attributes
-    rule = _RULES.get(name)
+    rule = RULES.get(name)
     if rule is None:
         raise Unproved(f"{name} of constants")
     with np.errstate(all="ignore"):
@@ -77,6 +77,18 @@ def _binary(function: Any, of_sizes: Any = None) -> Any:
         return np.asarray(function(x, y))
 
     return rule
+
+
+def _fold(function: Any, of_sizes: Any) -> Any:
+    rule = _binary(function, of_sizes)
+
+    def fold(o: _Operands) -> Any:
+        result = o[0]
+        for position in range(1, len(o.xs)):
+            result = rule(_Operands([result, o[position]], o.symbols, o.attributes, o.dtypes, o.wide))
+        return result
+
+    return fold
 
 
 def _extremum(function: Any) -> Any:
@@ -238,6 +250,8 @@ def _prod(o: _Operands) -> Array:
 
 def _reduction_of(function: Any) -> Any:
     def rule(o: _Operands) -> Array:
+        if function is np.mean and o[0].dtype.kind != "f":
+            raise Unproved("a mean of integers")
         axes = tuple(o.numbers(1)) if o.has(1) else None
         if not axes and o.attributes.get("noop_with_empty_axes"):
             raise Unproved("a reduction of no axes")
@@ -299,6 +313,13 @@ def _dequantize(o: _Operands) -> Array:
     return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * scale.reshape(shape), scale.dtype)
 
 
+def _product(o: _Operands) -> Array:
+    # A transposed view has other bits than its row-major copy.
+    x, y = (np.ascontiguousarray(o[place]) for place in (0, 1))
+    x = x.swapaxes(-1, -2) if o.attributes.get("transpose_a") and x.ndim > 1 else x
+    return np.matmul(x, y.swapaxes(-1, -2) if o.attributes.get("transpose_b") and y.ndim > 1 else y)
+
+
 ROUNDED = frozenset("Exp MatMul ReduceL2 ReduceMean ReduceProd ReduceSum".split())
 """Operators whose results over floats depend on the library that computes them."""
 MOVES = frozenset(
@@ -306,15 +327,15 @@ MOVES = frozenset(
     "Unsqueeze".split()
 )
 """Operators whose elements are those of an operand, of any element type."""
-_RULES: dict[str, Any] = {
+RULES: dict[str, Any] = {
     "Identity": lambda o: o[0],
     "Cast": _cast,
     "Add": _binary(np.add, lambda o, x, y: x + y),
     "Subtract": _binary(np.subtract, lambda o, x, y: x - y),
     "Multiply": _binary(np.multiply, lambda o, x, y: x * y),
     "Divide": _divide,
-    "Maximum": _binary(_extremum(np.maximum), lambda o, x, y: o.symbols.operation("max", x, y)),
-    "Minimum": _binary(_extremum(np.minimum), lambda o, x, y: o.symbols.operation("min", x, y)),
+    "Maximum": _fold(_extremum(np.maximum), lambda o, x, y: o.symbols.operation("max", x, y)),
+    "Minimum": _fold(_extremum(np.minimum), lambda o, x, y: o.symbols.operation("min", x, y)),
     "Equal": _binary(np.equal, _equal),
     "Greater": _binary(np.greater, lambda o, x, y: _is_less(o, y, x)),
     "GreaterEqual": _binary(np.greater_equal, lambda o, x, y: size(1) - _is_less(o, x, y)),
@@ -325,6 +346,7 @@ _RULES: dict[str, Any] = {
     "Or": _binary(np.logical_or),
     "Xor": _binary(np.logical_xor),
     "Not": lambda o: np.logical_not(o[0]),
+    "BitwiseNot": lambda o: np.invert(o[0]),
     "Negative": lambda o: np.negative(o[0]),
     "Reciprocal": lambda o: np.asarray(1 / o[0], o[0].dtype),
     "Sqrt": lambda o: np.sqrt(o[0]),
@@ -355,5 +377,6 @@ _RULES: dict[str, Any] = {
     "ReduceL2": _reduction_of(lambda x, **axes: np.sqrt(np.sum(x * x, **axes))),
     "ReduceMax": _reduction_of(np.max),
     "ReduceMin": _reduction_of(np.min),
-    "MatMul": lambda o: np.matmul(o[0], o[1]),
+    "MatMul": _product,
 }
+"""Rules of operators on constants."""

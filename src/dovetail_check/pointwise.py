@@ -62,6 +62,8 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         return _negate(operands[0])
     if name == "Not" and operands[0][:2] == ("apply", "Not"):
         return operands[0][2][0]  # type: ignore[no-any-return]
+    if name == "Not" and (known := number_of(operands[0])) is not None:
+        return ("constant", "boolean", np.logical_not(known).tobytes())
     if name in IDEMPOTENT and operands[0][:2] == ("apply", name):
         return operands[0]  # type: ignore[no-any-return]
     if name == "Equal" and operands[0] == operands[1] and is_plain:

@@ -123,7 +123,7 @@ def bounds_in(item: Any, found: dict[str, None]) -> dict[str, None]:
         for name in sorted(item.atoms()):
             if re.match(r"[bc]\d", name):
                 found[name] = None
-            elif (operands := Polynomial.symbols.operands_of(name)) is not None:
+            elif (operands := Polynomial.symbols.operation_of(name)) is not None:
                 bounds_in(tuple(operands), found)
             elif re.search(r"\b[bc]-?\d+:", name):
                 raise Unproved("an index of a sum in the name of a symbol")

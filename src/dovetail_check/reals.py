@@ -104,6 +104,9 @@ class RealElements(Elements):
     def constant(self, term: Term, offset: Size) -> Expression:
         if term.uniform is not None:
             return ("constant", term.dtype, term.uniform)
+        line = None if term.integers is None else self._progression(term.integers, offset)
+        if line is not None:
+            return ("number", line[2])
         # By its whole content: the offset shows the indices of sums.
         return self.whole_constant(term, self.symbols.join(offset))
 
@@ -186,6 +189,32 @@ class RealElements(Elements):
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         return close(super()._along(op, xs, output, shape, index))  # type: ignore[no-any-return]
 
+    def _argmax(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        """Return the reduced indices of the elements that equal the extremum; those of NaN come before or behind all others."""
+        own, (axis,), dtype = self.shape_of(xs[0]), self.reduced_axes(op, xs), self.terms[xs[0]].dtype
+        count = own[axis].number
+        if not count:
+            return self._reduction(op, xs, output, shape, index)
+        places = kept_places(op, [each for each in range(len(own)) if each != axis], index)
+        is_last, is_float = op.attributes.get("select_last_index", False), dtype in (*FLOATS, "bf16")
+        reduction = "ReduceMax" if is_last else "ReduceMin"
+        size_ = ("constant", "i64", np.int64(count).tobytes())
+        absent = ("constant", "i64", np.int64(-1).tobytes()) if is_last else size_
+
+        def candidate(inner: Index) -> Expression:
+            x = self.at(xs[0], inner)
+            extremum = close(
+                self.reduce(op.name.replace("Arg", "Reduce"), own, [axis], places, lambda each: self.at(xs[0], each))
+            )
+            found = self.choose(self.f("Equal", x, extremum, dtype=dtype), ("number", inner[axis]), absent, "i64")
+            moved = ("number", inner[axis] + count if is_last else inner[axis] - count)
+            return self.choose(self.f("IsNaN", x, dtype=dtype), moved, found, "i64") if is_float else found
+
+        result = close(self.reduce(reduction, own, [axis], places, candidate))
+        return self.f("Mod", result, size_, dtype="i64") if is_float else result
+
+    _argmin = _argmax
+
     # Normalizations
 
     def _meanvariancenormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
@@ -226,7 +255,7 @@ class RealElements(Elements):
 
         return centred * power(self.mean_over(x, own, axes, places, square) + number(Fraction(epsilon)), Fraction(-1, 2))
 
-    def f(self, name: str, *xs: Any, dtype: str = "f32", **attributes: Any) -> Any:
+    def f(self, name: str, *xs: Any, dtype: str | None = "f32", **attributes: Any) -> Any:
         """Return an operator of elements."""
         return self.apply(Operator(name, attributes), xs, [dtype] * len(xs))
 
@@ -317,8 +346,8 @@ class RealElements(Elements):
         y = self.choose(self.f("Greater", x, self.f("Maximum", low, high)), out_high, y)
         return self.choose(self.f("LessEqual", x, self.f("Minimum", low, high)), out_low, y)
 
-    def choose(self, condition: Any, x: Any, y: Any) -> Expression:
-        return self.apply(Operator("Where", {}), (condition, x, y), ["boolean", "f32", "f32"])
+    def choose(self, condition: Any, x: Any, y: Any, dtype: str = "f32") -> Expression:
+        return self.apply(Operator("Where", {}), (condition, x, y), ["boolean", dtype, dtype])
 
     def _scaleddotproductattention(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if op.name == "Attention":

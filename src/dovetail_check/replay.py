@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail_check.attributes import plain_attributes
 from dovetail_check.elements import REDUCTIONS, RESHAPES, Elements, Expression, Term
-from dovetail_check.evaluate import MOVES, ROUNDED, evaluate
+from dovetail_check.evaluate import MOVES, ROUNDED, RULES, evaluate
 from dovetail_check.polynomials import Polynomial
 from dovetail_check.reals import RealElements, difference
 from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
@@ -162,14 +162,18 @@ class Replay:
 
     def _define_constants(self) -> None:
         """Give constants over the real numbers, which are nowhere else defined, the elements of their exact terms."""
-        for exact, real in self._data["links"]:
+        links = {row[0]: row[1] for row in self._data["links"]}
+        for exact, real in links.items():
             first, second = self._terms[exact], self._terms[real]
             is_open = second.op is None and second.data is None and second.integers is None and real not in self._input_terms
-            if first.data is not None and is_open:
-                if (first.dtype, first.shape) != (second.dtype, second.shape):
-                    raise Refused("a constant must have the type of its exact term")
+            if is_open and (first.dtype, first.shape) != (second.dtype, second.shape):
+                raise Refused("a constant must have the type of its exact term")
+            if is_open and first.data is not None:
                 second.data = first.data
                 self._describe(second)
+            elif is_open and first.op is not None and self._data["terms"][exact][0] == "constant":
+                operands = tuple(None if x is None else links[x] for x in first.operands)
+                self._define(real, first.op, operands, first.output, exact not in self._declared)
 
     def _set_data(self, term: Term, tensor: Any) -> None:
         if not isinstance(tensor, Tensor) or tensor.dtype != term.dtype or tuple(map(size, tensor.shape)) != term.shape:
@@ -308,7 +312,10 @@ class Replay:
             if term.integers != shape:
                 raise Unproved("a shape")
             return True
-        if not all(x is None or self._is_constant(x) for x in operands):
+        is_evaluated = op.name in RULES and all(x is None or self._is_constant(x) for x in operands)
+        if not is_evaluated and self._define(y, op, operands, output, types is not None):
+            return True
+        if not is_evaluated and op.name in RULES:
             return False
         if types is None or prod(each.number or 0 for each in term.shape or ()) > MAX_COMPUTED:
             raise Unproved(f"{op.name} of constants, of a type that is not known or too large")
@@ -345,22 +352,28 @@ class Replay:
             raise Unproved("the elements of a constant")
         return True
 
+    def _define(self, y: int, op: Operator, operands: Operands, output: int, is_typed: bool) -> bool:
+        """Define a constant of which nothing is known as an output of an application of earlier terms; return whether it is."""
+        term = self._terms[y]
+        is_open = term.op is None and term.data is None and term.integers is None and y not in self._input_terms
+        if not is_open or term.shape is None or any(x is not None and x >= y for x in operands):
+            return False
+        term.op, term.operands, term.output = op, operands, output
+        if not is_typed:
+            self.verdict.types[op.name] += 1
+            self._declared.add(y)
+        return True
+
     def _is_near(self, found: Any, y: int) -> bool:
         other = self._wide.get(y, self._terms[y].data)
         other = np.asarray(other, np.float64)
+        kind: Any = NUMPY[str(self._terms[y].dtype)]
         with np.errstate(all="ignore"):
-            unit = np.spacing(np.maximum(np.abs(found), np.abs(other)).astype(NUMPY[str(self._terms[y].dtype)])).astype(
-                np.float64
-            )
-            is_near = bool(np.all((np.abs(found - other) <= ULPS * unit) | (found == other)))
-            if found.size:
-                largest = float(
-                    np.nanmax(np.abs(found - other) / np.maximum(np.abs(other), np.finfo(NUMPY[str(self._terms[y].dtype)]).tiny))
-                )
-        if not is_near:
-            raise Unproved("the elements of a constant")
-        if found.size:
-            self.verdict.differ(largest)
+            distance = np.where(found == other, 0.0, np.abs(found - other))
+            unit = np.spacing(np.maximum(np.abs(found), np.abs(other)).astype(kind)).astype(np.float64)
+            if not bool(np.all((distance <= ULPS * unit) | (found == other))):
+                raise Unproved("the elements of a constant")
+            self.verdict.differ(float(np.max(distance / np.maximum(np.abs(other), np.finfo(kind).tiny), initial=0.0)))
         return True
 
     def _is_constant(self, x: int) -> bool:
@@ -420,8 +433,9 @@ class Replay:
                     second = right.at(y, index)
                 if second is None:
                     continue
-                if second[:2] == ("at", y) and y in forms:
-                    whole_op, xs, position = forms[y]
+                if second[:2] == ("at", y) and (y in forms or (term.op is not None and first[0] == "whole")):
+                    whole_op, xs, position = forms.get(y, (term.op, term.operands, term.output))
+                    assert whole_op is not None
                     second = self._as_whole(whole_op, xs, position)
             except Unproved as error:
                 reasons.append(str(error))
@@ -481,10 +495,13 @@ class Replay:
                 raise Refused(f"output {name!r} is not proved equal")
 
     def _check_links(self, links: dict[int, int]) -> None:
+        names = self._new_names()
         for exact, real in links.items():
             first, second = self._terms[exact], self._terms[real]
+            if not names.are_equal(Type(first.dtype, first.shape), second, is_paired=exact in self._declared, of=real):
+                raise Refused(f"a term over the real numbers must have the type of its exact term: {first.op}")
             if first.op is None:
-                if second.op is not None or not self._are_one_source(exact, real):
+                if second.op is not None or not self._are_one_source(exact, real, names):
                     raise Refused("a term over the real numbers must be the input or the constant of its exact term")
                 continue
             operands = _trim(tuple(None if x is None else links[x] for x in first.operands))
@@ -498,12 +515,14 @@ class Replay:
             if not is_defined and (known is None or known[first.output] != real):
                 raise Refused(f"a term over the real numbers does not follow from its exact term: {first.op}")
 
-    def _are_one_source(self, exact: int, real: int) -> bool:
+    def _are_one_source(self, exact: int, real: int, names: _SymbolNames) -> bool:
         """Return whether two terms without operators are the same input, constant or integers; constants up to their rounding."""
         rows, first, second = self._data["terms"], self._terms[exact], self._terms[real]
         if rows[exact][0] == "input" or rows[real][0] == "input":
             return bool(rows[exact] == rows[real])
-        if (first.dtype, first.shape, first.integers) != (second.dtype, second.shape, second.integers):
+        if (first.integers is None) != (second.integers is None):
+            return False
+        if not all(names.is_renamed(*pair) for pair in zip(first.integers or (), second.integers or (), strict=True)):
             return False
         if not isinstance(first.data, np.ndarray) or not isinstance(second.data, np.ndarray):
             return first.data is second.data and (first.data is not None or first.integers is not None)
@@ -511,9 +530,13 @@ class Replay:
             return self._is_near(first.data.astype(np.float64), real)
         return first.data.tobytes() == second.data.tobytes()
 
+    def _new_names(self) -> _SymbolNames:
+        inputs = (declared for model in self._models for _, declared in model.graph.inputs)
+        return _SymbolNames(self._symbols, [each for declared in inputs for each in declared.shape or ()])
+
     def _outputs_of(self, model: Model) -> dict[str, int]:
         env: dict[str, int] = {}
-        names = _SymbolNames([each for _, declared in model.graph.inputs for each in declared.shape or ()])
+        names = self._new_names()
         for name, declared in model.graph.inputs:
             if name not in self._inputs:
                 # No node may read the input.
@@ -559,29 +582,43 @@ class Replay:
 
 
 class _SymbolNames:
-    """_SymbolNames pairs the symbols of sizes that depend on elements: those of a model's text, and those of the certificate.
+    """_SymbolNames pairs the symbols of sizes that depend on elements: of a model's text or of exact terms with those of terms.
 
     Symbols of inputs are their own pairs, so that no size is taken to be that of an input, or that of another operator. The
     names differ, as :meth:`Replay._symbol_of` refuses those of texts, so that an expression of such symbols is never equal.
     """
 
-    def __init__(self, sizes: list[Size | None]) -> None:
+    def __init__(self, symbols: Symbols, sizes: list[Size | None]) -> None:
         own = {name: name for each in sizes if each is not None for name in each.atoms()}
-        self._pairs, self._inverse = own, dict(own)
+        self._symbols, self._pairs = symbols, own
+        self._inverse: dict[str, Any] = {name: (name, None) for name in own}
 
-    def are_equal(self, declared: Type, term: Term) -> bool:
-        """Return whether the type of a text is that of a term, but for the names of symbols, which are paired."""
+    def are_equal(self, declared: Type, term: Term, *, is_paired: bool = True, of: int | None = None) -> bool:
+        """Return whether a type is that of a term, but for the names of symbols, which are paired.
+
+        Several symbols may be one symbol of the term ``of``: outputs that are equal over the real numbers have one size.
+        """
         if declared.dtype != term.dtype or declared.shape is None or term.shape is None or None in declared.shape:
             return declared == Type(term.dtype, term.shape)
-        return len(declared.shape) == len(term.shape) and all(map(self._pair, declared.shape, term.shape))
+        pairs = zip(declared.shape, term.shape, strict=False)
+        return len(declared.shape) == len(term.shape) and all(
+            self._pair(*pair, None if of is None else (of, axis)) if is_paired else self.is_renamed(*pair)
+            for axis, pair in enumerate(pairs)
+        )
 
-    def _pair(self, declared: Size | None, own: Size) -> bool:
-        if declared is None or declared.number is not None or own.number is not None:
-            return declared == own
-        first, second = _name_of(declared), _name_of(own)
+    def _pair(self, declared: Size | None, own: Size, place: Any) -> bool:
+        first, second = (None if each is None else _name_of(each) for each in (declared, own))
         if first is None or second is None:
-            return declared == own
-        return self._pairs.setdefault(first, second) == second and self._inverse.setdefault(second, first) == first
+            return self.is_renamed(declared, own)
+        known = self._inverse.setdefault(second, (first, place))
+        is_same = known[0] == first or (place is not None and known[1] == place)
+        return is_same and self._pairs.setdefault(first, second) == second
+
+    def is_renamed(self, value: Size | None, other: Size | None) -> bool:
+        """Return whether a size is another one, but for the names of symbols that are paired."""
+        if value is None or not all(name in self._pairs for name in re.findall(r"(?:text )?\?[\w.:]+(?:\[\w+\])*", repr(value))):
+            return False
+        return self._symbols.substitute(value, self._pairs) == other
 
 
 def _name_of(extent: Size) -> str | None:
@@ -595,7 +632,7 @@ _REFUSED = frozenset(
     "Scan".split()
 )
 """Operators that draw random numbers, hold graphs, or are not known to give the same outputs for the same inputs."""
-_HOSTS = frozenset("ExactSlice Expand Pad Reshape Slice Squeeze Tile Transpose Unsqueeze".split()) | REDUCTIONS
+_HOSTS = frozenset("ExactSlice Expand Pad Reshape Resize Slice Squeeze Tile Transpose Unsqueeze".split()) | REDUCTIONS
 """Operators for which the element type of known integers after the first operand does not matter."""
 _MOVEMENT = RESHAPES | {"Expand", "Transpose"}
 

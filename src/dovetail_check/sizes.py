@@ -241,7 +241,7 @@ class Symbols:
         """Return a quotient "//", remainder "%", "min", "max" or "broadcast" of sizes."""
         xs = [size(x) for x in operands]
         if name in ("min", "max", "broadcast"):
-            xs = [each for x in xs for each in self._operands_of(name, x)]
+            xs = [each for x in xs for each in self.operands_of(name, x)]
             known = [x for x in xs if x.number is not None]
             if len(known) > 1 and name != "broadcast":
                 xs = [x for x in xs if x.number is None] + [size((min if name == "min" else max)(x.number or 0 for x in known))]
@@ -291,7 +291,8 @@ class Symbols:
         if name in ("min", "max", "broadcast"):
             xs = sorted(xs, key=repr)
         is_remainder = name == "%" and self.is_less(0, xs[1])
-        minimum = 0 if is_remainder or (name != "%" and all(self.is_never_negative(x) for x in xs)) else None
+        holds = any if name == "max" else all
+        minimum = 0 if is_remainder or (name != "%" and holds(self.is_never_negative(x) for x in xs)) else None
         text = f"{name}({', '.join(map(repr, xs))})"
         self._operations[text] = name, xs
         maximum = xs[1] - 1 if is_remainder else None
@@ -310,7 +311,7 @@ class Symbols:
         self._operations[text] = "stretched", [extent, index]
         return self.symbol(text, 0, extent - 1)
 
-    def operands_of(self, atom: str) -> list[Size] | None:
+    def operation_of(self, atom: str) -> list[Size] | None:
         """Return the operands of an atom that is an operation; None for a symbol."""
         return self._operations[atom][1] if atom in self._operations else None
 
@@ -353,7 +354,7 @@ class Symbols:
             total += part
         return total
 
-    def _operands_of(self, name: str, value: Size) -> list[Size]:
+    def operands_of(self, name: str, value: Size) -> list[Size]:
         """Return the operands of a size that is one operation ``name``, else the size itself."""
         atom = next(iter(value.atoms()), "")
         found = self._operations.get(atom, ("", []))

@@ -153,6 +153,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
     if name == "ScaledDotProductAttention":
         batches = [shape(position)[:-2] for position in range(min(4, len(xs))) if xs[position] is not None]
         return [Type(first, (*broadcast(symbols, batches), shape(0)[-2], shape(2)[-1]))]
+    if name == "Attention" and all(len(shape(position)) == 4 for position in range(3)):
+        return [Type(first, (*shape(0)[:3], shape(2)[3]))]
     if name == "Gemm":
         rows = shape(0)[1 if attributes.get("transpose_a") else 0]
         return [Type(first, (rows, shape(1)[0 if attributes.get("transpose_b") else 1]))]

@@ -66,7 +66,20 @@ def folded(b: Any) -> None:
     b.output("y", b.MatMul(x, b.MatMul(scale, WEIGHTS[:4, :4])) + b.Exp(b.constant(WEIGHTS[0, :4])) + norms)
 
 
-MODELS: list[Write] = [attention, normalized, convolved, moved, folded]
+def selected(b: Any) -> None:
+    """Indices of extrema, which an IR file computes in parts, and the last row of an axis that may have none."""
+    x = b.input("x", "f32", ("n", 4, "m"))
+    last = b.AveragePool(x, kernel_shape=(8,), strides=(8,))[:, :, -1:]
+    b.output("y", b.ArgMax(x, axis=1) + b.ArgMin(b.Cast(x, to="i32"), axis=1, select_last_index=True))
+    b.output("z", b.Where(b.BitwiseNot(b.constant([[[False]]], "boolean")), last, last * 2) + WEIGHTS[:4, :1])
+
+
+def attended(b: Any) -> None:
+    q, k, v = (b.input(name, "f32", ("n", 2, length, 8)) for name, length in zip("qkv", ("l", "m", "m"), strict=True))
+    b.output("y", b.Attention(q, k, v, scale=0.25))
+
+
+MODELS: list[Write] = [attention, normalized, convolved, moved, folded, selected, attended]
 
 
 def written(write: Write, folder: Path) -> dovetail.Model:
@@ -111,6 +124,35 @@ def test_a_certificate_is_accepted(write: Write, change: Any, tmp_path: Path) ->
     assert verdict.kind == certificate["verdict"]
     assert verdict.steps > 0
     assert not verdict.types
+
+
+def test_sizes_of_outputs_that_are_equal_over_the_reals_are_equal(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with Builder() as b:
+            x, y = (b.input(each, "f32", (1, 6, 4)) for each in "xy")
+            boxes = (x + y) * 3 if name == "first" else x * 3 + y * 3
+            kept = b.NonMaxSuppression(boxes, b.Transpose(boxes, [0, 2, 1]), np.int64(5))
+            b.output("z", b.Gather(b.Reshape(x, [6, 4]), b.Squeeze(kept[:3, 2:], [1]), axis=0))
+        dovetail.save(b.model, tmp_path / f"{name}.dt")
+    certificate = dovetail.prove(tmp_path / "first.dt", tmp_path / "second.dt", real=True).certificate()
+    assert check(tmp_path, certificate).types.keys() == {"NonMaxSuppression"}
+
+
+def test_constants_of_an_operator_that_is_not_evaluated_are_accepted(tmp_path: Path) -> None:
+    elements = ", ".join(map(str, WEIGHTS[:2].reshape(-1).tolist()))
+    for name, y in (("first", "Add(x, r)"), ("second", "Add(r, x)")):
+        lines = [
+            "input x: f32[n, 1, 16, 16]",
+            f"k: f32[1, 1, 8, 8] = f32[1, 1, 8, 8]{{{elements}}}",
+            "s: i64[4] = i64[4]{1, 1, 16, 16}",
+            'r: f32[1, 1, 16, 16] = Resize(k, s; mode="cubic")',
+            f"y: f32[n, 1, 16, 16] = {y}",
+            "output y",
+        ]
+        (tmp_path / "text.dt").write_text('dovetail 1\ngraph "g"\n' + "".join(f"  {line}\n" for line in lines))
+        dovetail.save(dovetail.load(tmp_path / "text.dt"), tmp_path / f"{name}.dt")
+    certificate = dovetail.prove(tmp_path / "first.dt", tmp_path / "second.dt").certificate()
+    assert check(tmp_path, certificate).types.keys() == {"Resize"}
 
 
 def mutant(certificate: dict[str, Any], random: Random) -> dict[str, Any]:
