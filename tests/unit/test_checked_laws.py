@@ -118,6 +118,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     "move_magnitude": (
         lambda b, x, y: b.MatMul(x, b.Transpose(y * 3, [1, 0])), lambda b, x, y: b.MatMul(x * 3, b.Transpose(y, [1, 0])),
     ),
+    "move_magnitudes": (
+        lambda b, x, y: (b.MatMul(x, MATRIX) + ROW) * (b.Erf(y) * 0.5 + 0.5),
+        lambda b, x, y: (b.MatMul(x, MATRIX * np.float32(0.5)) + ROW * np.float32(0.5)) * (b.Erf(y) + 1),
+    ),
     "drop_axes_beside_axis": (
         lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0]), axis=-1), lambda b, x, y: b.Unsqueeze(b.Softmax(x, axis=-1), [0]),
     ),

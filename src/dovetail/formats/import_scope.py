@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 from dovetail.errors import Diagnostic, DovetailError, FormatError
 from dovetail.formats.declared_types import apply_declared_type
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
@@ -43,6 +46,8 @@ class ImportScope:
         self.declared_outputs = {item.key: item for item in reversed(foreign.outputs)}
         self.merged_outputs: set[str] = set()
         self.constants = ImportedConstants(self.b)
+        # Numbers of the random operators of all graphs of the file that have no seed.
+        self.draws: Iterator[int] = count(1) if outer is None else outer.draws
         self.variables = ImportedVariables(self.graph, is_subgraph=outer is not None)
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
         self.faults: list[DovetailError] = [] if outer is None else outer.faults

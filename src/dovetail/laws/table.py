@@ -167,6 +167,7 @@ LAWS = (
     Law(real_arithmetic.scale_weights, (binary.Multiply,), over_reals="constant factors in weights"),
     Law(products.move_factor, (binary.Multiply,), over_reals="scalar factors of products of matrices"),
     Law(real_arithmetic.distribute, (binary.Multiply,), over_reals="constant factors of sums"),
+    Law(products.move_magnitudes, (binary.Multiply,), over_reals="scalar factors of products"),
     Law(real_arithmetic.order_chain(binary.Multiply), (binary.Multiply,), over_reals=PRODUCTS),
     Law(arithmetic.order_operands, SEVERAL_OPERANDS),
     # Operators with several outputs, and reductions

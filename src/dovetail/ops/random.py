@@ -11,7 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
-from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.op import REGISTRY, Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import elements_of, is_size, join_sizes, length_of_vector
@@ -144,8 +144,12 @@ class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
         _check_bounds(first, last)
         return x.shape
 
+    def with_shape_input(self) -> Op:
+        """Return the operator with the same seeds that takes a shape instead of ``x``."""
+        return REGISTRY[type(self).__name__.removesuffix("Like")](**self.seeds())
+
     def decompose(self, b: Builder, x: Value, first: Value, last: Value) -> Any:
-        return b.apply(type(self).__name__.removesuffix("Like"), shape_value(b, x), first, last, **self.seeds())
+        return b.add(self.with_shape_input(), shape_value(b, x), first, last)[0]
 
 
 class RandomUniformLike(_Like):

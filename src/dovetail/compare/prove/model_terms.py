@@ -9,6 +9,7 @@ from typing import Any
 from dovetail.compare.prove.symbols import Interface, unify_inputs
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
+from dovetail.ir.dtypes import i64
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types
@@ -20,6 +21,7 @@ from dovetail.laws.terms.terms import OutOfTime, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If, known_branch, symbols_of, type_outside
 from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.random import RandomNormalLike, RandomUniformLike
 
 
 @dataclass(slots=True)
@@ -103,6 +105,8 @@ class Numberer:
                 return table.opaque(self._whole_key(node), xs, [_plain(y.type) for y in node.outputs])
             if isinstance(op, If | Loop):
                 return self._subgraph_terms(op, xs, depth)
+            if isinstance(op, RandomUniformLike | RandomNormalLike) and xs[0] is not None:
+                op, xs = op.with_shape_input(), [table.Shape(xs[0], output_type=i64), *xs[1:]]
             if draws(op, xs):
                 # A draw outside of a loop gives one number, a draw in its body a number for each iteration: they are not equal.
                 key = (depth, operator_key(op), *map(id, xs))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from dovetail.compare.prove.error_bounds import evaluate_with_error
 from dovetail.compare.prove.model_terms import Numbered
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
@@ -20,7 +21,7 @@ from dovetail.ir.types import Size, Tensor, Unknown
 from dovetail.laws.table import real_rules
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.laws.terms.steps import ProofSteps
-from dovetail.laws.terms.terms import FOLD_BYTES, OutOfTime, Terms
+from dovetail.laws.terms.terms import FOLD_BYTES, Fold, OutOfTime, Terms
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.binary import Add, Subtract
 from dovetail.ops.reduction.reduce import ReduceMean, ReduceSum
@@ -31,6 +32,10 @@ ULPS = 2
 _PLAIN = ("f32", "f64")
 MAX_LOSS = 64.0
 """Maximum factor by which a sum of inexact constants may magnify their relative error; a sum that cancels may be any number."""
+_SAMPLED = 64
+"""Number of the elements of a constant of which the largest is compared first."""
+FOLDED = "folded constants up to rounding"
+"""The rewrite of a constant that an operator gives in f32 as the constant that it gives over the real numbers."""
 MAX_CANDIDATES = 64
 """Maximum number of constants of one shape with which a computed constant is compared."""
 
@@ -64,10 +69,8 @@ class ConstantErrors:
     def keep_exact(self, values: Sequence[Value]) -> bool:
         """Record that ``values`` and their sources must stay exact. Returns False if one of them is inexact already."""
         origins = self._origins(values)
-        if not origins.isdisjoint(self._inexact):
-            return False
         self._exact |= origins
-        return True
+        return origins.isdisjoint(self._inexact)
 
     def _origins(self, values: Sequence[Value]) -> set[int]:
         found: set[int] = set()
@@ -93,6 +96,8 @@ class RealTerms(Terms):
         self._partners: dict[int, Value] = {}
         self._listed: set[int] = set()
         self._errors = ConstantErrors()
+        self._bounds: dict[int, np.ndarray[Any, Any]] = {}
+        """Maps the ids of folded constants to bounds of the rounding of their elements, where these are known."""
 
     def is_computed(self, x: Value) -> bool:
         """Return whether a constant was computed, so that its elements are not rounded."""
@@ -106,23 +111,72 @@ class RealTerms(Terms):
         wide = self._wide.get(id(x))
         return np.asarray(data, dtype=np.float64) if wide is None else wide
 
-    def computed_constant(self, array: np.ndarray[Any, Any], dtype: DType, sources: Sequence[Value] = ()) -> Value:
+    def fold_again(self, fold: Fold, operands: Sequence[Value | None], stored: Value) -> Value | None:
+        """Return the constant that an operator computes of real terms, in f64; None if it is not within rounding of ``stored``.
+
+        ``stored`` is the constant that the operator gives in f32; :func:`evaluate_with_error` has the bound of its rounding.
+        """
+        xs = [x for x in operands if x is not None]
+        if len(xs) < len(operands) or stored.constant is None or stored.constant.nbytes > FOLD_BYTES:
+            return None
+        if fold.function is not None:
+            return self._moved_constant(xs[0], fold.function) if self.is_computed(xs[0]) else None
+        floats = [x for x in xs if x.dtype.is_float]
+        if fold.op is None or not floats or any(x.dtype.name != "f32" for x in floats):
+            return None
+        if fold.op.moves_elements and not any(map(self.is_computed, floats)):
+            return None
+        if any(x.constant is None for x in xs) or sum(x.constant.nbytes for x in floats if x.constant is not None) > FOLD_BYTES:
+            return None
+        arrays = [self.exact_elements(x) if x.dtype.is_float else x.constant for x in xs]
+        errors = [self._error_of(x) if x.dtype.is_float else None for x in xs]
+        try:
+            found = evaluate_with_error(fold.op, arrays, errors)
+        except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
+            return None
+        if found is None or found[0].shape != stored.constant.shape:
+            return None
+        if not are_within_rounding(np.asarray(stored.constant, np.float64), found[0], stored.dtype, found[1]):
+            return None
+        return self.computed_constant(found[0], stored.dtype, floats, found[1])
+
+    def _error_of(self, x: Value) -> np.ndarray[Any, Any]:
+        """Return a bound of the difference between the elements of a constant and those of its rounded form."""
+        elements = self.exact_elements(x)
+        assert elements is not None
+        if not self.is_computed(x):
+            return np.zeros_like(elements)
+        with np.errstate(all="ignore"):
+            rounded = np.asarray(ULPS * np.spacing(np.abs(elements).astype(x.dtype.numpy)), np.float64)
+        return np.maximum(rounded, self._bounds[id(x)]) if id(x) in self._bounds else rounded
+
+    def computed_constant(
+        self,
+        array: np.ndarray[Any, Any],
+        dtype: DType,
+        sources: Sequence[Value] = (),
+        bound: np.ndarray[Any, Any] | None = None,
+    ) -> Value:
         """Return a constant for computed elements in f64: a known constant that is equal up to rounding, else a new one.
 
-        ``sources`` are the constants from which the elements were computed.
+        ``sources`` are the constants from which the elements were computed, ``bound`` is a bound of the rounding of each element.
         """
-        value = self._near_constant(array, dtype, self._errors.are_inexact(sources))
+        value = self._near_constant(array, dtype, self._errors.are_inexact(sources), bound)
         if value is None:
             with np.errstate(all="ignore"):
                 rounded = array.astype(dtype.numpy)
             # A separate term: a stored constant of the same bits becomes this term only after the checks of `constant`.
             value = self.new_constant(rounded, dtype)
             self._wide[id(value)] = array
+            if bound is not None:
+                self._bounds[id(value)] = bound
             self._list(value, array)
         self._errors.add_sources(value, sources)
         return value
 
-    def _near_constant(self, array: np.ndarray[Any, Any], dtype: DType, is_inexact: bool) -> Value | None:
+    def _near_constant(
+        self, array: np.ndarray[Any, Any], dtype: DType, is_inexact: bool, bound: np.ndarray[Any, Any] | None
+    ) -> Value | None:
         """Return a known constant that equals computed elements up to rounding; None if there is none."""
         ones = np.ones_like(array)
         if are_within_rounding(array, ones, dtype):
@@ -132,14 +186,14 @@ class RealTerms(Terms):
                 return value
         for value in self._candidates(array, dtype):
             other = self.exact_elements(value)
-            if other is None or not are_within_rounding(array, other, dtype):
+            if other is None or not are_within_rounding(array, other, dtype, bound):
                 continue
             if self._errors.may_equal(value, is_exact=not is_inexact and np.array_equal(array, other)):
                 return value
         return None
 
     def _candidates(self, array: np.ndarray[Any, Any], dtype: DType) -> list[Value]:
-        """Return the constants of ``dtype`` and the shape of ``array`` whose first element is near that of ``array``."""
+        """Return the constants of ``dtype`` and the shape of ``array`` whose largest sampled elements are near."""
         place = _place_of(array, dtype)
         found = [
             value for near in (place - 1, place, place + 1) for value in self._by_shape.get((dtype.name, array.shape, near), ())
@@ -163,9 +217,11 @@ class RealTerms(Terms):
             wide = self._wide.get(id(other))
             partner = self._partners.get(id(other), value)
             # A computed constant equals only one stored constant, because other stored constants have different bits.
-            if wide is None or partner is not value or not are_within_rounding(array, wide, value.dtype):
+            if wide is None or partner is not value:
                 continue
-            if self._errors.may_equal(other, is_exact=np.array_equal(array, wide)):
+            if not are_within_rounding(array, wide, value.dtype, self._bounds.get(id(other))):
+                continue
+            if id(other) in self._partners or self._errors.may_equal(other, is_exact=np.array_equal(array, wide)):
                 self._partners[id(other)] = value
                 return other
         self._list(value, array)
@@ -204,7 +260,8 @@ class RealTerms(Terms):
             return None
         is_sum = isinstance(op, Add | Subtract) or is_reduced
         if is_sum and _are_cancelled(op, operands, result) and not self._errors.keep_exact(floats):
-            return None
+            # The sum is no constant, and equals only the sum of the same constants, which replace no further ones.
+            return self.intern(op, xs, [Tensor(floats[0].dtype, result.shape)])
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super()._folded_constants(op, xs) if not is_computed else None
         return [self.computed_constant(result, floats[0].dtype, floats)]
@@ -221,16 +278,27 @@ def _are_cancelled(op: Op, operands: list[Any], result: np.ndarray[Any, Any]) ->
 
 
 def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
-    """Return the bucket number of an array's first element; equal elements up to rounding have equal or successive numbers."""
+    """Return the bucket number of an array's largest sampled element; arrays that are equal up to rounding have near numbers."""
     if not array.size:
         return 0
     with np.errstate(all="ignore"):
-        first = array.reshape(-1)[:1].astype(dtype.numpy)
-    return int(first.view(np.int32 if dtype.bits == 32 else np.int64)[0]) >> 4
+        sample = np.abs(array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]).astype(dtype.numpy)
+    return int(np.max(sample).reshape(1).view(np.int32 if dtype.bits == 32 else np.int64)[0]) >> 4
 
 
-def are_within_rounding(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType) -> bool:
-    """Return whether two arrays of f64 differ by at most ULPS units in the last place of ``dtype``, element by element."""
+def are_within_rounding(
+    first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType, bound: np.ndarray[Any, Any] | None = None
+) -> bool:
+    """Return whether two arrays of f64 differ by at most ULPS units in the last place of ``dtype``, element by element.
+
+    With ``bound`` elements may also differ by the elements of ``bound``.
+    """
+    if bound is not None:
+        with np.errstate(all="ignore"):
+            within = np.abs(first - second) <= bound
+        if bool(np.all(within)):
+            return True
+        return _is_near(first[~within], second[~within], dtype)
     if first.size and not _is_near(first.reshape(-1)[:16], second.reshape(-1)[:16], dtype):
         return False
     return _is_near(first, second, dtype)
@@ -269,7 +337,7 @@ def real_terms(
     """Translate exact terms into a table of real terms. ``allowed`` names the rewrites that may be used; None allows all."""
     table = RealTerms(real_rules(allowed), deadline=deadline, steps=steps)
     result = RealNumbered(table)
-    env = _Translation(table, result)
+    env = _Translation(table, result, numbered.table.folds if allowed is None or FOLDED in allowed else {})
     for value in numbered.table.graph.inputs:
         env.terms[id(value)] = table.input_of(value.name, value.type)
     for node in numbered.table.graph.nodes:
@@ -283,10 +351,11 @@ def real_terms(
 class _Translation:
     """_Translation maps each exact term to its real term, and symbols of sizes that only exact terms define to real sizes."""
 
-    def __init__(self, table: RealTerms, result: RealNumbered) -> None:
+    def __init__(self, table: RealTerms, result: RealNumbered, folds: Mapping[int, Fold]) -> None:
         self.terms: dict[int, Value] = {}
         self._table = table
         self._result = result
+        self._folds = folds
         self._sizes: dict[str, Size] = {}
 
     def translate(self, node: Node) -> None:
@@ -311,7 +380,7 @@ class _Translation:
     def _terms_of(self, node: Node, xs: list[Value | None]) -> list[Value]:
         op, table = node.op, self._table
         if isinstance(op, Constant):
-            return [table.constant(op.data, op.dtype)]
+            return [self._fold_again(node.outputs[0]) or table.constant(op.data, op.dtype)]
         if isinstance(op, KnownIntegers):
             return [table.integers(tuple(map(self._size, op.elements)), op.dtype, op.extents)]
         if isinstance(op, BoundParameter):
@@ -319,6 +388,16 @@ class _Translation:
         if isinstance(op, Opaque):
             return table.opaque(op.key, xs, [map_sizes(y.type, self._size) for y in node.outputs])
         return table.term(op, xs)
+
+    def _fold_again(self, stored: Value) -> Value | None:
+        """Return the constant of an operator that is folded over the real numbers; None for a constant of another source."""
+        fold = self._folds.get(id(stored))
+        if fold is None or any(x is not None and id(x) not in self.terms for x in fold.operands):
+            return None
+        found = self._table.fold_again(fold, [None if x is None else self.terms[id(x)] for x in fold.operands], stored)
+        if found is not None:
+            self._table.applied.add(FOLDED)
+        return found
 
     def _size(self, size: Size) -> Size:
         return symbolic.substitute(size, self._sizes) if self._sizes and not isinstance(size, int) else size

@@ -71,14 +71,14 @@ def regrouped_shape(x: Value) -> tuple[Shape, int] | None:
     source, shape = x.node.input(0).dims, x.dims
     for start in range(1, len(shape)):
         for boundary in range(1, len(source)):
-            if _are_equal_products(source[:boundary], shape[:start]) and _are_equal_products(source[boundary:], shape[start:]):
+            if are_equal_products(source[:boundary], shape[:start]) and are_equal_products(source[boundary:], shape[start:]):
                 leading = tuple(size for size in source[:boundary] if not is_one(size))
                 is_regrouped = not are_equal_shapes(leading, shape[:start])
                 return ((*leading, *shape[start:]), len(shape) - start) if is_regrouped else None
     return None
 
 
-def _are_equal_products(first: Shape, second: Shape) -> bool:
+def are_equal_products(first: Shape, second: Shape) -> bool:
     return symbolic.equal(symbolic.product(first), symbolic.product(second)) is True
 
 

@@ -72,10 +72,11 @@ def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[T
         return None
     kinds = {type(x.node.op) for x in moved if x.node is not None and x.constant is None}
     if kinds == {Reshape} and all(x.constant is None and are_equal_shapes(x.shape, types[0].shape) for x in moved):
-        inner = [x.node.input(0) for x in moved if x.node is not None]
+        inner = [_without_ones(b, x.node.input(0)) for x in moved if x.node is not None]
         shape = known_shape(inner[0])
-        # The rule drop_axes_of_one, which is tried first, drops axes of size 1.
-        if shape is None or any(map(is_one, shape)) or not all(are_equal_shapes(known_shape(x), shape) for x in inner):
+        if shape is None or are_equal_shapes(shape, types[0].shape):
+            return None
+        if not all(are_equal_shapes(known_shape(x), shape) for x in inner):
             return None
         replaced = iter(inner)
         operands = [x if x is None or x.shape == () else next(replaced) for x in xs]
@@ -83,6 +84,11 @@ def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[T
     if kinds == {Transpose}:
         return _same_transpose(b, op, xs, types[0].shape)
     return None
+
+
+def _without_ones(b: Terms, x: Value) -> Value:
+    """Return a term without its axes of size 1."""
+    return x if x.shape is None else reshape(b, x, tuple(size for size in x.shape if not is_one(size)))
 
 
 def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> Result:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import reduce
+
 import numpy as np
 
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
 from dovetail.laws.law import Result
 from dovetail.laws.rules.arithmetic import is_plain
-from dovetail.laws.rules.movement import regrouped_shape, reshape
+from dovetail.laws.rules.movement import are_equal_products, is_one, reshape
+from dovetail.laws.rules.real_arithmetic import MAX_OPERANDS, operands_of
 from dovetail.laws.rules.slices import ExactSlice
 from dovetail.laws.terms.terms import Terms
 from dovetail.ops.elementwise.binary import Add, Multiply
@@ -30,10 +35,28 @@ def group_rows(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     x, y = xs
     if not isinstance(op, MatMul) or op.transpose_a or x is None or y is None or y.shape is None or len(y.shape) != 2:
         return None
-    found = regrouped_shape(x)
-    if found is None or len(found[0]) < 2 or not isinstance(types[0], Tensor) or types[0].shape is None:
+    if x.shape is None or len(x.shape) < 2 or not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
-    return reshape(b, b.add(op, reshape(b, x, found[0]), y)[0], types[0].shape)
+    rows = _rows_of(x)
+    if are_equal_shapes(rows, x.shape[:-1]):
+        return None
+    return reshape(b, b.add(op, reshape(b, x, (*rows, x.shape[-1])), y)[0], types[0].shape)
+
+
+def _rows_of(x: Value) -> Shape:
+    """Return the sizes of the leading axes, those of the source of a Reshape if its last axes have the elements of a row of x.
+
+    Axes of size 1 are left out, except the only one.
+    """
+    shape, rows = x.dims, x.dims[:-1]
+    if x.node is not None and isinstance(x.node.op, Reshape) and x.node.input(0).shape is not None:
+        source = x.node.input(0).dims
+        for boundary in range(len(source)):
+            leading, row = source[:boundary], source[boundary:]
+            if are_equal_products(leading, rows) and are_equal_products(row, shape[-1:]):
+                rows = leading
+                break
+    return tuple(size for size in rows if not is_one(size)) or (1,)
 
 
 def move_factor(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -58,10 +81,35 @@ def move_magnitude(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     magnitude = magnitudes.of(y)
     if magnitude is None or magnitude.constant is None or not magnitudes.is_complete:
         return None
-    number = abs(float(magnitude.constant))
-    if not np.isfinite(number) or number < np.finfo(np.float32).tiny or abs(number - 1) < BALANCED:
+    if _is_balanced(magnitude):
         return None
     return b.add(op, b.Multiply(x, magnitude), b.Multiply(y, b.Reciprocal(magnitude)))
+
+
+def move_magnitudes(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite x * y as (x / s) * (y / t) * (s * t), where s and t are the magnitudes of the constant factors of x and y."""
+    if not is_plain(types[0]):
+        return None
+    operands = [each for x in xs if x is not None for each in operands_of(x, Multiply)]
+    if len(operands) > MAX_OPERANDS or sum(x.constant is None for x in operands) < 2:
+        return None
+    results, factors = [], []
+    for x in operands:
+        magnitudes = _Magnitudes(b)
+        magnitude = None if x.constant is not None else magnitudes.of(x)
+        if magnitude is not None and magnitudes.is_complete and not _is_balanced(magnitude):
+            scaled = b.Multiply(x, b.Reciprocal(magnitude))
+            if not any(each.constant is not None for each in operands_of(scaled, Multiply)):
+                factors.append(magnitude)
+                x = scaled
+        results.append(x)
+    return reduce(b.Multiply, [*results, *factors]) if factors else None
+
+
+def _is_balanced(magnitude: Value) -> bool:
+    """Return whether a magnitude is 1, or no number by which terms are divided."""
+    number = _number(magnitude)
+    return not math.isfinite(number) or number < float(np.finfo(np.float32).tiny) or abs(number - 1) < BALANCED
 
 
 class _Magnitudes:
@@ -91,9 +139,12 @@ class _Magnitudes:
         match node.op:
             case Reshape() | Transpose() | Expand() | ExactSlice():
                 return self.of(node.input(0))
-            case Add() | Concat():
-                magnitudes = [self.of(each) for each in node.inputs if each is not None]
-                return max(magnitudes, key=lambda each: 1.0 if each is None else _number(each))
+            case Add():
+                operands = operands_of(x, Add)
+                # The factors of weights are changed only where each operand has weights.
+                return self._largest_of([each for each in operands if not _has_weights(each)] or operands)
+            case Concat():
+                return self._largest_of([each for each in node.inputs if each is not None])
             case Multiply():
                 # A scalar is multiplied by the constant operand of a product, and no other operand changes.
                 constants = [each for each in node.inputs if each is not None and each.constant is not None]
@@ -102,6 +153,9 @@ class _Magnitudes:
                 right = node.input(1)
                 return self.of(node.input(0)) if right.constant is None else self._largest(right)
         return None
+
+    def _largest_of(self, terms: Sequence[Value]) -> Value | None:
+        return max((self.of(each) for each in terms), key=lambda each: 1.0 if each is None else _number(each))
 
     def _largest(self, x: Value) -> Value | None:
         """Return the absolute value of the element of a constant that is largest by magnitude."""
@@ -114,6 +168,13 @@ class _Magnitudes:
         if element.constant is None:
             return None
         return element if float(element.constant) > 0 else self._b.Negative(element)
+
+
+def _has_weights(x: Value) -> bool:
+    """Return whether a term is a constant, or takes a constant factor into its constants."""
+    while x.node is not None and isinstance(x.node.op, Reshape | Transpose | Expand):
+        x = x.node.input(0)
+    return x.constant is not None or (x.node is not None and isinstance(x.node.op, Add | Conv | MatMul))
 
 
 def _number(x: Value) -> float:

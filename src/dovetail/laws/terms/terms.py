@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -50,6 +50,14 @@ class OutOfTime(Exception):
     """OutOfTime means that the deadline of a proof has passed."""
 
 
+class Fold(NamedTuple):
+    """Fold is the source of a constant: an operator on constants, or a function that moves the elements of ``operands[0]``."""
+
+    op: Op | None
+    operands: tuple[Value | None, ...]
+    function: Callable[[Any], Any] | None = None
+
+
 class Terms(Builder):
     """Terms is a graph in which equal values are one Value. ``rules`` returns the rules that normalize an operator class.
 
@@ -65,6 +73,8 @@ class Terms(Builder):
         self.applied: set[str] = set()
         self.sources: dict[int, list[tuple[Value, Any]]] = {}
         """Maps the ids of terms to the terms of which they are slices, with the spans of the slices."""
+        self.folds: dict[int, Fold] = {}
+        """Maps the ids of constants of floats that no graph holds to the operators that compute them."""
         self._prefix = prefix
         self._memo: dict[Hashable, list[Value]] = {}
         self._names: dict[Hashable, frozenset[str]] = {}
@@ -310,7 +320,10 @@ class Terms(Builder):
 
         ``op`` with the operands ``xs`` is the operator that does the same; None is the first one of equal elements.
         """
+        count = len(self.graph.nodes)
         moved = self._moved_constant(xs[0], function)
+        if id(xs[0]) in self.folds:
+            self._record_fold(count, moved, Fold(None, tuple(xs), function))
         if self.steps is not None and op is not None:
             self.steps.begin()
             self.steps.end(op, xs, [moved])
@@ -323,12 +336,21 @@ class Terms(Builder):
 
     def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         """Evaluate an operator on constants; None if an input is not constant or a result too large."""
+        count = len(self.graph.nodes)
         folded = self._folded_constants(op, xs)
+        if folded is not None and len(folded) == 1:
+            self._record_fold(count, folded[0], Fold(op, tuple(xs)))
         if folded is not None and self.steps is not None:
             self.steps.begin()
             self.steps.end(op, xs, folded)
             self.steps.add(op, xs, folded)
         return folded
+
+    def _record_fold(self, count: int, value: Value, fold: Fold) -> None:
+        """Record the source of a float constant, if it is a new one of a graph that had ``count`` nodes."""
+        is_new = len(self.graph.nodes) > count and self.graph.nodes[-1] is value.node
+        if is_new and isinstance(value.type, Tensor) and value.dtype.name == "f32":
+            self.folds[id(value)] = fold
 
     def _folded_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         if not xs or not all(x is None or x.constant is not None for x in xs) or self._folded > FOLD_TOTAL:

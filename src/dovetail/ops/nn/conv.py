@@ -291,8 +291,10 @@ class ConvTranspose(
         )
 
     def canonical(self, x: View, w: View, bias: View | None = None, output_shape: View | None = None) -> Op:
-        count = len(w.shape) - 2 if w.shape is not None else None
-        return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
+        if w.shape is None:
+            return self
+        extra = self.output_padding if any(self.output_padding or ()) else None
+        return self.with_(kernel_shape=None, output_padding=extra, **self.plain(len(w.shape) - 2))
 
     def resolve_output_shape(self, x: View, w: View, output_shape: View | None) -> ConvTranspose | None:
         """Return the operator with explicit pads and ``output_padding``, without ``output_shape``; None if a size is unknown."""

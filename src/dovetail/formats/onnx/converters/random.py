@@ -22,9 +22,9 @@ _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mea
 
 
 def _seed(ctx: ImportContext) -> float:
-    """Return the seed in the file; without one, the index of the new node, so that different nodes draw different numbers."""
+    """Return the seed in the file; without one, the number of the draw, so that different nodes draw different numbers."""
     seed = ctx.attribute("seed", "float", None)
-    return float(len(ctx.b.graph.nodes)) if seed is None else float(seed)
+    return float(next(ctx.scope.draws)) if seed is None else float(seed)
 
 
 @ONNX.importer("RandomUniform", 1, 22)

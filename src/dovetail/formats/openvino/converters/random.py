@@ -32,7 +32,7 @@ def import_random_uniform(ctx: ImportContext) -> list[Value]:
             "attribute.value", f"RandomUniform: bounds must have the type {kind}, got {low.dtype} and {high.dtype}"
         )
     if not first and not second:
-        first = len(ctx.b.graph.nodes)
+        first = next(ctx.scope.draws)
     return ctx.b.add(RandomUniform(float(first % _EXACT), second), shape, low, high)
 
 
@@ -45,7 +45,7 @@ def import_multinomial(ctx: ImportContext) -> Value:
     first, second = (ctx.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
     count = ctx.attribute_or_input(1, "int")
     if not first and not second:
-        first = len(b.graph.nodes)
+        first = next(ctx.scope.draws)
     seeds = {"seed": float(first % _EXACT), "op_seed": second}
     result: Value
     x = x if is_log else b.Log(x)
