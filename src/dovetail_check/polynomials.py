@@ -18,6 +18,7 @@ import numpy as np
 from dovetail_check.sizes import Size, Symbols, Unproved
 
 MAX_TERMS = 100
+_BOUND, _BOUND_WITHIN = re.compile(r"[bc]\d"), re.compile(r"\b[bc]-?\d+:")
 Coefficient = dict[tuple[Any, ...], Fraction]
 
 
@@ -120,13 +121,18 @@ def _merge(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
 def bounds_in(item: Any, found: dict[str, None]) -> dict[str, None]:
     """Collect the bound indices, in the order in which they occur."""
     if isinstance(item, Size):
-        for name in sorted(item.atoms()):
-            if re.match(r"[bc]\d", name):
-                found[name] = None
-            elif (operands := Polynomial.symbols.operation_of(name)) is not None:
-                bounds_in(tuple(operands), found)
-            elif re.search(r"\b[bc]-?\d+:", name):
-                raise Unproved("an index of a sum in the name of a symbol")
+        memo = Polynomial.symbols.memo
+        if ("bounds", item) not in memo:
+            names: dict[str, None] = {}
+            for name in sorted(item.atoms()):
+                if _BOUND.match(name):
+                    names[name] = None
+                elif (operands := Polynomial.symbols.operation_of(name)) is not None:
+                    bounds_in(tuple(operands), names)
+                elif _BOUND_WITHIN.search(name):
+                    raise Unproved("an index of a sum in the name of a symbol")
+            memo["bounds", item] = names
+        found.update(memo["bounds", item])
     elif isinstance(item, tuple):
         for each in item:
             bounds_in(each, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from math import gcd
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 SizeLike: TypeAlias = Union["Size", int]
 Monomial: TypeAlias = tuple[str, ...]
@@ -32,7 +32,8 @@ class Size:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms = {key: value for key, value in terms.items() if value}
-        if len(self.terms) > MAX_TERMS or any(abs(value) > MAX_COEFFICIENT for value in self.terms.values()):
+        numbers = self.terms.values()
+        if len(numbers) > MAX_TERMS or (numbers and (max(numbers) > MAX_COEFFICIENT or min(numbers) < -MAX_COEFFICIENT)):
             raise Unproved("a size has too many or too large terms")
         self._hash: int | None = None
 
@@ -108,6 +109,8 @@ class Symbols:
         self.minimum: dict[str, int | None] = {}
         self.maximum: dict[str, Size] = {}
         self._operations: dict[str, tuple[str, list[Size]]] = {}
+        self.memo: dict[Any, Any] = {}
+        """Results of methods; a bound that becomes known later only adds to what follows."""
 
     def symbol(self, name: str, minimum: int | None = 0, maximum: SizeLike | None = None) -> Size:
         """Return a symbol. ``minimum`` is None where it may be any integer; ``maximum`` is a size, or None."""
@@ -120,10 +123,16 @@ class Symbols:
         """Lower the minimum value of a symbol, which two models may bound differently."""
         known = self.minimum.get(name, minimum)
         self.minimum[name] = None if known is None or minimum is None else min(known, minimum)
+        self.memo.clear()
 
     def is_never_negative(self, value: SizeLike) -> bool:
         """Return whether a size is 0 or more for all values of its symbols; False also where this does not follow."""
         value = size(value)
+        if value not in self.memo:
+            self.memo[value] = self._is_bounded(value)
+        return bool(self.memo[value])
+
+    def _is_bounded(self, value: Size) -> bool:
         for _ in range(8):
             shifted = self._shift_to_minimum(value)
             if shifted is None:
@@ -239,6 +248,12 @@ class Symbols:
 
     def operation(self, name: str, *operands: SizeLike) -> Size:
         """Return a quotient "//", remainder "%", "min", "max" or "broadcast" of sizes."""
+        key = (name, *operands)
+        if key not in self.memo:
+            self.memo[key] = self._operation(name, *operands)
+        return self.memo[key]  # type: ignore[no-any-return]
+
+    def _operation(self, name: str, *operands: SizeLike) -> Size:
         xs = [size(x) for x in operands]
         if name in ("min", "max", "broadcast"):
             xs = [each for x in xs for each in self.operands_of(name, x)]
@@ -317,6 +332,9 @@ class Symbols:
 
     def substitute(self, value: Size, names: Mapping[str, str]) -> Size:
         """Replace symbols by symbols, also in the operands of operations."""
+        kept = (value, frozenset(names.items()))
+        if kept in self.memo:
+            return self.memo[kept]  # type: ignore[no-any-return]
         result = ZERO
         for key, coefficient in value.terms.items():
             factor = size(coefficient)
@@ -330,6 +348,7 @@ class Symbols:
                 else:
                     factor = factor * Size({(atom,): 1})
             result = result + factor
+        self.memo[kept] = result
         return result
 
     def _inner_quotient(self, value: Size) -> tuple[Size, Size, Size] | None:
