@@ -149,9 +149,10 @@ class Elements:
             finally:
                 self._level -= not is_part
         shape = self.shape_of(number)
-        if term.integers is not None and len(term.integers) == 1:
-            return ("number", term.integers[0])
-        return ("at", number, offset if offset is not None else self.symbols.join(offset_of(index or (), shape)))
+        place = offset if offset is not None else self.symbols.join(offset_of(index or (), shape))
+        if term.integers is not None and (len(term.integers) == 1 or place.number in range(len(term.integers))):
+            return ("number", term.integers[place.number or 0])
+        return ("at", number, place)
 
     def _inside(self, operands: Operands, index: Index) -> Index | None:
         """Return the index in a slice of an index that is inside of it for all values of its sizes; None for others."""

@@ -22,6 +22,7 @@ from dovetail_check.pointwise import number_of
 from dovetail_check.polynomials import Coefficient, Polynomial, atom, bounds_in, close, is_number, number, power, size_of
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product
 from dovetail_check.text import FLOATS, NUMPY, Operator, Word
+from dovetail_check.types import LAYOUTS, RECURRENT, recurrent_sizes
 
 PLAIN = ("f32", "f64")
 TOLERANCE = {"f32": 2.5 * 2.0**-23, "f64": 2.5 * 2.0**-52}
@@ -108,7 +109,10 @@ class RealElements(Elements):
         if line is not None:
             return ("number", line[2])
         # By its whole content: the offset shows the indices of sums.
-        return self.whole_constant(term, self.symbols.join(offset))
+        found = self.whole_constant(term, self.symbols.join(offset))
+        if found[0] == "constant at":
+            self.symbols.memo[found[2]] = term.data
+        return found
 
     # Sums
 
@@ -186,6 +190,22 @@ class RealElements(Elements):
             result = result + self.real(self.at(xs[2], (index[1],)), None)
         return ("real", result)
 
+    def _convinteger(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        """Return a convolution of integers by that of the differences to the zero points, in which no sum leaves i32."""
+        zeros = [None if x is None else self.shape_of(x) for x in (*xs, None, None)[2:4]]
+        count = product(self.shape_of(xs[1])[1:]).number
+        if any(extent != 1 for own in zeros for extent in own or ()) or count is None or count * 255**2 >= 1 << 31:
+            raise Unproved("a convolution of integers")
+        to_float = Operator("Cast", {"to": Word("f32")})
+        parts = []
+        for x, zero in zip(xs, (*xs, None, None)[2:4], strict=False):
+            found = self._find(to_float, (x,))
+            parts.append(found if zero is None else self._find(Operator("Subtract", {}), (found, self._find(to_float, (zero,)))))
+        whole = None if None in parts else self._find(Operator("Conv", op.attributes), tuple(parts))
+        if whole is None:
+            raise Unproved("a convolution of integers without its parts")
+        return self.f("Cast", ("real", self.real(self.at(whole, index), None)), to=Word("i32"))
+
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         return close(super()._along(op, xs, output, shape, index))  # type: ignore[no-any-return]
 
@@ -214,6 +234,43 @@ class RealElements(Elements):
         return self.f("Mod", result, size_, dtype="i64") if is_float else result
 
     _argmin = _argmax
+
+    def _lstm(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression | None:
+        """Return an output of a recurrent layer by the elements of its operands, whatever their layout and order of gates."""
+        x, w, r, bias, lengths, *rest = (*xs, *(None,) * 8)[:8]
+        attributes = {"weights_format": RECURRENT[op.name], "layout": "sequence_first", "summed_bias": False, **op.attributes}
+        gates, (inner, outer, state) = str(attributes.pop("weights_format")), LAYOUTS[attributes.pop("layout")]
+        is_summed = attributes.pop("summed_bias")
+        if self.terms[x].dtype not in PLAIN or attributes.get("linear_before_reset"):
+            return None
+        sizes, depth = recurrent_sizes(self, op, xs), self._depth
+        names = dict(zip("sdbihk", self.bind([sizes[axis] for axis in "sdbihh"]), strict=True))
+        (peephole,) = self.bind([sizes["h"] * 3])
+
+        def element(term: int | None, *place: Size) -> Polynomial:
+            return number(0) if term is None else self.real(self.at(term, place), None)
+
+        parts: list[Any] = [element(x, *(names[axis] for axis in inner))]
+        for gate in sorted(gates):
+            row = sizes["h"] * gates.index(gate) + names["h"]
+            both = element(bias, names["d"], row)
+            if not is_summed:
+                both = both + element(bias, names["d"], row + sizes["h"] * len(gates))
+            parts += [element(w, names["d"], row, names["i"]), element(r, names["d"], row, names["k"]), both]
+        count = ("number", sizes["s"]) if lengths is None else self.at(lengths, (names["b"],))
+        if count[:2] == ("apply", "Cast") and count[3:] == ("i32", "[('to', i64)]"):
+            count = count[2][0]
+        known = number_of(count)
+        parts.append(count if known is None else ("number", Size({(): int(known)})))
+        parts += [element(term, *(names[axis] for axis in state)) for term in rest[:2]]
+        parts.append(None if rest[2] is None else element(rest[2], names["d"], peephole))
+        self._depth = depth
+        kept = tuple(sorted((key, repr(value)) for key, value in attributes.items() if key not in ("hidden_size", "outputs")))
+        place = dict(zip(state if output else outer, index, strict=True))
+        axes = (tuple(sizes[axis] for axis in "sdbih"), tuple(place.get(axis) for axis in "sdbh"))
+        return close(("recurrent", op.name, output, kept, *axes, tuple(parts)))  # type: ignore[no-any-return]
+
+    _gru = _rnn = _lstm
 
     # Normalizations
 
@@ -328,11 +385,14 @@ class RealElements(Elements):
         return ("real", result * self.real(self.at(xs[1], (index[1],)), None) + self.real(self.at(xs[2], (index[1],)), None))
 
     def _swish(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if self.terms[xs[0]].dtype not in PLAIN:
+        dtype = self.terms[xs[0]].dtype
+        x = self.at(xs[0], index) if dtype in PLAIN else self.f("Cast", self.at(xs[0], index), dtype=dtype, to=Word("f32"))
+        if dtype not in (*PLAIN, "f16", "bf16"):
             raise Unproved("another type than a float")
-        x = ("real", self.real(self.at(xs[0], index), None))
         scaled = self.f("Multiply", x, ("real", number(Fraction(float(op.attributes.get("alpha", 1.0))))))
-        return self.f("Multiply", x, self.f("Sigmoid", scaled))
+        result = self.f("Multiply", x, self.f("Sigmoid", scaled))
+        # In 16 bits, elements are computed in f32, and rounded once.
+        return result if dtype in PLAIN else self.f("Cast", result, to=Word(str(dtype)))
 
     def _fakequantize(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         dtype = str(self.terms[xs[0]].dtype)
@@ -448,10 +508,15 @@ def difference(first: Any, second: Any, elements: RealElements) -> float | None:
         return 0.0
     if isinstance(first, Polynomial) and isinstance(second, Polynomial):
         return _difference_of_terms(first, second, elements)
+    if isinstance(first, tuple) and isinstance(second, tuple) and first[:1] == second[:1] == ("constant at",):
+        names = sorted(first[3].atoms() | second[3].atoms())
+        found = [elements_at(elements.symbols, elements.symbols.memo[x[2]], x[3], names) for x in (first, second)]
+        is_same = first[1] == second[1] and not any(each is None for each in found) and found[0].tobytes() == found[1].tobytes()
+        return 0.0 if is_same else None
     if not (isinstance(first, tuple) and isinstance(second, tuple)) or len(first) != len(second):
         return None
-    found = [difference(x, y, elements) for x, y in zip(first, second, strict=True)]
-    return None if None in found else max(found)  # type: ignore[type-var]
+    largest = [difference(x, y, elements) for x, y in zip(first, second, strict=True)]
+    return None if None in largest else max(largest)  # type: ignore[type-var]
 
 
 def _difference_of_terms(first: Polynomial, second: Polynomial, elements: RealElements) -> float | None:

@@ -322,6 +322,11 @@ class Symbols:
 
     def broadcast_index_of(self, extent: Size, index: Size) -> Size:
         """Return the index on an axis that is broadcast: 0 where its extent is 1, else ``index``."""
+        name, xs = self._operations.get(next(iter(index.atoms()), ""), ("", []))
+        is_stretched = name == "stretched" and index == Size({tuple(index.atoms()): 1})
+        if is_stretched and {*self.operands_of("broadcast", extent)} <= {*self.operands_of("broadcast", xs[0])}:
+            # Where the extent is not 1, it is that of a broadcast of which it is an operand.
+            return self.broadcast_index_of(extent, xs[1])
         text = f"stretched({extent!r}, {index!r})"
         self._operations[text] = "stretched", [extent, index]
         return self.symbol(text, 0, extent - 1)

@@ -22,6 +22,23 @@ SAME = frozenset(
 """Operators whose first output has the type of the first operand."""
 
 
+LAYOUTS = {
+    "sequence_first": ("sbi", "sdbh", "dbh"),
+    "batch_first": ("bsi", "bsdh", "bdh"),
+    "direction_second": ("bsi", "bdsh", "bdh"),
+}
+"""The axes of x, of y and of states of a recurrent layer: sequence, batch, direction, input, hidden."""
+RECURRENT = {"GRU": "zrh", "LSTM": "iofc", "RNN": "h"}
+"""Recurrent layers and their gates."""
+
+
+def recurrent_sizes(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> dict[str, Size]:
+    """Return the sizes of the axes of a recurrent layer."""
+    sizes = dict(zip(LAYOUTS[op.attributes.get("layout", "sequence_first")][0], elements.shape_of(xs[0]), strict=True))
+    directions = size(2 if op.attributes.get("direction") == "bidirectional" else 1)
+    return {**sizes, "d": directions, "h": elements.shape_of(xs[2])[2]}
+
+
 def broadcast(symbols: Symbols, shapes: list[tuple[Size, ...]]) -> tuple[Size, ...]:
     rank = max(map(len, shapes), default=0)
     columns = zip(*([ONE] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True)
@@ -153,6 +170,11 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
     if name == "ScaledDotProductAttention":
         batches = [shape(position)[:-2] for position in range(min(4, len(xs))) if xs[position] is not None]
         return [Type(first, (*broadcast(symbols, batches), shape(0)[-2], shape(2)[-1]))]
+    if name in RECURRENT:
+        places = recurrent_sizes(elements, op, xs)
+        _, outer, state = LAYOUTS[attributes.get("layout", "sequence_first")]
+        found = [Type(first, tuple(places[axis] for axis in axes)) for axes in (outer, state, state)]
+        return found[: int(attributes.get("outputs", 3 if name == "LSTM" else 2))]
     if name == "Attention" and all(len(shape(position)) == 4 for position in range(3)):
         return [Type(first, (*shape(0)[:3], shape(2)[3]))]
     if name == "Gemm":
@@ -185,8 +207,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
             for axis in range(count)
         ]  # fmt: skip
         return [Type(first, (shape(0)[0], shape(1)[1] * int(attributes.get("group", 1)), *sizes))]
-    if name == "Conv":
-        return _type_of_convolution(symbols, first, shape(0), shape(1), attributes)
+    if name in ("Conv", "ConvInteger"):
+        return _type_of_convolution(symbols, first if name == "Conv" else "i32", shape(0), shape(1), attributes)
     return None
 
 

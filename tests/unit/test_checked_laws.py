@@ -192,7 +192,12 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
         lambda b, x, y: boxes(b, x), lambda b, x, y: boxes(b, x, np.float32(0), np.float32(-np.inf)),
     ),
     "write_all_outputs": (
-        lambda b, x, y: layer(b, x, 1)[0] + np.float32(1), lambda b, x, y: layer(b, x, 3)[0] + np.float32(1),
+        lambda b, x, y: layer(b, b.Unsqueeze(x, [1]), 1)[0] + np.float32(1),
+        lambda b, x, y: layer(b, b.Unsqueeze(x, [1]), 3)[0] + np.float32(1),
+    ),
+    "write_one_form": (
+        lambda b, x, y: layer(b, b.Unsqueeze(x, [1]), 1)[0],
+        lambda b, x, y: layer(b, b.Unsqueeze(x, [1]), 1, weights_format="fico")[0],
     ),
     "write_reduction": (
         lambda b, x, y: b.ReduceMax(x, [1], keepdims=False), lambda b, x, y: b.Squeeze(b.ReduceMax(x, [-1]), [1]),
@@ -208,9 +213,10 @@ def boxes(b: Any, x: Any, *limits: Any) -> Any:
     return b.NonMaxSuppression(corners, b.Unsqueeze(b.Transpose(x[:, :1], [1, 0]), [0]), np.int64(5), *limits)
 
 
-def layer(b: Any, x: Any, outputs: int) -> Any:
-    weights = (np.tile(MATRIX[:2], (4, 1))[None] / 10, np.tile(MATRIX[:2, :2], (4, 1))[None] / 10)
-    found = b.LSTM(b.Unsqueeze(x, [1]), *weights, hidden_size=2, outputs=outputs)
+def layer(b: Any, x: Any, outputs: int, weights_format: str = "iofc") -> Any:
+    gates = ["iofc".index(gate) for gate in weights_format]
+    weights = (np.arange(8 * size, dtype=np.float32).reshape(4, 2, size)[gates].reshape(1, 8, size) / 50 for size in (3, 2))
+    found = b.LSTM(x, *weights, hidden_size=2, outputs=outputs, weights_format=weights_format)
     return found if isinstance(found, list | tuple) else [found]
 
 
@@ -222,7 +228,6 @@ def negative(b: Any, y: Any) -> Any:
 GAPS = {
     "drop_same_resize": "the checker does not define Resize",
     "inline_known_branch": "certificates of models with If have no steps",
-    "write_one_form": "the checker does not define recurrent layers",
 }
 """Laws without a proof of their own, and why."""
 

@@ -79,7 +79,29 @@ def attended(b: Any) -> None:
     b.output("y", b.Attention(q, k, v, scale=0.25))
 
 
-MODELS: list[Write] = [attention, normalized, convolved, moved, folded, selected, attended]
+def masked(b: Any) -> None:
+    """Write an attention of batches that are broadcast."""
+    q, k, v = (b.input(name, "f32", (batch, 2, length, 8)) for name, batch, length in ("qal", "kbm", "vbm"))
+    mask = b.input("mask", "boolean", ("c", 1, "l", "m"))
+    b.output("y", b.ScaledDotProductAttention(q, k, v, mask) * 2)
+
+
+def recurrent(b: Any) -> None:
+    """Write a bidirectional layer, whose gates and layout are others in an IR file."""
+    x = b.input("x", "f32", ("s", "n", 5))
+    weights = (WEIGHTS[:, :size].reshape(2, 32, size) for size in (5, 8))
+    b.output("y", b.LSTM(x, *weights, WEIGHTS[:4].reshape(2, 64), hidden_size=8, direction="bidirectional", outputs=1))
+
+
+def halved(b: Any) -> None:
+    """Products of bf16, and an activation that is computed in f32."""
+    x = b.input("x", "bf16", ("n", 32))
+    weights = b.constant(WEIGHTS, "bf16")
+    y = b.MatMul(b.MatMul(x, weights, transpose_b=True), weights)
+    b.output("y", b.Cast(b.Swish(y), to="f32") * WEIGHTS[0])
+
+
+MODELS: list[Write] = [attention, normalized, convolved, moved, folded, selected, attended, masked, recurrent, halved]
 
 
 def written(write: Write, folder: Path) -> dovetail.Model:

@@ -61,7 +61,11 @@ def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     if operands[3] is None:
         # An omitted bias is 0 in both forms.
         plain = plain.with_(summed_bias=True)
-    return convert_form(b, plain, fill_inputs(b, plain, operands), **attributes)
+    filled = fill_inputs(b, plain, operands)
+    if operands[3] is None and plain.__dict__.get("weights_format", "fico") != "fico":
+        # Zeros have no order: they are filled in once the gates have theirs.
+        filled[3] = None
+    return convert_form(b, plain, filled, **attributes)
 
 
 def is_composed(kind: type[Op]) -> bool:
