@@ -48,16 +48,16 @@ demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
 	@$(venv) native/python/build_backend.py
 
-# The seed of SEED= chooses the sample again that a run printed; without it the commit does. PART=1/2: the first half of it.
+# The seed of SEED= chooses the sample again that a run printed; without it the commit does. PART=1/2: the first half of the tests.
 test: .venv/.installed-$(EXTRAS)
 	$(venv) -m pytest $(parallel) --short $(SEED:%=--seed %) $(PART:%=--sample %) -m "not slow"
 
 test-all: .venv/.installed-$(EXTRAS)
-	$(venv) -m pytest $(parallel) -m "not slow"
+	$(venv) -m pytest $(parallel) $(PART:%=--sample %) -m "not slow"
 
 # Only the files that have such tests are collected.
 models: .venv/.installed-$(EXTRAS)
-	$(venv) -m pytest $(parallel) -m slow $$(grep -rl "mark\.slow" tests --include="test_*.py")
+	$(venv) -m pytest $(parallel) $(PART:%=--sample %) -m slow $$(grep -rl "mark\.slow" tests --include="test_*.py")
 
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check

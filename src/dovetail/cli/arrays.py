@@ -53,6 +53,21 @@ def ranges_of(pairs: Several[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def intervals_of(pairs: Several[str]) -> dict[str, tuple[float, float]]:
+    """Parse ``--range name=low..high`` to a mapping."""
+    found: dict[str, tuple[float, float]] = {}
+    for pair in pairs:
+        name, mark, text = pair.rpartition("=")
+        low, dots, high = text.partition("..")
+        try:
+            found[name] = float(low), float(high)
+        except ValueError:
+            mark = ""
+        if not (mark and dots):
+            raise click.UsageError(f"--range takes NAME=LOW..HIGH, not {pair!r}")
+    return found
+
+
 def shapes_of(pairs: Several[str]) -> dict[str, list[int]]:
     """Parse ``--shape name=1,3,224,224`` to a mapping; a scalar's shape is ``name=``."""
     found: dict[str, list[int]] = {}

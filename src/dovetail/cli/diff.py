@@ -21,6 +21,9 @@ from dovetail.cli.proofs import check_certificate_file, prove_files
 @click.option("--prove", is_flag=True, help="Prove both equal for all inputs and all sizes of open dimensions.")
 @click.option("--real", is_flag=True, help="With --prove: accept models that are equal for real numbers but round differently.")
 @options.certificate
+@click.option("--bound", is_flag=True, help="With --prove: bound the difference that rounding makes, beside the measured one.")
+@click.option("--range", "ranges", multiple=True, metavar="NAME=LOW..HIGH", help="With --bound: for all elements in a range.")
+@options.input_option(help="With --bound: for these inputs; random ones for the rest.")
 @click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
 @options.seed
 @loading
@@ -32,6 +35,9 @@ def diff(
     prove: bool,
     real: bool,
     certificate: str | None,
+    bound: bool,
+    ranges: tuple[str, ...],
+    inputs: tuple[str, ...],
     checked: str | None,
     seed: int,
     as_json: bool,
@@ -46,6 +52,8 @@ def diff(
 
     if (real or certificate) and not prove:
         raise click.UsageError("--real and --certificate need --prove")
+    if (bound and not prove) or ((ranges or inputs) and not bound):
+        raise click.UsageError("--bound needs --prove, and --range and --input need --bound")
     if (prove or checked) and (page or colors or (prove and checked)):
         raise click.UsageError("--prove and --check-certificate exclude each other, and exclude --html and --colors")
     if checked is not None:
@@ -57,7 +65,16 @@ def diff(
     first, second = load(a), load(b)
     if prove:
         with progress(f"proving {a} and {b} equal"):
-            return prove_files(first, second, real=real, seed=seed, certificate=certificate, as_json=as_json, names=(a, b))
+            return prove_files(
+                first,
+                second,
+                real=real,
+                seed=seed,
+                certificate=certificate,
+                as_json=as_json,
+                names=(a, b),
+                bounded=(inputs, ranges) if bound else None,
+            )
     with progress(f"comparing {a} and {b}"):
         found = diff_models(first, second)
     for note in found.notes:

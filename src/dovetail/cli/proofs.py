@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from dovetail.compare.prove.equality_proof import REAL
 
 if TYPE_CHECKING:
     from dovetail.compare.prove.equality_proof import EqualityProof
+    from dovetail.compare.rounding.rounding_bound import RoundingBound
     from dovetail.ir.graph import Model
 
 VERDICTS = {
@@ -38,19 +40,56 @@ def verdict_text(verdict: str, rewrites: Sequence[str] = (), runs: Sequence[Mapp
 
 
 def prove_files(
-    a: Model, b: Model, *, real: bool, seed: int, certificate: str | None, as_json: bool, names: tuple[str, str]
+    a: Model,
+    b: Model,
+    *,
+    real: bool,
+    seed: int,
+    certificate: str | None,
+    as_json: bool,
+    names: tuple[str, str],
+    bounded: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> int:
-    """Prove two models equal and print the answer; return the exit code: 0 proved, 1 not proved."""
+    """Prove two models equal and print the answer; return the exit code: 0 proved, 1 not proved.
+
+    ``bounded``: the inputs and ranges, as texts, for which the difference by rounding is bounded; None: it is not.
+    """
+    from dovetail.cli.arrays import intervals_of, read_files
     from dovetail.compare.prove.proof import prove
+    from dovetail.runtime.random_inputs import Inputs
 
     proof = prove(a, b, real=real, seed=seed)
     if certificate is not None:
         write_certificate(certificate, proof)
+    rounding = None
+    if bounded is not None and proof.is_proved:
+        files, pairs = bounded
+        given = Inputs(read_files(a, files), seed=seed) if files or seed else None
+        rounding = proof.rounding_bound(given, ranges=intervals_of(pairs) or None)
     if as_json:
-        say_json("diff", first=names[0], second=names[1], **as_data(proof))
+        more = {} if rounding is None else {"rounding": asdict(rounding)}
+        say_json("diff", first=names[0], second=names[1], **as_data(proof), **more)
     else:
         say_proof(proof)
+        if rounding is not None:
+            say_rounding(rounding)
     return 0 if proof.is_proved else 1
+
+
+def say_rounding(found: RoundingBound) -> None:
+    """Print the bounds of rounding, beside the measured differences."""
+    for note in found.notes:
+        narrate(note)
+    for name, (low, high) in found.ranges.items():
+        narrate(f"bounds for all elements of {name!r} from {low:g} to {high:g}; one of them was run")
+    texts = [("unknown" if each is None else f"{each:.3g}") for row in found.outputs for each in (row.expected, row.bound)]
+    table(
+        ("output", "largest magnitude", "measured difference", "expected, at most", "bound"),
+        [
+            (row.name, f"{row.magnitude:.3g}", f"{row.measured:.3g}", expected, bound)
+            for row, expected, bound in zip(found.outputs, texts[::2], texts[1::2], strict=True)
+        ],
+    )
 
 
 def write_certificate(path: str, proof: EqualityProof) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.compare.prove.unequal_region import UnequalRegion
-from dovetail.errors import printable
+from dovetail.errors import RuleError, printable
 from dovetail.ir.graph import Model
+
+if TYPE_CHECKING:
+    from dovetail.compare.rounding.rounding_bound import RoundingBound
+    from dovetail.runtime.random_inputs import Inputs
 
 Verdict = Literal["bits", "real", "open", "different"]
 REAL = (
@@ -66,3 +71,28 @@ class EqualityProof:
         from dovetail.compare.prove.certificate import write_certificate
 
         return write_certificate(self)
+
+    def rounding_bound(
+        self, inputs: Mapping[str, Any] | Inputs | None = None, *, ranges: Mapping[str, tuple[float, float]] | None = None
+    ) -> RoundingBound:
+        """Bound the difference between the results of both models in floats, beside the measured difference.
+
+        The bound holds for ``inputs`` (default: random inputs), or for all inputs in ``ranges``, which map names of inputs to the
+        smallest and the largest element. Without both, the range of an image is that of the file's metadata
+        (``Image.NominalPixelRange`` of ONNX). Each operation rounds once, in the type of its result; sums are in any order.
+
+        Raises RuleError [argument.conflict] if the models are not proved equal, RuleError [argument.value] for a range that
+        is not ordered or whose input is no float tensor, and the errors of a run.
+
+        >>> with dovetail.Builder() as b: y = b.output("y", (b.input("x", "f32", (2,)) * 3.0) * 5.0)
+        >>> with dovetail.Builder() as c: y = c.output("y", c.input("x", "f32", (2,)) * 15.0)
+        >>> found = dovetail.prove(b.model, c.model, real=True).rounding_bound({"x": np.array([0.1, 0.7], np.float32)})
+        >>> found.outputs[0].measured <= found.outputs[0].bound < 3e-6
+        True
+        """
+        # Deferred for start-up time: most proofs are not bounded.
+        from dovetail.compare.rounding.rounding_bound import bound_rounding
+
+        if self.models is None or not self.is_proved:
+            raise RuleError("argument.conflict", "a bound of rounding needs models that are proved equal")
+        return bound_rounding(self.models, inputs, ranges)

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.ir.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow, is_numpy, library_name, widen
+from dovetail.ir.arrays.backends import (
+    Array,
+    Namespace,
+    convert_dtype,
+    element,
+    is_narrow,
+    is_numpy,
+    is_rounding,
+    library_name,
+    widen,
+)
 from dovetail.ir.arrays.casts import cast
 from dovetail.ir.arrays.checks import is_deferring, refuse_elements
 
@@ -49,6 +59,8 @@ def erf(xp: Namespace, x: Array) -> Array:
     kind = element(x)
     if library_name(xp) == "torch":
         return cast(xp, sys.modules["torch"].special.erf(widen(xp, x)), kind)
+    if is_rounding(xp):
+        return xp.erf(x)
     if library_name(xp) == "jax":
         return cast(xp, sys.modules["jax"].lax.erf(widen(xp, x)), kind)
     if kind != "f64" and not is_narrow(xp):

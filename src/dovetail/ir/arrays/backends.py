@@ -73,7 +73,7 @@ def dtype_in(xp: Namespace, dtype: DType) -> Any:
     Raises UnsupportedError [array.dtype] for a type that the library lacks, and for a 64-bit type in JAX without x64, which
     would silently use a narrower type.
     """
-    if is_numpy(xp):
+    if is_numpy(xp) or (is_rounding(xp) and dtype.kind != "string"):
         return dtype.numpy
     if not dtype.standard or not hasattr(xp, dtype.numpy.name):
         raise UnsupportedError("array.dtype", f"{library_name(xp)} cannot hold {dtype} exactly; numpy can")
@@ -101,6 +101,11 @@ def from_numpy(xp: Namespace, array: Array, like: Array = None) -> Array:
         return array
     dtype_in(xp, element(array))
     return to_namespace(xp, array, like)
+
+
+def is_rounding(xp: Namespace) -> bool:
+    """Return whether ``xp`` computes bounds of rounding errors (:mod:`dovetail.compare.rounding`)."""
+    return library_name(xp) == "rounding"
 
 
 def is_dask(xp: Namespace) -> bool:

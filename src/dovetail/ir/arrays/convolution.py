@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from dovetail.ir.arrays.backends import Array, Ints, Namespace, element, full, is_numpy, library_name, widen
+from dovetail.ir.arrays.backends import Array, Ints, Namespace, element, full, is_numpy, is_rounding, library_name, widen
 from dovetail.ir.arrays.casts import cast
 from dovetail.ir.arrays.movement import between, pad, slice_axis
 from dovetail.ir.arrays.windows import at_offset, offsets, window_counts, window_view
@@ -32,6 +32,8 @@ def convolve(
     if widen(xp, x) is not x:
         wide = convolve(xp, widen(xp, x), widen(xp, w), strides, pads_begin, pads_end, dilations, group)
         return cast(xp, wide, kind, saturate=False)
+    if is_rounding(xp):
+        return xp.convolve(x, w, strides, pads_begin, pads_end, dilations, group)
     if library_name(xp) == "jax":
         pads = list(zip(pads_begin, pads_end, strict=True))
         lax = sys.modules["jax"].lax

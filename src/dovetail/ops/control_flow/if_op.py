@@ -192,7 +192,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
         """Evaluate the operator; ``call(branch, inputs)`` runs the branch that ``cond`` selects."""
         if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
             raise EngineError("shape.single", f"cond must have one element, got the shape {list(cond.shape)}")
-        return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
+        return tuple(call(self.then_branch if bool(xp.reshape(cond, ())) else self.else_branch, captures))
 
     def pull_back(self, b: Builder, adjoints: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
         from dovetail.ops.control_flow.gradients import gradients_of_if

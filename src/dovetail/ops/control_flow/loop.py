@@ -244,7 +244,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
                     "shape.single", "the condition of the body must be a tensor of one element, got a sequence or nothing"
                 )
             # A traced condition has no elements to read; a condition that is always true is not read.
-            goes_on = never_ends or bool(going.reshape(()))
+            goes_on = never_ends or bool(xp.reshape(going, ()))
             states = results[: self.carried]
             for row, part in zip(outputs, results[self.carried :], strict=True):
                 row.append(part)

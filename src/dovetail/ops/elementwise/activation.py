@@ -270,7 +270,7 @@ class Sigmoid(UnaryOp, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)
     is_activation = True
 
     def function(self, xp: Namespace, x: Array) -> Any:
-        return 1 / (1 + xp.exp(-x))
+        return xp.sigmoid(x) if arrays.is_rounding(xp) else 1 / (1 + xp.exp(-x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [b.Multiply(g, b.Multiply(y, b.Subtract(1, y)))]

@@ -146,7 +146,9 @@ class BatchNormalization(
         factor = arrays.cast(xp, scale, arrays.element(wide)) / xp.sqrt(used[1] + self.epsilon)
         offset = arrays.cast(xp, bias, arrays.element(wide))
         centre, factor, offset = (self._reshape_parameter(xp, values, x.ndim) for values in (used[0], factor, offset))
-        y = round_to(xp, (wide - centre) * factor + offset, arrays.element(x))
+        # Runtimes multiply before they subtract, with the larger rounding error.
+        scaled = wide * factor - centre * factor if arrays.is_rounding(xp) else (wide - centre) * factor
+        y = round_to(xp, scaled + offset, arrays.element(x))
         running = [now * (1 - self.momentum) + before * self.momentum for now, before in zip(used, old, strict=True)]
         return (y, *(round_to(xp, values, arrays.element(mean)) for values in running))[: self.outputs]
 
