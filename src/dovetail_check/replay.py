@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ from dovetail_check.evaluate import MOVES, ROUNDED, RULES, evaluate
 from dovetail_check.polynomials import Polynomial
 from dovetail_check.reals import RealElements, difference
 from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
-from dovetail_check.text import NUMPY, READ, Line, Model, Operator, Tensor, Type
+from dovetail_check.text import NUMPY, READ, Graph, Line, Model, Node, Operator, Tensor, Type
 from dovetail_check.types import types_of
 
 Operands = tuple[int | None, ...]
@@ -99,7 +100,7 @@ class Replay:
 
     def run(self) -> Verdict:
         constants = [
-            {node.outputs[0][0]: node.op.attributes["data"] for node in model.graph.nodes if node.op.name == "Constant"}
+            {node.outputs[0][0]: node.op.attributes["data"] for node in _nodes_in(model.graph) if node.op.name == "Constant"}
             for model in self._models
         ]
         self._elements = self._new_elements({}, frozenset())
@@ -230,7 +231,7 @@ class Replay:
             if x is None or self._terms[x].integers is None
             else (
                 "integers",
-                self._terms[x].shape,
+                None if position and name == "TopK" else self._terms[x].shape,
                 self._terms[x].integers,
                 None if is_range or (position and name in _HOSTS) else self._terms[x].dtype,
             )
@@ -530,10 +531,6 @@ class Replay:
             return self._is_near(first.data.astype(np.float64), real)
         return first.data.tobytes() == second.data.tobytes()
 
-    def _new_names(self) -> _SymbolNames:
-        inputs = (declared for model in self._models for _, declared in model.graph.inputs)
-        return _SymbolNames(self._symbols, [each for declared in inputs for each in declared.shape or ()])
-
     def _outputs_of(self, model: Model) -> dict[str, int]:
         env: dict[str, int] = {}
         names = self._new_names()
@@ -550,7 +547,11 @@ class Replay:
             if term.op is None and term.data is not None:
                 data = term.data if isinstance(term.data, bytes) else np.ascontiguousarray(term.data).tobytes()
                 by_raw.setdefault((term.dtype, term.shape, data), term.number)
-        for node in model.graph.nodes:
+        return self._terms_of(model.graph, env, names, by_raw, Counter())
+
+    def _terms_of(self, graph: Graph, env: dict[str, int], names: _SymbolNames, by_raw: Any, draws: Any) -> dict[str, int]:
+        """Return the terms of the outputs of a graph; ``env`` holds those of its inputs, ``draws`` counts random numbers."""
+        for node in graph.nodes:
             if node.op.name == "Constant":
                 tensor = node.op.attributes["data"]
                 data = tensor.raw if tensor.data is None else np.ascontiguousarray(tensor.data).tobytes()
@@ -562,23 +563,48 @@ class Replay:
             unknown = [name for name in node.inputs if name is not None and name not in env]
             if unknown:
                 raise Refused(f"line {node.line}: {unknown[0]!r} is not in the certificate")
-            operands = _trim(tuple(None if name is None else env[name] for name in node.inputs))
-            if (
+            op, operands = node.op, _trim(tuple(None if name is None else env[name] for name in node.inputs))
+            known = None
+            if op.name == "If":
+                # Its value is a function of the condition and of the values of both branches.
+                bodies = [node.graphs[branch] for branch in ("then_branch", "else_branch")]
+                captures = [env[name] for name in node.inputs[1:] if name is not None]
+                inner = [dict(zip([name for name, _ in body.inputs], captures, strict=True)) for body in bodies]
+                pairs = zip(bodies, inner, strict=True)
+                results = [tuple(self._terms_of(body, own, names, by_raw, None)[y] for y in body.outputs) for body, own in pairs]
+                op, operands = Operator("If", {"outputs": len(node.outputs)}), (operands[0], *results[0], *results[1])
+                known = results[0] if results[0] == results[1] else None
+            elif op.name in _DRAWS and draws is not None:
+                # The numbers of a draw are those of the draw of the same operands with the same number in the other model.
+                draws[self._key(repr(op), operands)] += 1
+                op = Operator(op.name, {**op.attributes, "draw": draws[self._key(repr(op), operands)]})
+            elif (
                 node.graphs
-                or node.op.name in _REFUSED
-                or (node.op.name == "Dropout" and not self._elements.is_inference(operands))
+                or op.name in _REFUSED | _DRAWS
+                or (op.name == "Dropout" and not self._elements.is_inference(operands))
             ):
-                raise Refused(f"line {node.line}: {node.op.name} has subgraphs, draws random numbers or is foreign")
-            known = self._exact.get(self._key(repr(node.op), operands))
+                raise Refused(f"line {node.line}: {op.name} has subgraphs, draws random numbers or is foreign")
+            known = known or self._exact.get(self._key(repr(op), operands))
             if known is None or len(known) < len(node.outputs):
-                raise Refused(f"line {node.line}: {node.op} is not in the certificate")
+                raise Refused(f"line {node.line}: {op} is not in the certificate")
             for (name, declared), number in zip(node.outputs, known, strict=False):
                 if number in self._declared and not names.are_equal(declared, self._terms[number]):
                     raise Refused(f"line {node.line}: the type of {name!r} must be {declared}")
                 env[name] = number
-        if not env.keys() >= {*model.graph.outputs}:
+        if not env.keys() >= {*graph.outputs}:
             raise Refused("an output is not in the certificate")
-        return {name: env[name] for name in model.graph.outputs}
+        return {name: env[name] for name in graph.outputs}
+
+    def _new_names(self) -> _SymbolNames:
+        inputs = (declared for model in self._models for _, declared in model.graph.inputs)
+        return _SymbolNames(self._symbols, [each for declared in inputs for each in declared.shape or ()])
+
+
+def _nodes_in(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for body in node.graphs.values():
+            yield from _nodes_in(body)
 
 
 class _SymbolNames:
@@ -627,12 +653,11 @@ def _name_of(extent: Size) -> str | None:
     return names[0] if len(names) == 1 and extent.terms == {(names[0],): 1} and names[0].startswith(("?", "text ?")) else None
 
 
-_REFUSED = frozenset(
-    "Bernoulli DefaultInput Foreign If Loop Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike "
-    "Scan".split()
-)
+_DRAWS = frozenset("Bernoulli Multinomial RandomNormal RandomUniform".split())
+"""Operators that draw random numbers."""
+_REFUSED = frozenset("DefaultInput Foreign Loop RandomNormalLike RandomUniformLike Scan".split())
 """Operators that draw random numbers, hold graphs, or are not known to give the same outputs for the same inputs."""
-_HOSTS = frozenset("ExactSlice Expand Pad Reshape Resize Slice Squeeze Tile Transpose Unsqueeze".split()) | REDUCTIONS
+_HOSTS = frozenset("ExactSlice Expand Pad Reshape Resize Slice Squeeze Tile TopK Transpose Unsqueeze".split()) | REDUCTIONS
 """Operators for which the element type of known integers after the first operand does not matter."""
 _MOVEMENT = RESHAPES | {"Expand", "Transpose"}
 

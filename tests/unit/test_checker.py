@@ -177,6 +177,40 @@ def test_constants_of_an_operator_that_is_not_evaluated_are_accepted(tmp_path: P
     assert check(tmp_path, certificate).types.keys() == {"Resize"}
 
 
+BRANCHES = """dovetail 1
+graph "g"
+  input x: f32[n, 2]
+  input c: boolean[]
+  s: i64[1] = i64[1]{2}
+  low: f32[] = f32[]{0.0}
+  high: f32[] = f32[]{1.0}
+  r: f32[2] = RandomUniform(s, low, high)
+  q: f32[2] = RandomUniform(s, low, high)
+  t: f32[2] = Subtract(r, q)
+  y: f32[n, 2] = If(c, x; then_branch=graph, else_branch=graph)
+    graph then_branch graph
+      input a: f32[n, 2]
+      b: f32[n, 2] = Relu(a)
+      output b
+    graph else_branch graph
+      input a: f32[n, 2]
+      b: f32[n, 2] = Tanh(a)
+      output b
+  o: f32[n, 2] = Add(t, y)
+  output o
+"""
+
+
+def test_draws_and_branches_have_steps(tmp_path: Path) -> None:
+    twice = "z: f32[n, 2] = Relu(a)\n      b: f32[n, 2] = Relu(z)"
+    second = BRANCHES.replace("Add(t, y)", "Add(y, t)").replace("b: f32[n, 2] = Relu(a)", twice)
+    for name, text in (("first", BRANCHES), ("second", second)):
+        (tmp_path / "text.dt").write_text(text)
+        dovetail.save(dovetail.load(tmp_path / "text.dt"), tmp_path / f"{name}.dt")
+    certificate = dovetail.prove(tmp_path / "first.dt", tmp_path / "second.dt").certificate()
+    assert check(tmp_path, certificate).types == {"RandomUniform": 2, "If": 1}
+
+
 def mutant(certificate: dict[str, Any], random: Random) -> dict[str, Any]:
     """Return a certificate with another term in one place of a step or of a term."""
     changed = copy.deepcopy(certificate)

@@ -19,6 +19,7 @@ from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.laws.terms.steps import Application, ProofStep, ProofSteps
 from dovetail.laws.terms.terms import Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
+from dovetail.ops.control_flow.if_op import If
 from dovetail.storage.safetensors_file import SafetensorsFile
 
 
@@ -35,14 +36,16 @@ def derive(
     steps = ProofSteps()
     numbered = number_terms(models, steps=steps, fit_sizes=fit_sizes)
     writer = _DerivationWriter(models, numbered, steps)
-    for index, model in enumerate(models):
-        for node in model.graph.nodes:
-            if node.op.holds_graphs or isinstance(node.op, DefaultInput | Foreign) or draws(node.op, node.inputs):
-                raise RuleError("argument.conflict", f"a proof of {node.op.title} has no derivation")
-            env = numbered.terms[index]
-            writer.need(node.op, [None if x is None else env[id(x)] for x in node.inputs])
-            for y in node.outputs:
-                writer.need_term(env[id(y)])
+    for _, node, xs, ys in numbered.applications:
+        op, is_random = node.op, draws(node.op, xs)
+        if (op.holds_graphs and (is_random or not isinstance(op, If))) or isinstance(op, DefaultInput | Foreign):
+            raise RuleError("argument.conflict", f"a proof of {op.title} has no derivation")
+        if is_random:
+            writer.random[operator_key(op)] = op
+        elif not op.holds_graphs:
+            writer.need(op, xs)
+        for y in ys:
+            writer.need_term(y)
     sections = [writer.rows()]
     if verdict == "real":
         real = ProofSteps()
@@ -71,11 +74,12 @@ class _DerivationWriter:
         self._terms: list[list[Any]] = []
         self._links: list[tuple[Value, Value]] = []
         self._stored: dict[int, list[Any]] = {}
+        self.random: dict[Any, Op] = {}
+        """The operators that draw random numbers, by their keys."""
         self._inputs = dict(numbered.inputs)
-        for index, model in enumerate(models):
-            for node in model.graph.nodes:
-                if isinstance(node.op, Constant):
-                    self._stored.setdefault(id(numbered.terms[index][id(node.outputs[0])]), [index, node.outputs[0].name])
+        for index, node, _, ys in numbered.applications:
+            if isinstance(node.op, Constant):
+                self._stored.setdefault(id(ys[0]), [index, node.outputs[0].name])
         self.turn_to(numbered.table, steps)
 
     def turn_to(self, table: Terms, steps: ProofSteps) -> None:
@@ -162,9 +166,18 @@ class _DerivationWriter:
     def _operator(self, op: Op) -> int:
         key = operator_key(op)
         if key not in self._names:
-            text = self._literals.operator(op)
+            text = self._opaque_text(op) if isinstance(op, Opaque) else self._literals.operator(op)
             self._names[key] = self._operators.setdefault(text, len(self._operators))
         return self._names[key]
+
+    def _opaque_text(self, op: Opaque) -> str:
+        """Return the text of an If, whose operands are the results of its branches, or of a draw with its number."""
+        if op.key[0] == "If":
+            return f"If(; outputs={op.key[1]})"
+        if op.key[0] != "draw" or op.key[1] or op.key[2] not in self.random:
+            raise RuleError("argument.conflict", "a proof of operators with subgraphs has no derivation")
+        text = self._literals.operator(self.random[op.key[2]])
+        return f"{text[:-1]}{', ' if '(; ' in text else '; '}draw={op.key[3]})"
 
     def _write_term(self, value: Value) -> None:
         if id(value) in self._ids:
@@ -182,7 +195,7 @@ class _DerivationWriter:
         elif isinstance(node.op, KnownIntegers):
             sizes = [self._literals.size(size) for size in node.op.elements]
             row = ["integers", self._literals.type(value.type), sizes]
-        elif isinstance(node.op, BoundParameter | Opaque):
+        elif isinstance(node.op, BoundParameter):
             raise RuleError("argument.conflict", "a proof of operators with subgraphs has no derivation")
         else:
             for y in node.outputs:

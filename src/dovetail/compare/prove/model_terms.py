@@ -40,6 +40,8 @@ class Numbered:
     inputs: dict[int, str] = field(default_factory=dict)
     before_cuts: list[dict[int, Value]] = field(default_factory=list)
     is_complete: bool = True
+    applications: list[tuple[int, Node, list[Value | None], list[Value]]] = field(default_factory=list)
+    """The model, the node, the terms of its inputs and of its outputs, also of nodes in subgraphs."""
 
 
 class Numberer:
@@ -86,6 +88,7 @@ class Numberer:
         for node in graph.nodes:
             xs = [None if x is None else env[id(x)] for x in node.inputs]
             terms = self._terms_of(node, xs, depth)
+            self._result.applications.append((len(self._result.terms), node, xs, terms))
             for y, term in zip(node.outputs, terms, strict=True):
                 if cuts and (number := cuts.get(id(y))) is not None:
                     self._result.before_cuts[-1][number] = term
