@@ -408,12 +408,15 @@ class Replay:
             attempts += [(inner | results, views, own, False), (inner | results, views, own, True)]
             attempts += [(inner | (results - moved), views, own, False)]
         attempts += [(self._sources_of(inner), {}, forms, False), (None, {}, forms, False), (frozenset[int](), {}, forms, False)]
-        for leaves, seen, parts, is_root in attempts:
+        # The left side may read what the parts give, too.
+        attempts.append((inner, {}, forms, False))
+        for attempt, (leaves, seen, parts, is_root) in enumerate(attempts, 1):
             if is_root and y not in last:
                 continue
             # Terms that only the left side reads are expanded.
             leaves = _terms_in(second) if leaves is None else leaves
-            left, right = self._new_elements({}, leaves, seen), self._new_elements(parts, leaves, seen)
+            given = {number: form for number, form in forms.items() if number != y} if attempt == len(attempts) else {}
+            left, right = self._new_elements(given, leaves, seen), self._new_elements(parts, leaves, seen)
             types = types_of(left, op, operands)
             if types is not None and output < len(types) and types[output] != Type(term.dtype, term.shape):
                 raise Unproved(f"the type is {types[output]}, not {Type(term.dtype, term.shape)}")

@@ -144,9 +144,15 @@ class _DerivationWriter:
     def rows(self) -> list[list[Any]]:
         """Write the terms and the steps that are needed, and return the rows of the steps."""
         steps = [self._steps[position] for position in sorted(self._needed_steps)]
-        # Constants whose elements follow from a step: over the real numbers these are not rounded.
-        results = (y for step in steps if not step.parts for y in step.application.results)
-        self._computed = {id(y) for y in results if isinstance(self._table, RealTerms) and self._table.is_computed(y)}
+        # Constants whose elements follow from a step before their first use: over the real numbers these are not rounded.
+        used: set[int] = set()
+        self._computed = set()
+        for step in steps:
+            used.update(id(x) for each in (step.application, *step.parts) for x in each.operands if x is not None)
+            for y in step.application.results:
+                if not step.parts and id(y) not in used and isinstance(self._table, RealTerms) and self._table.is_computed(y):
+                    self._computed.add(id(y))
+                used.add(id(y))
         for value in [*self._table.graph.inputs, *(y for node in self._table.graph.nodes for y in node.outputs)]:
             if id(value) in self._needed:
                 self._write_term(value)
