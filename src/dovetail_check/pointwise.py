@@ -75,6 +75,13 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         inverse = _power_of_two(operands[1])
         if inverse is not None:
             return apply_pointwise(Operator("Multiply", {}), (operands[0], inverse), dtypes)
+    if name == "Subtract" and dtypes[0] in _SIGNED and number_of(operands[1]) is not None:
+        return apply_pointwise(Operator("Add", {}), (operands[0], _negate(operands[1])), dtypes)
+    if name == "Multiply" and dtypes[0] not in ("f32", "f64"):
+        # In f32 and f64 the laws over the real numbers write negatives as products.
+        for x, factor in (operands, operands[::-1]):
+            if number_of(factor) == -1 and number_of(factor).dtype.kind in "fi":
+                return _negate(x)
     if name in COMMUTATIVE:
         operands = _sort(operands)
         operand = _without_neutral(name, operands, dtypes[0])
@@ -106,6 +113,7 @@ def number_of(expression: Any) -> Any:
 
 
 _WHOLE = {"boolean": 1, **{f"{sign}{bits}": bits - (sign == "i") for sign in "iu" for bits in (4, 8, 16, 32, 64)}}
+_SIGNED = ("i8", "i16", "i32", "i64")
 _EXACT = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 """The number of bits up to which a type holds all integers."""
 
@@ -147,8 +155,9 @@ def _negate(x: Any) -> Expression:
     if x[:2] == ("apply", "Negative"):
         return x[2][0]  # type: ignore[no-any-return]
     value = number_of(x)
-    if value is not None and value.dtype.kind == "f":
-        return ("constant", x[1], np.negative(value).tobytes())
+    if value is not None and value.dtype.kind in "fi":
+        with np.errstate(all="ignore"):
+            return ("constant", x[1], np.negative(value).tobytes())
     return ("apply", "Negative", (x,))
 
 

@@ -174,6 +174,12 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     "write_not_equal": (lambda b, x, y: b.NotEqual(x, y), lambda b, x, y: b.Not(b.Equal(y, x))),
     "write_squared_difference": (lambda b, x, y: b.SquaredDifference(x, y), lambda b, x, y: (x - y) * (x - y)),
     "subtract_as_add": (lambda b, x, y: x - y, lambda b, x, y: x + b.Negative(y)),
+    "add_negative": (
+        lambda b, x, y: b.Cast(x, to="i32") - np.int32(3), lambda b, x, y: b.Cast(x, to="i32") + np.int32(-3),
+    ),
+    "negate": (
+        lambda b, x, y: b.Cast(x, to="i32") * np.int32(-1), lambda b, x, y: b.Negative(b.Cast(x, to="i32")),
+    ),
     "write_sum": (lambda b, x, y: b.Sum(x, y), lambda b, x, y: y + x),
     "broadcast_operands": (lambda b, x, y: x + np.float32([[2, 2, 2]]), lambda b, x, y: x + np.float32(2)),
     "order_chain Add": (lambda b, x, y: (x + y) + 1, lambda b, x, y: x + (y + 1)),

@@ -160,6 +160,8 @@ LAWS = (
     Law(arithmetic.write_not_equal, (logical.NotEqual,)),
     Law(arithmetic.write_squared_difference, (binary.SquaredDifference,)),
     Law(arithmetic.subtract_as_add, (binary.Subtract,)),
+    Law(arithmetic.add_negative, (binary.Subtract,)),
+    Law(arithmetic.negate, (binary.Multiply,)),
     Law(arithmetic.write_sum, (binary.Sum,)),
     Law(arithmetic.broadcast_operands, SEVERAL_OPERANDS),
     # Sums and products are ordered after the operands have their shortest form, and before terms are interned.

@@ -34,6 +34,8 @@ MAX_LOSS = 64.0
 """Maximum factor by which a sum of inexact constants may magnify their relative error; a sum that cancels may be any number."""
 _SAMPLED = 64
 """Number of the elements of a constant of which the largest is compared first."""
+MAX_BOUNDED = 1 << 14
+"""Maximum number of elements of a constant of a rewrite whose rounding is bounded."""
 FOLDED = "folded constants up to rounding"
 """The rewrite of a constant that an operator gives in f32 as the constant that it gives over the real numbers."""
 MAX_CANDIDATES = 64
@@ -230,7 +232,9 @@ class RealTerms(Terms):
     def _moved_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
         wide = self._wide.get(id(x))
         if wide is not None:
-            return self.computed_constant(np.asarray(function(wide)), x.dtype, [x])
+            bound = self._bounds.get(id(x))
+            moved = None if bound is None else np.asarray(function(bound))
+            return self.computed_constant(np.asarray(function(wide)), x.dtype, [x], moved)
         value = super()._moved_constant(x, function)
         self._errors.add_sources(value, [x])
         return value
@@ -264,7 +268,18 @@ class RealTerms(Terms):
             return self.intern(op, xs, [Tensor(floats[0].dtype, result.shape)])
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super()._folded_constants(op, xs) if not is_computed else None
-        return [self.computed_constant(result, floats[0].dtype, floats)]
+        return [self.computed_constant(result, floats[0].dtype, floats, self._bound_of(op, operands, xs, result.size))]
+
+    def _bound_of(self, op: Op, operands: list[Any], xs: list[Value | None], size: int) -> np.ndarray[Any, Any] | None:
+        """Return a bound of the rounding of a folded constant in f32; None for a constant that is large or without a bound."""
+        if size > MAX_BOUNDED or any(x is None or x.dtype.name == "f64" for x in xs):
+            return None
+        errors = [self._error_of(x) if x is not None and x.dtype.is_float else None for x in xs]
+        try:
+            found = evaluate_with_error(op, operands, errors)
+        except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
+            return None
+        return None if found is None else found[1]
 
 
 def _are_cancelled(op: Op, operands: list[Any], result: np.ndarray[Any, Any]) -> bool:

@@ -129,6 +129,28 @@ def subtract_as_add(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
     return b.add(Add(), x, b.add(Negative(), y)[0])
 
 
+def add_negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite x - c of signed integers as x + (-c), which wraps to the same bits."""
+    x, y = xs
+    if x is None or y is None or y.constant is None or not _is_signed(types[0]):
+        return None
+    return b.add(Add(), x, b.add(Negative(), y)[0])
+
+
+def negate(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite x * -1 as -x; rules over the real numbers rewrite the other way in f32 and f64."""
+    if is_plain(types[0]) or not isinstance(types[0], Tensor) or not (_is_signed(types[0]) or types[0].dtype.is_float):
+        return None
+    for factor, x in (xs, xs[::-1]):
+        if x is not None and factor is not None and is_all(factor, -1) and are_equal_shapes(x.shape, types[0].shape):
+            return b.add(Negative(), x)
+    return None
+
+
+def _is_signed(type: Type) -> bool:
+    return isinstance(type, Tensor) and type.dtype is not None and type.dtype.name in ("i8", "i16", "i32", "i64")
+
+
 def write_chain(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite an operator of more than two operands as a chain of operators of two operands, in order."""
     if len(xs) <= 2:
