@@ -8,8 +8,9 @@ of its own, with a limit of time and memory (bench/other_tools.py): the simplifi
 the newest opset of onnx's version converter, and OpenVINO's IR of the ONNX file. Each result is proved equal to the original:
 
 - proved: `dovetail.prove(..., real=True)` has a proof
-- refuted: on stored or random inputs, the outputs of both files differ in their runtimes, without optimizations
-- open: neither; the operators at the first unequal values are listed
+- refuted: on stored or random inputs, the outputs of both files differ in their runtimes, without optimizations, and in
+  dovetail; or an output of the original is random, and that of the result is not
+- open: neither; the operators at the first unequal values are listed, and a difference of the runtimes alone
 - tool failed: the tool ends with an error, or exceeds a limit
 
 With --run-all files that are proved equal run too; a proof of files whose outputs differ is a fault of dovetail, and listed.
@@ -42,6 +43,7 @@ from dovetail.runtime.random_inputs import random_inputs
 SCRIPT = Path(__file__).resolve().parent / "other_tools.py"
 COLUMNS = ("tool", "models", "proved", "in bits", "refuted", "open", "tool failed")
 NOT_RUN = "not run"
+RUNTIMES = "only the runtimes differ"
 Record = dict[str, Any]
 
 
@@ -88,9 +90,14 @@ class Original:
         self._calls: list[tuple[dict[str, Any], dict[str, Any]]] | None = None
 
     def difference_from(self, target: Path) -> str:
-        """Run both files. Returns the first difference of their outputs, a text that begins with NOT_RUN, or an empty text."""
-        if random_outputs(dovetail.load(self.source)):
-            return f"{NOT_RUN}: the model draws random numbers"
+        """Run both files. Returns the first difference of their outputs, or an empty text.
+
+        The text begins with NOT_RUN if a file did not run, and with RUNTIMES if the outputs of dovetail do not differ.
+        """
+        drawn = random_outputs(dovetail.load(self.source))
+        if drawn:
+            fixed = sorted(drawn - random_outputs(dovetail.load(target)))
+            return f"{fixed[0]}: random in the original alone" if fixed else f"{NOT_RUN}: the model draws random numbers"
         calls = self._run_calls()
         if not calls:
             return f"{NOT_RUN}: the original does not run"
@@ -101,8 +108,16 @@ class Original:
             for name, array in expected.items():
                 reason = difference(array, outputs.get(name), self._record)
                 if reason:
-                    return f"{name}: {reason}"
+                    return f"{name}: {reason}" if self._differs_here(target, inputs) else f"{RUNTIMES}: {name}: {reason}"
         return ""
+
+    def _differs_here(self, target: Path, inputs: dict[str, Any]) -> bool:
+        """Return whether the outputs of both files differ in dovetail, or one of the files does not run."""
+        try:
+            first, second = (list(dovetail.run(file, inputs).values()) for file in (self.source, target))
+        except DovetailError:
+            return True
+        return any(difference(np.asarray(a), np.asarray(b), self._record) for a, b in zip(first, second, strict=True))
 
     def _run_calls(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         if self._calls is None:
@@ -144,7 +159,7 @@ def judge(original: Original, tool: str, runner: ToolRunner, folder: Path, *, ru
     row["seconds"] = perf_counter() - start
     if row["verdict"] == "open" or runs_all:
         row["difference"] = original.difference_from(target)
-        if row["verdict"] == "open" and row["difference"] and not row["difference"].startswith(NOT_RUN):
+        if row["verdict"] == "open" and row["difference"] and not row["difference"].startswith((NOT_RUN, RUNTIMES)):
             row["verdict"] = "refuted"
     return row
 
@@ -172,7 +187,7 @@ def summary(rows: list[Record]) -> list[str]:
         cells = [tool, len(chosen), counts["proved"], in_bits, counts["refuted"], counts["open"], counts["tool failed"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     runs = [row for row in rows if row["verdict"] == "proved" and not row.get("difference", NOT_RUN).startswith(NOT_RUN)]
-    wrong = [row for row in runs if row["difference"]]
+    wrong = [row for row in runs if row["difference"] and not row["difference"].startswith(RUNTIMES)]
     lines += ["", f"proved equal and run: {len(runs)}, with other outputs: {len(wrong)}", *map(line_of, wrong), ""]
     blockers = Counter((row["tool"], blocker) for row in rows if row["verdict"] == "open" for blocker in set(row["blockers"]))
     return lines + [f"{count:4} {tool:20} {blocker}" for (tool, blocker), count in blockers.most_common(40)]
