@@ -139,7 +139,9 @@ def add_negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) ->
 
 def negate(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Rewrite x * -1 as -x; rules over the real numbers rewrite the other way in f32 and f64."""
-    if is_plain(types[0]) or not isinstance(types[0], Tensor) or not (_is_signed(types[0]) or types[0].dtype.is_float):
+    if is_plain(types[0]) or not isinstance(types[0], Tensor) or types[0].dtype is None:
+        return None
+    if not _is_signed(types[0]) and not types[0].dtype.is_float:
         return None
     for factor, x in (xs, xs[::-1]):
         if x is not None and factor is not None and is_all(factor, -1) and are_equal_shapes(x.shape, types[0].shape):
