@@ -14,7 +14,7 @@ from dovetail.compare.prove.equality_proof import REAL
 
 if TYPE_CHECKING:
     from dovetail.compare.prove.equality_proof import EqualityProof
-    from dovetail.compare.rounding.rounding_bound import RoundingBound
+    from dovetail.compare.rounding.error_bounds import RoundingBound
     from dovetail.ir.graph import Model
 
 VERDICTS = {
@@ -65,7 +65,7 @@ def prove_files(
     if bounded is not None and proof.is_proved:
         files, pairs = bounded
         given = Inputs(read_files(a, files), seed=seed) if files or seed else None
-        rounding = proof.rounding_bound(given, ranges=intervals_of(pairs) or None)
+        rounding = proof.bound_rounding(given, ranges=intervals_of(pairs) or None)
     if as_json:
         more = {} if rounding is None else {"rounding": asdict(rounding)}
         say_json("diff", first=names[0], second=names[1], **as_data(proof), **more)

@@ -11,7 +11,7 @@ from dovetail.errors import RuleError, printable
 from dovetail.ir.graph import Model
 
 if TYPE_CHECKING:
-    from dovetail.compare.rounding.rounding_bound import RoundingBound
+    from dovetail.compare.rounding.error_bounds import RoundingBound
     from dovetail.runtime.random_inputs import Inputs
 
 Verdict = Literal["bits", "real", "open", "different"]
@@ -72,7 +72,7 @@ class EqualityProof:
 
         return write_certificate(self)
 
-    def rounding_bound(
+    def bound_rounding(
         self, inputs: Mapping[str, Any] | Inputs | None = None, *, ranges: Mapping[str, tuple[float, float]] | None = None
     ) -> RoundingBound:
         """Bound the difference between the results of both models in floats, beside the measured difference.
@@ -86,12 +86,12 @@ class EqualityProof:
 
         >>> with dovetail.Builder() as b: y = b.output("y", (b.input("x", "f32", (2,)) * 3.0) * 5.0)
         >>> with dovetail.Builder() as c: y = c.output("y", c.input("x", "f32", (2,)) * 15.0)
-        >>> found = dovetail.prove(b.model, c.model, real=True).rounding_bound({"x": np.array([0.1, 0.7], np.float32)})
+        >>> found = dovetail.prove(b.model, c.model, real=True).bound_rounding({"x": np.array([0.1, 0.7], np.float32)})
         >>> found.outputs[0].measured <= found.outputs[0].bound < 3e-6
         True
         """
         # Deferred for start-up time: most proofs are not bounded.
-        from dovetail.compare.rounding.rounding_bound import bound_rounding
+        from dovetail.compare.rounding.error_bounds import bound_rounding
 
         if self.models is None or not self.is_proved:
             raise RuleError("argument.conflict", "a bound of rounding needs models that are proved equal")

@@ -36,6 +36,8 @@ class ElementFunctions:
     def __getattr__(self, name: str) -> Any:
         if name in UNARY:
             return lambda x: self._apply_unary(name, x)
+        if name == "searchsorted":
+            return self.search
         kind = getattr(np, name, None)
         if isinstance(kind, type) and issubclass(kind, np.generic):
             return kind
@@ -54,7 +56,7 @@ class ElementFunctions:
         if isinstance(x, RoundedArray):
             return x if dtype is None else self.astype(x, dtype)
         x = np.asarray(x, None if dtype is None else np.dtype(dtype))
-        return RoundedArray(self, stored(x), x.dtype)
+        return RoundedArray(self, widen_floats(x), x.dtype)
 
     def zeros_like(self, x: RoundedArray, dtype: npt.DTypeLike | None = None) -> RoundedArray:
         return self.full_like(x, 0, dtype=dtype)
@@ -89,21 +91,21 @@ class ElementFunctions:
         if target == "f8e8m0":
             raise UnsupportedError("array.library", f"no bound of rounding is known for a conversion to {target}")
         if target.is_float or target.kind == "complex":
-            value = stored(x.value.astype(np.complex128 if target.kind == "complex" else np.float64))
+            value = widen_floats(x.value.astype(np.complex128 if target.kind == "complex" else np.float64))
             # A conversion to a type that holds all values of the other rounds nothing.
             if not x.is_float and x.dtype.itemsize < 4 and target.bits >= 32:
                 return RoundedArray(self, value, dtype, x.error, x.radius)
             if x.is_float and self.unit(dtype) <= self.unit(x.dtype) and target.bits >= 8 * x.dtype.itemsize:
                 return RoundedArray(self, value, dtype, x.error, x.radius)
-            return self.rounded(value, dtype, x.error, x.radius, roundings=COMPOSED if target.bits < 32 else 1)
+            return self.round_result(value, dtype, x.error, x.radius, roundings=COMPOSED if target.bits < 32 else 1)
         if target == "boolean":
             return self.not_equal(x, 0)
         y = self._steps(x, np.rint if target.bits < 8 else np.trunc) if x.is_float else x
         value = arrays.cast(np, x.value, target) if target.bits < 8 else y.value.astype(dtype)
         if target.bits < 8 and y.spread is not None:
             # Integers of few bits wrap around.
-            (low, high), (least, greatest) = y.ends(), target.range()
-            is_outside = (low < least) | (high > greatest)
+            (low, high), (lowest, greatest) = y.ends(), target.range()
+            is_outside = (low < lowest) | (high > greatest)
             return RoundedArray(self, value, dtype, np.where(is_outside, np.inf, zero_of(y.error)), y.radius)
         return RoundedArray(self, value, dtype, y.error, y.radius)
 
@@ -118,7 +120,7 @@ class ElementFunctions:
             return 4 * self.unit(np.float64)
         return self._wide_unit if dtype == np.float64 else float(finfo_of(dtype).eps) / 2
 
-    def rounded(
+    def round_result(
         self,
         value: Floats,
         dtype: npt.DTypeLike,
@@ -181,12 +183,12 @@ class ElementFunctions:
         error, radius = x.error, x.radius
         if self._generator is None and x.spread is not None:
             factor = slope(*x.ends())
-            error, radius = (None if each is None else scaled(factor, each) for each in (error, radius))
+            error, radius = (None if each is None else product_of(factor, each) for each in (error, radius))
         if radius is not None and name in MONOTONE:
             first, last = map(function, x.interval())
             value, radius = between(np.minimum(first, last), np.maximum(first, last))
         local = np.abs(value) + zero_of(error) + zero_of(radius) + ABSOLUTE.get(name, 0.0)
-        return self.rounded(value, x.dtype, error, radius, local=local, roundings=roundings)
+        return self.round_result(value, x.dtype, error, radius, local=local, roundings=roundings)
 
     def negative(self, x: RoundedArray) -> RoundedArray:
         return RoundedArray(self, np.negative(x.value), x.dtype, x.error, x.radius)
@@ -195,8 +197,8 @@ class ElementFunctions:
         value, radius = np.abs(x.value), x.radius
         if radius is not None:
             low, high = x.interval()
-            least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-            value, radius = between(least, np.maximum(np.abs(low), np.abs(high)))
+            smallest_magnitude = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+            value, radius = between(smallest_magnitude, np.maximum(np.abs(low), np.abs(high)))
         return RoundedArray(self, value, x.dtype, x.error, radius)
 
     def real(self, x: RoundedArray) -> RoundedArray:
@@ -237,41 +239,45 @@ class ElementFunctions:
 
     def add(self, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
-        return self.rounded(np.add(x.value, y.value), dtype, plus(x.error, y.error), plus(x.radius, y.radius))
+        return self.round_result(np.add(x.value, y.value), dtype, plus(x.error, y.error), plus(x.radius, y.radius))
 
     def subtract(self, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
-        return self.rounded(np.subtract(x.value, y.value), dtype, plus(x.error, y.error), plus(x.radius, y.radius))
+        return self.round_result(np.subtract(x.value, y.value), dtype, plus(x.error, y.error), plus(x.radius, y.radius))
 
     def multiply(self, x: Operand, y: Operand) -> RoundedArray:
         if x is y and isinstance(x, RoundedArray) and x.radius is not None:
             return self.pow(x, 2)
         x, y, dtype = self._pair(x, y)
         error, radius = product_errors(x, y, np.multiply)
-        return self.rounded(np.multiply(x.value, y.value), dtype, error, radius)
+        return self.round_result(np.multiply(x.value, y.value), dtype, error, radius)
 
     def divide(self, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
         value = np.divide(x.value, y.value)
         if x.spread is None and y.spread is None:
-            return self.rounded(value, dtype, None, None)
+            return self.round_result(value, dtype, None, None)
         low, high = y.ends()
-        least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-        error = zero_of(x.error) + scaled(x.magnitude / least, zero_of(y.error))
-        error = np.where(least > 0, error / least, np.inf) if x.error is not None or y.error is not None else None
+        smallest_magnitude = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+        error = zero_of(x.error) + product_of(x.magnitude / smallest_magnitude, zero_of(y.error))
+        error = (
+            np.where(smallest_magnitude > 0, error / smallest_magnitude, np.inf)
+            if x.error is not None or y.error is not None
+            else None
+        )
         radius = None
         if x.radius is not None or y.radius is not None:
             corners = [np.divide(a, b) for a in x.interval() for b in y.interval()]
             value, radius = between(functools.reduce(np.minimum, corners), functools.reduce(np.maximum, corners))
-            radius = np.where(least > 0, radius, np.inf)
-        return self.rounded(value, dtype, error, radius)
+            radius = np.where(smallest_magnitude > 0, radius, np.inf)
+        return self.round_result(value, dtype, error, radius)
 
     def pow(self, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
         shape = np.broadcast_shapes(x.shape, y.shape)
         value = np.power(x.value, np.ascontiguousarray(np.broadcast_to(y.value, shape)))
         if x.spread is None and y.spread is None:
-            return self.rounded(value, dtype, None, None, roundings=8)
+            return self.round_result(value, dtype, None, None, roundings=8)
         if y.spread is not None:
             # x^y = exp(y log x)
             return self._apply_unary("exp", self.multiply(y, self._apply_unary("log", x)))
@@ -281,7 +287,7 @@ class ElementFunctions:
         slope = np.abs(y.value) * np.fmax(np.power(far, y.value - 1), np.power(near, y.value - 1))
         slope = np.where(y.value == 0, 0.0, slope)
         slope = np.where((low < 0) & (y.value != np.rint(y.value)), np.inf, slope)
-        error = None if x.error is None else scaled(slope, x.error)
+        error = None if x.error is None else product_of(slope, x.error)
         radius = x.radius
         if radius is not None:
             (low, high), (first, last) = x.interval(), (np.power(each, y.value) for each in x.interval())
@@ -290,7 +296,7 @@ class ElementFunctions:
                 np.where(has_turn, np.minimum(np.minimum(first, last), 0.0), np.minimum(first, last)), np.maximum(first, last)
             )
             radius = np.where((low <= 0) & (high >= 0) & (y.value < 0), np.inf, radius)
-        return self.rounded(value, dtype, error, radius, roundings=8)
+        return self.round_result(value, dtype, error, radius, roundings=8)
 
     def floor_divide(self, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
@@ -302,17 +308,17 @@ class ElementFunctions:
         x, y, dtype = self._pair(x, y)
         value = np.remainder(x.value, y.value)
         if x.spread is None and y.spread is None:
-            return self.rounded(value, dtype, None, None)
+            return self.round_result(value, dtype, None, None)
         quotient = self.floor(self.divide(x, y))
         jumps = zero_of(quotient.spread) != 0
-        share, least = np.abs(quotient.value), np.abs(y.value)
+        share, divisor = np.abs(quotient.value), np.abs(y.value)
         channels: list[Floats | None] = []
         for first, second in ((x.error, y.error), (x.radius, y.radius)):
-            apart = zero_of(first) + scaled(share, zero_of(second))
+            apart = zero_of(first) + product_of(share, zero_of(second))
             is_moved = first is not None or second is not None
-            channels.append(np.where(jumps, least + zero_of(second), apart) if is_moved else None)
+            channels.append(np.where(jumps, divisor + zero_of(second), apart) if is_moved else None)
         error, radius = channels
-        return self.rounded(value, dtype, error, radius)
+        return self.round_result(value, dtype, error, radius)
 
     def copysign(self, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
@@ -352,7 +358,7 @@ class ElementFunctions:
         x, y, dtype = self._pair(x, y)
         error = None if x.error is None and y.error is None else np.maximum(zero_of(x.error), zero_of(y.error))
         radius = None if x.radius is None and y.radius is None else np.maximum(zero_of(x.radius), zero_of(y.radius))
-        return self.rounded(np.logaddexp(x.value, y.value), dtype, error, radius, roundings=8)
+        return self.round_result(np.logaddexp(x.value, y.value), dtype, error, radius, roundings=8)
 
     def where(self, condition: RoundedArray, x: Operand, y: Operand) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
@@ -465,7 +471,7 @@ def finfo_of(dtype: npt.DTypeLike) -> Any:
     return finfo(dtype)
 
 
-def stored(x: Floats) -> Any:
+def widen_floats(x: Floats) -> Any:
     """Return floats of any type as f64."""
     kind: DType = arrays.element(x)
     return x.astype(np.float64) if kind.is_float else x
@@ -495,7 +501,7 @@ def between(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     )
 
 
-def scaled(factor: Floats | float, bound: Floats | float | None) -> Any:
+def product_of(factor: Floats | float, bound: Floats | float | None) -> Any:
     """Multiply a bound; a bound of 0 stays 0 for an infinite factor."""
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(bound == 0, 0.0, factor * zero_of(bound)) if bound is not None else None

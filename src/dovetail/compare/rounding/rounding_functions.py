@@ -105,7 +105,7 @@ class RoundingFunctions(ElementFunctions):
 
     # Sums and products
 
-    def _reduced(self, x: RoundedArray, axis: Axis) -> int:
+    def _terms_of(self, x: RoundedArray, axis: Axis) -> int:
         axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         return math.prod(x.shape[each] for each in axes)
 
@@ -113,7 +113,7 @@ class RoundingFunctions(ElementFunctions):
         def total(array: Floats | None) -> Floats | None:
             return None if array is None else np.sum(np.broadcast_to(array, x.shape), axis=axis, keepdims=keepdims)
 
-        count = self._reduced(x, axis)
+        count = self._terms_of(x, axis)
         kind = np.dtype(dtype or (x.dtype if x.is_float or x.dtype.itemsize == 8 else np.int64))
         value = np.sum(x.value, axis=axis, keepdims=keepdims)
         local = deviation = None
@@ -124,12 +124,12 @@ class RoundingFunctions(ElementFunctions):
         elif x.is_float:
             local = np.sum(x.magnitude, axis=axis, keepdims=keepdims)
         value = value if x.is_float else value.astype(kind)
-        return self.rounded(
+        return self.round_result(
             value, kind, total(x.error), total(x.radius), local=local, deviation=deviation, roundings=max(count - 1, 1)
         )
 
     def mean(self, x: RoundedArray, axis: Axis = None, keepdims: bool = False) -> RoundedArray:
-        return self.divide(self.sum(x, axis=axis, keepdims=keepdims), float(self._reduced(x, axis)))
+        return self.divide(self.sum(x, axis=axis, keepdims=keepdims), float(self._terms_of(x, axis)))
 
     def cumulative_sum(
         self, x: RoundedArray, axis: int | None = None, dtype: npt.DTypeLike | None = None, include_initial: bool = False
@@ -144,7 +144,7 @@ class RoundingFunctions(ElementFunctions):
         deviation = None
         if x.is_float and self._generator is not None:
             deviation = np.sqrt(np.cumsum(np.cumsum(x.value, axis) ** 2, axis))
-        return self.rounded(
+        return self.round_result(
             np.cumsum(x.value, axis), x.dtype, error, radius, local=local, deviation=deviation, roundings=max(x.shape[axis], 1)
         )
 
@@ -152,9 +152,9 @@ class RoundingFunctions(ElementFunctions):
         self, x: RoundedArray, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False
     ) -> RoundedArray:
         value = np.prod(x.value, axis=axis, keepdims=keepdims)
-        count = self._reduced(x, axis)
+        count = self._terms_of(x, axis)
         if x.spread is None:
-            return self.rounded(value, x.dtype, None, None, roundings=max(count, 1))
+            return self.round_result(value, x.dtype, None, None, roundings=max(count, 1))
         error, radius = (
             None
             if each is None
@@ -163,7 +163,7 @@ class RoundingFunctions(ElementFunctions):
             for each in (x.error, x.radius)
         )
         local = np.prod(x.magnitude, axis=axis, keepdims=keepdims)
-        return self.rounded(value, x.dtype, error, radius, local=local, roundings=max(count, 1))
+        return self.round_result(value, x.dtype, error, radius, local=local, roundings=max(count, 1))
 
     def _extreme(self, x: RoundedArray, axis: Axis, keepdims: bool, function: Callable[..., Floats]) -> RoundedArray:
         def of(array: Floats) -> Floats:
@@ -208,7 +208,7 @@ class RoundingFunctions(ElementFunctions):
             low, high = -high, -low
         best = np.max(low, axis=axis, keepdims=True)
         is_open = np.sum(high >= best, axis=axis, keepdims=keepdims) > 1
-        length = self._reduced(x, axis)
+        length = self._terms_of(x, axis)
         error = np.where(is_open, float(max(length - 1, 0)), 0.0)
         if not error.any():
             return RoundedArray(self, value, np.int64)
@@ -253,7 +253,7 @@ class RoundingFunctions(ElementFunctions):
         )
         return RoundedArray(self, value, x.dtype, error, radius)
 
-    def searchsorted(self, x: RoundedArray, v: RoundedArray, *, side: Literal["left", "right"] = "left") -> RoundedArray:
+    def search(self, x: RoundedArray, v: RoundedArray, *, side: Literal["left", "right"] = "left") -> RoundedArray:
         return RoundedArray(self, np.searchsorted(np.asarray(x), np.asarray(v), side=side), np.int64)
 
     def nonzero(self, x: RoundedArray) -> tuple[RoundedArray, ...]:
@@ -266,7 +266,7 @@ class RoundingFunctions(ElementFunctions):
             None if each is None else largest - np.cumprod(np.maximum(x.magnitude - each, 0.0), axis)
             for each in (x.error, x.radius)
         )
-        return self.rounded(value, x.dtype, error, radius, local=largest, roundings=max(x.shape[axis], 1))
+        return self.round_result(value, x.dtype, error, radius, local=largest, roundings=max(x.shape[axis], 1))
 
     def matmul(self, x: RoundedArray, y: RoundedArray) -> RoundedArray:
         x, y, dtype = self._pair(x, y)
@@ -288,12 +288,12 @@ class RoundingFunctions(ElementFunctions):
             return RoundedArray(self, value, dtype, error, radius)
         if self._generator is not None:
             squares = np.maximum(function(np.square(x.value), np.square(y.value)), 0.0)
-            return self.rounded(value, dtype, None, None, deviation=np.sqrt(depth * (0.5 * squares + value**2 / 3)))
+            return self.round_result(value, dtype, None, None, deviation=np.sqrt(depth * (0.5 * squares + value**2 / 3)))
         gamma = (depth + FUSED) * self.unit(dtype)
         error, radius = product_errors(x, y, function, gamma)
         if more is not None:
             error = plus(error, self.unit(dtype) * more())
-        return self.rounded(value, dtype, error, radius, roundings=0)
+        return self.round_result(value, dtype, error, radius, roundings=0)
 
     def convolve(
         self,
@@ -348,7 +348,7 @@ class _Transforms:
                 )
 
             steps = 2 + math.log2(max(length, 1))
-            return self._functions.rounded(
+            return self._functions.round_result(
                 value, kind, total(x.error), total(x.radius), local=total(x.magnitude), roundings=steps
             )
 

@@ -52,7 +52,7 @@ class OutputBound:
 
 @dataclass(slots=True, repr=False)
 class RoundingBound:
-    """RoundingBound is the result of :meth:`EqualityProof.rounding_bound`, one row per output.
+    """RoundingBound is the result of :meth:`EqualityProof.bound_rounding`, one row per output.
 
     ``ranges`` are the ranges of inputs for which the bounds hold; without ranges they hold for the inputs of the run. ``notes``
     say why an output has no bound.
@@ -105,7 +105,7 @@ def bound_rounding(
         bounds = [_bound_of(*pair, is_range=bool(ranges)) for pair in zip(*pairs, strict=True)]
     except UnsupportedError as error:
         notes.append(f"no bound: {error.message}" + (f" ({error.node})" if error.node else ""))
-    expected = _expected(models, arrays, unit, source.seed, notes)
+    expected = _estimate_difference(models, arrays, unit, source.seed, notes)
     rows = []
     for value, bound, spread, (first, second) in zip(models[0].outputs, bounds, expected, _measure(models, arrays), strict=True):
         measured, magnitude = _largest(np.abs(first - second)), _largest(np.abs(first))
@@ -212,7 +212,7 @@ def _bound_of(first: RoundedArray, second: RoundedArray, *, is_range: bool) -> F
     return np.asarray(np.where(first.value == second.value, total, np.where(np.isnan(apart), total, total + apart)))
 
 
-def _expected(
+def _estimate_difference(
     models: tuple[Model, Model], arrays: Mapping[str, Any], unit: float, seed: int, notes: list[str]
 ) -> list[float | None]:
     """Return the expected difference of each output, from runs with random rounding errors."""

@@ -11,8 +11,8 @@ import dovetail
 from case_laws import hold, law
 from case_runner import at_most, feeds, model_of
 from cases import Case
+from dovetail.compare.rounding.error_bounds import evaluate_with_bounds, unit_of_f64
 from dovetail.compare.rounding.rounded_array import RoundedArray
-from dovetail.compare.rounding.rounding_bound import evaluate_with_bounds, unit_of_f64
 from dovetail.compare.rounding.rounding_functions import RoundingFunctions
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.ir import dtypes
@@ -38,7 +38,7 @@ def float_inputs(case: Case) -> list[str]:
 
 @law(at_most(3))
 def results_are_within_the_bound_of_rounding(case: Case) -> str:
-    """The oracle is the definition of the error: the native engine's elements against those computed in f64."""
+    """Compare the elements of the native engine with those that are computed in f64."""
     if not float_inputs(case):
         pytest.skip("no float input")
     model, inputs = model_of(case), feeds(case)
@@ -122,7 +122,7 @@ def proved(width: int) -> tuple[dovetail.Model, dovetail.Model, Any]:
 
 def test_the_measured_difference_is_below_the_expected_one_and_the_bound() -> None:
     *_, proof = proved(64)
-    found = proof.rounding_bound({"x": np.random.default_rng(0).standard_normal((50, 64)).astype(np.float32)})
+    found = proof.bound_rounding({"x": np.random.default_rng(0).standard_normal((50, 64)).astype(np.float32)})
     (row,) = found.outputs
     assert row.expected is not None and row.bound is not None
     assert 0 < row.measured < row.expected < row.bound < 1e-3
@@ -133,7 +133,7 @@ def test_the_measured_difference_is_below_the_expected_one_and_the_bound() -> No
 def test_a_range_bounds_every_input_in_it() -> None:
     generator = np.random.default_rng(1)
     first, second, proof = proved(8)
-    (row,) = proof.rounding_bound(ranges={"x": (-2, 2)}).outputs
+    (row,) = proof.bound_rounding(ranges={"x": (-2, 2)}).outputs
     assert row.bound is not None and np.isfinite(row.bound)
     a, b = dovetail.compile(first), dovetail.compile(second)
     for _ in range(POINTS):
@@ -149,7 +149,7 @@ def test_a_result_that_rounding_decides_has_a_bound_of_its_step() -> None:
         x = c.input("x", "f32", (2,))
         c.output("y", c.Floor(x * 15.0))
     found = dovetail.prove(b.model, c.model, real=True)
-    (row,) = found.rounding_bound({"x": np.array([0.2, 0.5], np.float32)}).outputs
+    (row,) = found.bound_rounding({"x": np.array([0.2, 0.5], np.float32)}).outputs
     assert row.bound >= 1.0 and row.measured <= row.bound
 
 
@@ -157,12 +157,12 @@ def test_bad_ranges_are_refused() -> None:
     *_, proof = proved(4)
     for name, ends in {"z": (0, 1), "x": (1, 0)}.items():
         with pytest.raises(dovetail.DovetailError) as caught:
-            proof.rounding_bound(ranges={name: ends})
+            proof.bound_rounding(ranges={name: ends})
         assert caught.value.code == "argument.value"
 
 
 def test_models_that_are_not_proved_equal_have_no_bound() -> None:
     (first, *_), (second, *_) = proved(2), proved(3)
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.prove(first, second, real=True).rounding_bound()
+        dovetail.prove(first, second, real=True).bound_rounding()
     assert caught.value.code == "argument.conflict"

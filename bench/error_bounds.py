@@ -1,6 +1,6 @@
 """Check bounds of rounding (`dovetail diff --prove --bound`) by runs, and compare them with the measured differences.
 
-    python bench/rounding.py [--networks N] [--first SEED] [--files FILE ...]
+    python bench/error_bounds.py [--networks N] [--first SEED] [--files FILE ...]
 
 Random networks (tests/networks): the results of the native engine beside those of the interpreter on the simplified network, each
 element against its bound. Files of either format: the native engine beside onnxruntime or OpenVINO. A row has the number of
@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
+from dovetail.compare.rounding.error_bounds import DEVIATIONS, SAMPLES, evaluate_with_bounds, unit_of_f64
 from dovetail.compare.rounding.rounded_array import RoundedArray
-from dovetail.compare.rounding.rounding_bound import DEVIATIONS, SAMPLES, evaluate_with_bounds, unit_of_f64
 from dovetail.compare.rounding.rounding_functions import RoundingFunctions
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.runtime.random_inputs import random_inputs
