@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dovetail_check.replay import Refused, Replay, Verdict
+from dovetail_check.replay import Conditions, Refused, Replay, Verdict
 from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
 from dovetail_check.text import Line, Model, Reader, Tensor, declared_symbols, read_weights
 
@@ -61,20 +61,33 @@ def _check_files(data: Mapping[str, Any], *paths: Path) -> Verdict:
     for (text, _), digest in zip(sources, derivation["texts"], strict=True):
         if hashlib.sha256(text.partition("\n")[2].encode()).hexdigest() != digest:
             raise Refused("a text must be the one of the certificate")
-    conditions = data.get("conditions") or {}
-    if not conditions.keys() <= {"sizes"}:
-        raise Refused("the conditions of a certificate must be sizes")
-    sizes = conditions.get("sizes") or [{}, {}]
+    conditions = _conditions_of(data)
     places: list[dict[str, dict[str, set[tuple[str, int]]]]] = [{}, {}]
     mappings = [
-        _symbols_of(derivation, text, symbols, found, fixed)
-        for (text, _), found, fixed in zip(sources, places, sizes, strict=True)
+        _symbols_of(derivation, text, symbols, found, fixed, states)
+        for (text, _), found, fixed, states in zip(sources, places, conditions.sizes, conditions.states, strict=True)
     ]
     _check_symbols(places)
     models = [_read_model(text, weights, symbols, mapping) for (text, weights), mapping in zip(sources, mappings, strict=True)]
-    verdict = Replay({**derivation, "verdict": data["verdict"]}, (models[0], models[1]), symbols).run()
-    verdict.sizes = sizes
-    return verdict
+    for model, states in zip(models, conditions.states, strict=True):
+        model.make_step(states)
+    return Replay({**derivation, "verdict": data["verdict"]}, (models[0], models[1]), symbols, conditions).run()
+
+
+def _conditions_of(data: Mapping[str, Any]) -> Conditions:
+    """Return the conditions of a certificate. Raises ValueError, TypeError for others than sizes, states and roundings."""
+    given = dict(data.get("conditions") or {})
+    sizes, states, rounded = given.pop("sizes", [{}, {}]), given.pop("states", [{}, {}]), given.pop("rounded", {})
+    if given:
+        raise Refused("the conditions of a certificate must be sizes, states and roundings")
+    found = Conditions(
+        ({**sizes[0]}, {**sizes[1]}),
+        ({**states[0]}, {**states[1]}),
+        {name: float(bound) for name, (_, _, bound) in rounded.items()},
+    )
+    if any(type(number) is not int for each in found.sizes for number in each.values()):
+        raise Refused("the sizes of the conditions must be integers")
+    return found
 
 
 def _read(path: str | PathLike[str]) -> str:
@@ -110,16 +123,23 @@ def _check_symbols(places: list[dict[str, dict[str, set[tuple[str, int]]]]]) -> 
 
 
 def _symbols_of(
-    derivation: Any, text: str, symbols: Symbols, places: dict[str, dict[str, set[tuple[str, int]]]], fixed: dict[str, int]
+    derivation: Any,
+    text: str,
+    symbols: Symbols,
+    places: dict[str, dict[str, set[tuple[str, int]]]],
+    fixed: dict[str, int],
+    states: dict[str, list[str]],
 ) -> dict[str, Size]:
     """Return the sizes of the certificate that the symbols of a text are: those of the same axes of the same inputs.
 
     ``places`` collects the inputs and axes of each symbol of the text, for each symbol of the certificate. ``fixed`` has the
-    symbols of the text that are numbers in the certificate.
+    symbols of the text that are numbers in the certificate, ``states`` the names of inputs that are states of the text.
     """
     own, declared = Symbols(), declared_symbols(text)
     types = {row[1]: row[2] for row in derivation["terms"] if row[0] == "input"}
-    inputs = Reader(text, {}, own, lambda name: own.symbol(f"text {name}")).inputs()
+    reader = Reader(text, {}, own, lambda name: own.symbol(f"text {name}"))
+    ports = {state[1]: states[state[0]][0] for state in reader.states() if state[0] in states}
+    inputs = [(ports.get(name, name), declared_type) for name, declared_type in reader.inputs()]
     found: dict[str, Size] = {}
     for name, type_ in inputs:
         if name not in types or type_.shape is None:
@@ -135,7 +155,7 @@ def _symbols_of(
             name_of_symbol, low, high = declared.get(symbol, (symbol, 0, None))
             if other.number is not None and name_of_symbol in fixed:
                 number = fixed[name_of_symbol]
-                if type(number) is not int or other != size(number) or number < (low or 0) or (high or number) < number:
+                if other != size(number) or number < (low or 0) or (high or number) < number:
                     raise Refused(f"the size {symbol!r} of input {name!r} must be {number}, and a size that the model permits")
                 found[symbol] = other
                 continue

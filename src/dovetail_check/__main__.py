@@ -44,11 +44,18 @@ def main() -> int:
 
 def _conditions(verdict: Verdict) -> str:
     """Return the conditions under which the models are equal, as the end of a sentence."""
-    sizes = zip(("first", "second"), verdict.sizes, strict=True)
-    parts = [
-        f"{', '.join(f'{name}={number}' for name, number in own.items())} of the {model} model" for model, own in sizes if own
-    ]
-    return f", at {' and '.join(parts)}" if parts else ""
+    text, conditions = "", verdict.conditions
+    for index, model in enumerate(("first", "second")):
+        if sizes := conditions.sizes[index]:
+            text += f", at {', '.join(f'{name}={number}' for name, number in sizes.items())} of the {model} model"
+        if states := conditions.states[index]:
+            listed = "; ".join(f"{name} is {past}, then {present}" for name, (past, present) in states.items())
+            text += f", in each step, where states of the {model} model are inputs and outputs of the other ({listed})"
+            text += " and begin empty or with zeros"
+    if conditions.rounded:
+        listed = ", ".join(f"{name} by {bound:.3g}" for name, bound in conditions.rounded.items())
+        text += f", where constants of the first model are rounded, each element by at most a bound ({listed})"
+    return text
 
 
 def _say(text: str, code: int) -> int:

@@ -294,19 +294,30 @@ def _mod(o: _Operands) -> Array:
     return np.asarray((np.fmod if o.attributes.get("fmod") else np.mod)(o[0], o[1]))
 
 
+def _repeat(parts: Array, x: Array, axis: int, block: int) -> Array:
+    """Return the scales or zero points of blocks for each element of ``x``."""
+    expected = [*x.shape]
+    expected[axis] = -(-x.shape[axis] // block)
+    if type(block) is not int or block < 1 or [*parts.shape] != expected:
+        raise Unproved("a quantization in blocks")
+    return np.repeat(parts, block, axis).take(range(x.shape[axis]), axis)
+
+
 def _dequantize(o: _Operands) -> Array:
     x, scale = o[0], o[1]
     if (
-        o.attributes.get("block_size")
-        or x.dtype.kind not in "iu"
+        x.dtype.kind not in "iu"
         or x.dtype.itemsize > (4 if not o.has(2) or not o[2].any() else 2)
         or scale.dtype.kind != "f"
         or o.attributes.get("output_dtype")
     ):
         raise Unproved("a quantization")
+    axis = 1 if o.attributes.get("axis") is None else o.axis(1)
+    if block := o.attributes.get("block_size"):
+        shift = _repeat(o[2], x, axis, block).astype(np.float64) if o.has(2) else 0
+        return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * _repeat(scale, x, axis, block), scale.dtype)
     shape = [1] * x.ndim
     if scale.size != 1:
-        axis = 1 if o.attributes.get("axis") is None else o.axis(1)
         shape[axis] = scale.size
     shift = o[2].reshape(shape if o[2].size != 1 else [1] * x.ndim).astype(np.float64) if o.has(2) else 0
     # The difference is exact, and rounded to the type of the scale.

@@ -37,6 +37,19 @@ class Refused(Exception):
     """Refused says why a certificate does not prove that two models are equal."""
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions say under which conditions two models are equal."""
+
+    sizes: tuple[dict[str, int], dict[str, int]] = field(default_factory=lambda: ({}, {}))
+    """The open sizes of each model that have one number: the models are equal at these sizes."""
+    states: tuple[dict[str, list[str]], dict[str, list[str]]] = field(default_factory=lambda: ({}, {}))
+    """The variables of each model that are an input and an output of the other model: each step is equal, and begins with
+    values that are empty or zeros."""
+    rounded: dict[str, float] = field(default_factory=dict)
+    """The constants of the first model that differ, with the largest absolute difference of an element."""
+
+
 @dataclass
 class Verdict:
     """Verdict is what a certificate proves: "bits" or "real", and what the checker did not derive itself."""
@@ -52,8 +65,7 @@ class Verdict:
     largest: float = 0.0
     """The sum over the steps of the largest relative difference of constants that are equal but for their rounding."""
 
-    sizes: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
-    """The open sizes of each model that have one number: the models are equal at these sizes."""
+    conditions: Conditions = field(default_factory=lambda: Conditions())
 
     def differ(self, difference: float) -> None:
         """Add the difference of a step: steps in a row may each change a constant."""
@@ -65,11 +77,13 @@ class Verdict:
 class Replay:
     """Replay checks a derivation. Raises Refused at the first step that does not hold."""
 
-    def __init__(self, certificate: dict[str, Any], models: tuple[Model, Model], symbols: Symbols) -> None:
+    def __init__(
+        self, certificate: dict[str, Any], models: tuple[Model, Model], symbols: Symbols, conditions: Conditions
+    ) -> None:
         self._data = certificate
         self._models = models
         self._symbols = symbols
-        self.verdict = Verdict(certificate["verdict"])
+        self.verdict = Verdict(certificate["verdict"], conditions=conditions)
         self._sizes: dict[str, Size] = {}
         self._terms: list[Term] = []
         self._operators = [self._line(text).operator()[0] for text in certificate["operators"]]
@@ -82,6 +96,8 @@ class Replay:
         self._wide: dict[int, Any] = {}
         self._exact = self._known
         self._is_exact = True
+        self._unread_roundings: set[str] = set()
+        """The rounded constants of the model whose outputs are compared that no node was yet."""
 
     def _line(self, text: str) -> Line:
         return Line(text, 0, self._size, {})
@@ -484,13 +500,14 @@ class Replay:
         links = {row[0]: row[1] for row in self._data["links"]} if self.verdict.kind == "real" else {}
         self._check_links(links)
         for own, other in (self._models, self._models[::-1]):
-            if {name for name, _ in own.graph.inputs} != {name for name, _ in other.graph.inputs}:
+            names = [name for name, _ in own.inputs()]
+            if set(names) != {name for name, _ in other.inputs()} or len(names) != len(set(names)):
                 raise Refused("the names of the inputs differ")
-            if any(name not in self._inputs and pair not in other.graph.inputs for pair in own.graph.inputs for name in pair[:1]):
+            if any(name not in self._inputs and pair not in other.inputs() for pair in own.inputs() for name in pair[:1]):
                 raise Refused("the types of the inputs differ")
             if sorted(map(repr, own.facts.get("states", []))) != sorted(map(repr, other.facts.get("states", []))):
                 raise Refused("the states differ")
-        outputs = [self._outputs_of(model) for model in self._models]
+        outputs = [self._outputs_of(model, index) for index, model in enumerate(self._models)]
         if sorted(outputs[0]) != sorted(outputs[1]):
             raise Refused("the names of the outputs differ")
         for name, number in outputs[0].items():
@@ -534,29 +551,44 @@ class Replay:
             return self._is_near(first.data.astype(np.float64), real)
         return first.data.tobytes() == second.data.tobytes()
 
-    def _outputs_of(self, model: Model) -> dict[str, int]:
+    def _outputs_of(self, model: Model, index: int) -> dict[str, int]:
+        """Return the terms of a model's outputs by their names in the certificate."""
+        self._unread_roundings = set() if index else set(self.verdict.conditions.rounded)
         env: dict[str, int] = {}
         names = self._new_names()
-        for name, declared in model.graph.inputs:
-            if name not in self._inputs:
+        for (name, declared), (port, _) in zip(model.graph.inputs, model.inputs(), strict=True):
+            if port not in self._inputs:
                 # No node may read the input.
                 continue
-            term = self._terms[self._inputs[name]]
+            term = self._terms[self._inputs[port]]
             if declared.dtype is None or Type(term.dtype, term.shape) != declared:
                 raise Refused(f"input {name!r} must have the type of the certificate")
-            env[name] = self._inputs[name]
+            env[name] = self._inputs[port]
         by_raw: dict[Any, int] = {}
         for term in self._terms:
             if term.op is None and term.data is not None:
                 data = term.data if isinstance(term.data, bytes) else np.ascontiguousarray(term.data).tobytes()
                 by_raw.setdefault((term.dtype, term.shape, data), term.number)
-        return self._terms_of(model.graph, env, names, by_raw, Counter())
+        self._terms_of(model.graph, env, names, by_raw, Counter())
+        if self._unread_roundings:
+            raise Refused("a rounded constant must be a constant of the first model")
+        if any(name not in model.graph.outputs or not self._is_blank(env[name]) for name in model.initial):
+            raise Refused("the initial value of a state must be an output that is empty or zeros")
+        kept = {name for name in model.graph.outputs if name not in model.initial}
+        results = {model.ports.get(name, name): env[name] for name in kept}
+        if len(results) != len(kept):
+            raise Refused("the names of the outputs must differ")
+        return results
 
     def _terms_of(self, graph: Graph, env: dict[str, int], names: _SymbolNames, by_raw: Any, draws: Any) -> dict[str, int]:
         """Return the terms of the outputs of a graph; ``env`` holds those of its inputs, ``draws`` counts random numbers."""
         for node in graph.nodes:
             if node.op.name == "Constant":
                 tensor = node.op.attributes["data"]
+                if graph is self._models[0].graph and node.outputs[0][0] in self._unread_roundings:
+                    self._unread_roundings.remove(node.outputs[0][0])
+                    env[node.outputs[0][0]] = self._rounded_constant(node.outputs[0][0], tensor)
+                    continue
                 data = tensor.raw if tensor.data is None else np.ascontiguousarray(tensor.data).tobytes()
                 found = by_raw.get((tensor.dtype, tuple(map(size, tensor.shape)), data))
                 if found is None:
@@ -601,6 +633,33 @@ class Replay:
     def _new_names(self) -> _SymbolNames:
         inputs = (declared for model in self._models for _, declared in model.graph.inputs)
         return _SymbolNames(self._symbols, [each for declared in inputs for each in declared.shape or ()])
+
+    def _rounded_constant(self, name: str, tensor: Tensor) -> int:
+        """Return the term of a rounded constant, whose elements differ from those of the model by at most the bound."""
+        number = self._data["rounded"][name]
+        term, bound = self._terms[number], self.verdict.conditions.rounded[name]
+        own, other = tensor.data, term.data
+        if not isinstance(own, np.ndarray) or not isinstance(other, np.ndarray) or tensor.dtype not in READ:
+            raise Refused(f"the elements of the rounded constant {name!r} must be known")
+        if own.dtype.kind != "f" or term.dtype != tensor.dtype or tuple(map(size, own.shape)) != term.shape:
+            raise Refused(f"the rounded constant {name!r} must be of the type of the constant, and of floats")
+        with np.errstate(all="ignore"):
+            difference = np.abs(own.astype(np.float64) - other.astype(np.float64))
+        if own.shape != other.shape or not bound < np.inf or not bool(np.all(difference <= bound)):
+            raise Refused(f"the constant {name!r} must differ by at most {bound:g}")
+        return int(number)
+
+    def _is_blank(self, number: int) -> bool:
+        """Return whether a term has no elements, or zeros alone: constants of zeros whose elements are moved."""
+        while True:
+            term = self._terms[number]
+            if any(extent == 0 for extent in term.shape or ()):
+                return True
+            if isinstance(term.data, np.ndarray):
+                return not bool(np.any(term.data))
+            if term.op is None or term.op.name not in _MOVEMENT or term.operands[0] is None:
+                return False
+            number = term.operands[0]
 
 
 def _nodes_in(graph: Graph) -> Iterator[Node]:

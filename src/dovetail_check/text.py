@@ -91,8 +91,34 @@ class Graph:
 
 @dataclass
 class Model:
+    """Model is a graph with its facts. ``ports`` are names of states' inputs and outputs in the certificate, by their names.
+
+    ``initial`` are the outputs that are initial values of these states.
+    """
+
     graph: Graph
     facts: dict[str, Any]
+    ports: dict[str, str] = field(default_factory=dict)
+    initial: tuple[str, ...] = ()
+
+    def inputs(self) -> list[tuple[str, Type]]:
+        """Return the inputs by their names in the certificate."""
+        return [(self.ports.get(name, name), declared) for name, declared in self.graph.inputs]
+
+    def make_step(self, names: dict[str, list[str]]) -> None:
+        """Make states inputs and outputs, of the names that the variables have in ``names``. Raises ValueError."""
+        kept = []
+        for state in self.facts.get("states", []):
+            variable, own_input, own_output, initial = state
+            if variable not in names:
+                kept.append(state)
+                continue
+            past, present = names[variable]
+            self.ports |= {own_input: past, own_output: present}
+            self.initial += () if initial is None else (initial,)
+        if len(self.facts.get("states", [])) - len(kept) != len(names) or len(self.ports) != 2 * len(names):
+            raise ValueError("each variable must be a state, whose input and output are those of no other state")
+        self.facts["states"] = kept
 
 
 class Line:
@@ -348,6 +374,17 @@ class Reader:
                 line.take()
                 found.append(self._read_value(line))
         return found
+
+    def states(self) -> list[Any]:
+        """Read the states of the model alone: variables, with the names of their inputs, outputs and initial values."""
+        found = next((line for line in self._lines if line.text.startswith("states ")), None)
+        if found is None:
+            return []
+        start = found.position
+        found.name()
+        states = found.value()
+        found.position = start
+        return list(states)
 
     def _take(self) -> Line:
         self._next += 1

@@ -14,6 +14,7 @@ from dovetail.cli import options
 from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.proofs import as_data, prove_conversion, verdict_text
 from dovetail.cli.transformation import FileOptions, rows_as_json, saving, split_pairs
+from dovetail.compare.prove.conditions import Conditions
 from dovetail.errors import DovetailError
 
 
@@ -60,7 +61,9 @@ def _command_that_finds_it(
     help="The encoding of quantized weights and activations [that of the target's format, where it is exact].",
 )
 @click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
-@options.certificate
+@options.certificate_option(
+    help="With --prove, --stateful or --stateless: write what proves the target equal (.json), for dovetail-check."
+)
 @options.tolerance
 @options.input_option(help="Inputs for --verify; random ones for the rest.")
 @options.dims
@@ -106,8 +109,10 @@ def convert(
     if STREAM in (source, target) and (verify or prove):
         option = "--verify runs both files in their runtimes" if verify else "--prove loads both files"
         raise click.UsageError(f"{option} and needs names for both, not -")
-    if certificate and not prove:
-        raise click.UsageError("--certificate needs --prove")
+    if certificate and not (prove or stateful or stateless):
+        raise click.UsageError("--certificate needs --prove, --stateful or --stateless")
+    if certificate and STREAM in (source, target):
+        raise click.UsageError("--certificate needs names for both files, not -")
     to = target_of(target, as_json)
     if stateful or stateless or pairs:
         if pairs and not stateful:
@@ -124,7 +129,15 @@ def convert(
             option = "--stateful" if stateful else "--stateless"
             raise click.UsageError(f"{option} compares three steps itself, and excludes the options of --verify and --prove")
         return _convert_states(
-            source, target, to, options, split_pairs(pairs, "--state"), stateful=stateful, seed=seed, as_json=as_json
+            source,
+            target,
+            to,
+            options,
+            split_pairs(pairs, "--state"),
+            stateful=stateful,
+            seed=seed,
+            certificate=certificate,
+            as_json=as_json,
         )
     if not verify and (inputs or dims or tolerance is not None):
         raise click.UsageError("--input, --dim and --tolerance need --verify")
@@ -208,6 +221,7 @@ def _convert_states(
     *,
     stateful: bool,
     seed: int,
+    certificate: str | None,
     as_json: bool,
 ) -> int:
     """Write SOURCE with states, or without, and compare both over several steps; return the exit code."""
@@ -234,6 +248,11 @@ def _convert_states(
     except DovetailError as error:
         text, code = f"{verdict_text('open')}, and cannot run on random inputs: {error.diagnostics[0].message}", 1
     narrate(f"{STEPS} steps from empty states: {text}")
+    if certificate:
+        ports = {state.variable: (state.input, state.output) for state in new.report}
+        conditions = Conditions(states=({}, ports) if stateful else (ports, {}))
+        with progress(f"proving each step of {source} and {target} equal"):
+            prove_conversion(model, written, is_alone=False, certificate=certificate, conditions=conditions)
     if as_json:
         states = [{"variable": state.variable, "input": state.input, "output": state.output} for state in new.report]
         say_json("convert", source=source, target=target, states=states, steps=data)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli.output import narrate, say_json, table, write_file
+from dovetail.compare.prove.conditions import Conditions
 from dovetail.compare.prove.equality_proof import REAL
 
 if TYPE_CHECKING:
@@ -101,19 +102,16 @@ def write_certificate(path: str, proof: EqualityProof) -> None:
 
 
 def prove_conversion(
-    source: Model, target: Model, *, is_alone: bool, certificate: str | None = None, fit_sizes: bool = False
+    source: Model, target: Model, *, is_alone: bool, certificate: str | None = None, conditions: Conditions | None = None
 ) -> EqualityProof:
     """Prove a changed model equal to its source, and print the answer on stderr. ``is_alone``: no comparing run follows.
 
-    ``certificate`` is the path of the certificate to write, if any. With ``fit_sizes`` the models are compared at the sizes
-    that one of them fixes.
+    ``certificate`` is the path of the certificate to write, if any; the models are compared under ``conditions``.
     """
-    from dovetail.compare.prove.proof import prove
+    from dovetail.compare.prove.proof import prove_under
 
-    proof = prove(source, target, real=True, regions=is_alone, fit_sizes=fit_sizes)
-    sizes = {text for fixed in proof.sizes for text in (f"{name}={number}" for name, number in fixed.items())}
-    at = f"at {', '.join(sorted(sizes))}: " if sizes else ""
-    narrate(f"{at}{verdict_text(proof.verdict, proof.rewrites)}")
+    proof = prove_under(conditions or Conditions(), source, target, regions=is_alone)
+    narrate(f"{_conditions_text(proof)}{verdict_text(proof.verdict, proof.rewrites)}")
     for note in proof.notes:
         narrate(note)
     for region in proof.regions:
@@ -121,6 +119,18 @@ def prove_conversion(
     if certificate is not None:
         write_certificate(certificate, proof)
     return proof
+
+
+def _conditions_text(proof: EqualityProof) -> str:
+    """Return the conditions of a proof as the beginning of a line; empty without conditions."""
+    sizes = sorted({f"{name}={number}" for fixed in proof.sizes for name, number in fixed.items()})
+    parts = [f"at {', '.join(sizes)}"] if sizes else []
+    if any(proof.conditions.states):
+        parts.append("in each step from empty states")
+    if rounded := proof.conditions.rounded:
+        largest = max(rounding.bound for rounding in rounded.values())
+        parts.append(f"with {len(rounded)} rounded constants, each element by at most {largest:.3g}")
+    return f"{', '.join(parts)}: " if parts else ""
 
 
 def as_data(proof: EqualityProof) -> dict[str, Any]:

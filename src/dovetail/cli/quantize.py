@@ -10,7 +10,9 @@ import click
 
 from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.proofs import prove_conversion
 from dovetail.cli.transformation import FileOptions, saving
+from dovetail.compare.prove.conditions import Conditions, find_roundings
 
 COLUMNS = ("node", "operator", "bits", "after", "inputs", "block", "rounding", "bytes saved", "predicted", "measured", "kept for")
 
@@ -56,6 +58,9 @@ class Share(click.ParamType):  # type: ignore[type-arg]
     "--engine", metavar="ENGINE", help="interpreter, native, onnxruntime, openvino: it runs the result to measure its error."
 )
 @click.option("--verify/--no-verify", default=True, help="Run the model and the result on rows, and measure errors [on].")
+@options.certificate_option(
+    help="Write what proves the result equal to MODEL with rounded weights, and their bounds (.json), for dovetail-check."
+)
 @options.shapes
 @options.dims
 @options.seed
@@ -75,6 +80,7 @@ def quantize(
     keep: tuple[str, ...],
     engine: str | None,
     verify: bool,
+    certificate: str | None,
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     seed: int,
@@ -94,6 +100,8 @@ def quantize(
     from dovetail.passes.quantize import quantize as quantize_model
     from dovetail.runtime.random_inputs import Inputs
 
+    if certificate and STREAM in (model, target):
+        raise click.UsageError("--certificate needs names for both files, not -")
     is_ir = target != STREAM and format_of(target) == "openvino"
     if qdq and is_ir:
         raise click.UsageError("--qdq needs an ONNX target")
@@ -108,6 +116,11 @@ def quantize(
         new = quantize_model(source, to, inputs=rows, budget=budget, options=settings)
     with progress(f"writing {target}"):
         save(new, to_file, **file_settings)
+    if certificate:
+        with progress(f"proving {target} equal to {model} with rounded weights"):
+            written = load(target)
+            conditions = Conditions(rounded=find_roundings((source, written)))
+            prove_conversion(source, written, is_alone=False, certificate=certificate, conditions=conditions)
     report = new.report
     if report.drawn:
         narrate(f"random inputs (seed {seed}): {', '.join(report.drawn)}")

@@ -8,6 +8,7 @@ from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.proofs import prove_conversion, verdict_text
 from dovetail.cli.transformation import FileOptions, saving
+from dovetail.compare.prove.conditions import Conditions
 
 CHANGES = ("node", "operator", "old", "new", "reason")
 COMPARISONS = ("output", "batch", "max abs", "max rel", "")
@@ -72,7 +73,7 @@ def rebatch(
         save(new, to, **options)
     if certificate:
         with progress(f"proving {source} and {target} equal at the old sizes"):
-            prove_conversion(model, load(target), is_alone=False, certificate=certificate, fit_sizes=True)
+            prove_conversion(model, load(target), is_alone=False, certificate=certificate, conditions=Conditions(fit_sizes=True))
     report = new.report
     for note in report.notes:
         narrate(note)

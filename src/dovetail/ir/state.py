@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+import numpy as np
+
 from dovetail.ir.graph import Graph, Model, Value
 
 PROPERTY = "dovetail.ir.state"
@@ -75,3 +77,17 @@ def from_text(text: str, graph: Graph) -> list[State]:
         if is_known and (state.initial is None or isinstance(state.initial, str)):
             states.append(state)
     return states
+
+
+def is_blank(value: Value) -> bool:
+    """Return whether a value has no elements, or only zeros: a constant of zeros, of which operators move elements."""
+    if value.shape is not None and any(isinstance(size, int) and size == 0 for size in value.shape):
+        return True
+    data = value.constant
+    if data is not None:
+        return data.dtype.kind in "biuf" and not np.any(data)
+    if value.node is None or not value.node.op.moves_elements:
+        return False
+    # Inputs of other types are shapes and indices.
+    parts = [x for x in value.node.inputs if x is not None and x.dtype == value.dtype]
+    return bool(parts) and all(map(is_blank, parts))

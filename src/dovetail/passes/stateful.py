@@ -19,7 +19,7 @@ from dovetail.ir.edit import copy_model, inline, remove_dead, rename
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph, infer_with_equations
 from dovetail.ir.limits import counting
-from dovetail.ir.state import State, own_inputs, own_outputs
+from dovetail.ir.state import State, is_blank, own_inputs, own_outputs
 from dovetail.ir.substitution import substitute_type
 from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Size
@@ -125,7 +125,7 @@ def make_stateless(model: Model) -> Model:
         new, _, _ = infer_with_equations(model)
     outputs = {value.name: value for value in new.outputs}
     for state in new.states:
-        if state.initial is not None and not _is_blank(outputs[state.initial]):
+        if state.initial is not None and not is_blank(outputs[state.initial]):
             message = f"the initial value of the state {state.input!r} must be empty or zeros, got other elements"
             raise UnsupportedError("state.first", message, file=model.file)
     sizes = _fixed_sizes(new)
@@ -199,20 +199,6 @@ def _free_names(graph: Graph, names: Mapping[str, str]) -> None:
         value.names = tuple(name for name in value.names if name not in wanted)
         if value.name in wanted and value.name not in names:
             rename(graph, value, graph.free_name(f"{value.name}_inner"))
-
-
-def _is_blank(value: Value) -> bool:
-    """Return whether a value has no elements, or only zeros: a constant of zeros, of which operators move elements."""
-    if value.shape is not None and any(isinstance(size, int) and size == 0 for size in value.shape):
-        return True
-    data = value.constant
-    if data is not None:
-        return data.dtype.kind in "biuf" and not np.any(data)
-    if value.node is None or not value.node.op.moves_elements:
-        return False
-    # Inputs of other types are shapes and indices.
-    parts = [x for x in value.node.inputs if x is not None and x.dtype == value.dtype]
-    return bool(parts) and all(map(_is_blank, parts))
 
 
 # Equality over several steps

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
+from dovetail.compare.prove.conditions import Conditions, PreparedModels
 from dovetail.compare.prove.symbols import interface_differences
 from dovetail.errors import DovetailError, FormatError, RuleError
 from dovetail.ir.graph import Graph, Model, Value
@@ -45,45 +46,41 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
     if not proof.is_proved or proof.models is None:
         raise RuleError("argument.conflict", f"the verdict of a certificate must be 'bits' or 'real', got {proof.verdict!r}")
     files = [_file_entry(model) for model in proof.models]
-    conditions = _conditions_of(proof.sizes)
-    numbered = number_terms(proof.models, fit_sizes=bool(conditions))
-    matching = _matching(proof.models, numbered, proof.verdict, proof.rewrites)
+    prepared = proof.conditions.prepare(proof.models)
+    numbered = number_terms(prepared.models, fit_sizes=proof.conditions.fit_sizes)
+    matching = _matching(prepared.models, numbered, proof.verdict, proof.rewrites)
     rewrites = proof.rewrites
     if matching is None:
         # A rewrite outside the paths of the proof may enable a rewrite on them: the certificate lists all rewrites.
         rewrites = sorted(frozenset().union(*real_terms(numbered).rewrites.values()))
-        matching = _matching(proof.models, numbered, proof.verdict, rewrites)
+        matching = _matching(prepared.models, numbered, proof.verdict, rewrites)
     if matching is None:
         raise RuleError("argument.conflict", "a proof of models whose states differ has no certificate")
     if proof.verdict == "real":
-        rewrites = _without_decompositions(proof.models, numbered, rewrites)
-        matching = _matching(proof.models, numbered, proof.verdict, rewrites)
+        rewrites = _without_decompositions(prepared.models, numbered, rewrites)
+        matching = _matching(prepared.models, numbered, proof.verdict, rewrites)
     content: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
         "dovetail": __version__,
         "verdict": proof.verdict,
         "rewrites": rewrites,
-        "conditions": conditions,
+        "conditions": proof.conditions.as_data(numbered.interface.sizes),
         "files": files,
         "matching": matching,
-        "derivation": _derivation(proof.models, proof.verdict, rewrites, bool(conditions)),
+        "derivation": _derivation(proof, prepared, rewrites),
     }
     return {**content, "digest": digest_of(content)}
 
 
-def _conditions_of(sizes: Sequence[Mapping[str, int]]) -> dict[str, Any]:
-    """Return the conditions under which two models are equal: for each model the open sizes that have one number."""
-    return {"sizes": [dict(each) for each in sizes]} if any(sizes) else {}
-
-
-def _derivation(models: tuple[Model, Model], verdict: str, rewrites: list[str], fit_sizes: bool) -> dict[str, Any] | None:
+def _derivation(proof: EqualityProof, prepared: PreparedModels, rewrites: list[str]) -> dict[str, Any] | None:
     """Return the steps of a proof; None for models with operators whose steps are not recorded."""
     # Deferred for start-up time.
     from dovetail.compare.prove.derivation import derive
 
+    assert proof.models is not None
     try:
-        return derive(models, verdict, rewrites, fit_sizes=fit_sizes)
+        return derive(proof.models, prepared, proof.verdict, rewrites, fit_sizes=proof.conditions.fit_sizes)
     except RuleError:
         return None
 
@@ -113,11 +110,13 @@ def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[
     # Deferred for start-up time: the rules import the operators that they rewrite.
     from dovetail.compare.prove.model_terms import number_terms
 
+    conditions = Conditions.from_data(content["conditions"])
     with counting(models[0].limits):
-        numbered = number_terms((models[0], models[1]), fit_sizes=bool(content["conditions"]))
-        if _conditions_of(numbered.interface.sizes) != content["conditions"]:
-            raise FormatError("certificate.proof", "the sizes must be those of the certificate")
-        matching = _matching((models[0], models[1]), numbered, content["verdict"], content["rewrites"])
+        prepared = conditions.prepare((models[0], models[1]))
+        numbered = number_terms(prepared.models, fit_sizes=conditions.fit_sizes)
+        if conditions.as_data(numbered.interface.sizes) != content["conditions"]:
+            raise FormatError("certificate.proof", "the conditions must be those of the certificate")
+        matching = _matching(prepared.models, numbered, content["verdict"], content["rewrites"])
     if matching is None:
         raise FormatError("certificate.proof", "the equality does not follow from the rewrites that the certificate lists")
     if matching != content["matching"]:

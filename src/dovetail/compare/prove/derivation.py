@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from dovetail.compare.prove.conditions import PreparedModels, constants_of
 from dovetail.compare.prove.model_terms import Numbered, number_terms
 from dovetail.compare.prove.real_terms import RealTerms, real_terms
 from dovetail.errors import RuleError
@@ -24,18 +25,26 @@ from dovetail.storage.safetensors_file import SafetensorsFile
 
 
 def derive(
-    models: tuple[Model, Model], verdict: str, rewrites: Sequence[str] | None = None, *, fit_sizes: bool = False
+    models: tuple[Model, Model],
+    prepared: PreparedModels,
+    verdict: str,
+    rewrites: Sequence[str] | None = None,
+    *,
+    fit_sizes: bool = False,
 ) -> dict[str, Any]:
-    """Prove two models equal again, and return the derivation.
+    """Prove two models equal again, and return the derivation. ``prepared`` are the models under the conditions of the proof.
 
     ``texts`` are digests of the text forms of the models, ``operators`` texts of operators; ``terms`` are inputs, constants,
-    known integers and operators with operands; ``steps`` are rows of an application, the terms that equal it, and the parts
-    that its law built. ``links`` pairs the exact terms with those over the real numbers. Raises RuleError [argument.conflict]
-    for models with operators whose steps are not recorded.
+    known integers and operators with operands; ``rounded`` are the terms of rounded constants by name; ``steps`` are rows of an
+    application, the terms that equal it, and the parts that its law built. ``links`` pairs the exact terms with those over the
+    real numbers. Raises RuleError [argument.conflict] for models with operators whose steps are not recorded.
     """
     steps = ProofSteps()
-    numbered = number_terms(models, steps=steps, fit_sizes=fit_sizes)
-    writer = _DerivationWriter(models, numbered, steps)
+    # The elements of rounded constants follow from steps of the second model, which precede those of the first.
+    order = -1 if prepared.rounded else 1
+    numbered = number_terms(prepared.models[::order], steps=steps, fit_sizes=fit_sizes)
+    numbered.terms = numbered.terms[::order]
+    writer = _DerivationWriter(models, prepared, numbered, steps)
     for _, node, xs, ys in numbered.applications:
         op, is_random = node.op, draws(node.op, xs)
         if (op.holds_graphs and (is_random or not isinstance(op, If))) or isinstance(op, DefaultInput | Foreign):
@@ -64,7 +73,7 @@ def derive(
 class _DerivationWriter:
     """_DerivationWriter collects the terms and the steps that are needed, and writes them in their order."""
 
-    def __init__(self, models: tuple[Model, Model], numbered: Numbered, steps: ProofSteps) -> None:
+    def __init__(self, models: tuple[Model, Model], prepared: PreparedModels, numbered: Numbered, steps: ProofSteps) -> None:
         self._models = models
         self._symbols = Symbols()
         self._literals = LiteralWriter(self._symbols, self._refuse_array)
@@ -77,9 +86,17 @@ class _DerivationWriter:
         self.random: dict[Any, Op] = {}
         """The operators that draw random numbers, by their keys."""
         self._inputs = dict(numbered.inputs)
+        stored = prepared.stored[:: -1 if prepared.rounded else 1]
+        own = [{id(y) for y in constants_of(model)} for model in prepared.models[:: -1 if prepared.rounded else 1]]
         for index, node, _, ys in numbered.applications:
-            if isinstance(node.op, Constant):
-                self._stored.setdefault(id(ys[0]), [index, node.outputs[0].name])
+            y = node.outputs[0] if isinstance(node.op, Constant) else None
+            if y is None:
+                continue
+            # A constant of the graph that is in no file was rounded; those of subgraphs have their names.
+            name = stored[index].get(id(y)) if id(y) in own[index] else y.name
+            if name is not None:
+                self._stored.setdefault(id(ys[0]), [1 - index if prepared.rounded else index, name])
+        self._rounded = {name: numbered.terms[0][id(value)] for name, value in prepared.rounded.items()}
         self.turn_to(numbered.table, steps)
 
     def turn_to(self, table: Terms, steps: ProofSteps) -> None:
@@ -214,7 +231,9 @@ class _DerivationWriter:
         self._terms.append(row)
 
     def data(self, sections: list[list[list[Any]]]) -> dict[str, Any]:
+        rounded = {name: self._ids[id(term)] for name, term in self._rounded.items()}
         return {
+            **({"rounded": rounded} if rounded else {}),
             "texts": [_text_digest(model) for model in self._models],
             "operators": list(self._operators),
             "terms": self._terms,

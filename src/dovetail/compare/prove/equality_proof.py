@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from dovetail.compare.prove.conditions import Conditions
 from dovetail.compare.prove.unequal_region import UnequalRegion
 from dovetail.errors import RuleError, printable
 from dovetail.ir.graph import Model
@@ -47,6 +48,7 @@ class EqualityProof:
     frontier: list[tuple[str, str]] = field(default_factory=list)
     sizes: list[dict[str, int]] = field(default_factory=list)
     models: tuple[Model, Model] | None = field(default=None, repr=False, compare=False)
+    conditions: Conditions = field(default_factory=Conditions, repr=False, compare=False)
 
     @property
     def is_proved(self) -> bool:

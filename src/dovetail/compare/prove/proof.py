@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
+from dovetail.compare.prove.conditions import Conditions
 from dovetail.compare.prove.equality_proof import EqualityProof
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting
@@ -39,10 +40,33 @@ def prove(
     >>> dovetail.prove(b.model, dovetail.simplify(b.model)).verdict
     'bits'
     """
-    # Deferred for start-up time: the rules import the operators that they rewrite.
-    from dovetail.compare.prove.search import ProofSearch
+    # Deferred for start-up time.
     from dovetail.formats import load
 
-    models = tuple(each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))
-    with counting(limits or models[0].limits):
-        return ProofSearch((models[0], models[1]), real, seed, fit_sizes, regions=regions).run()
+    first, second = (each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))
+    conditions = Conditions(fit_sizes=fit_sizes)
+    return prove_under(conditions, first, second, real=real, seed=seed, limits=limits, regions=regions)
+
+
+def prove_under(
+    conditions: Conditions,
+    a: Model,
+    b: Model,
+    *,
+    real: bool = True,
+    seed: int = 0,
+    limits: Limits | None = None,
+    regions: bool = False,
+) -> EqualityProof:
+    """Prove two models equal under conditions, as :func:`prove` does.
+
+    Raises FormatError [certificate.proof] for conditions that do not fit the models.
+    """
+    # Deferred for start-up time: the rules import the operators that they rewrite.
+    from dovetail.compare.prove.search import ProofSearch
+
+    with counting(limits or a.limits):
+        models = conditions.prepare((a, b)).models
+        proof = ProofSearch(models, real, seed, conditions.fit_sizes, regions=regions).run()
+    proof.models, proof.conditions = (a, b), conditions
+    return proof

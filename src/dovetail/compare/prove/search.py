@@ -38,15 +38,15 @@ class ProofSearch:
         is_comparable = not self._differences
         sizes = exact.interface.sizes
         if is_comparable and are_equal(exact.terms, pairs):
-            return EqualityProof("bits", notes=self._notes, sizes=sizes, models=self._models)
+            return EqualityProof("bits", notes=self._notes, sizes=sizes)
         terms = exact.terms
         if self._is_real:
             over_reals = real_terms(exact, deadline=deadline)
             terms = over_reals.terms
             if is_comparable and are_equal(terms, pairs):
                 rewrites = rewrites_of(exact, over_reals, pairs)
-                return EqualityProof("real", rewrites, notes=self._notes, sizes=sizes, models=self._models)
-        proof = EqualityProof("open", notes=[*self._differences, *self._notes], sizes=sizes, models=self._models)
+                return EqualityProof("real", rewrites, notes=self._notes, sizes=sizes)
+        proof = EqualityProof("open", notes=[*self._differences, *self._notes], sizes=sizes)
         proof.frontier = operator_pairs(*first_unequal(terms, pairs))
         if self._differences:
             proof.verdict = "different"
