@@ -1,28 +1,33 @@
 """Compare predicted costs with measured ones: memory of a process, time of a run, and the largest batch that fits.
 
     python bench/cost.py [--models NAME ...] [--batches 1 4 16] [--rounds N] [--fits MB]
-    python bench/cost.py --fit [--models NAME ...] [--batches 1 8]
+    python bench/cost.py --zoo [--rounds N]
+    python bench/cost.py --fit times [--models NAME ...] [--batches 1 8]
+    python bench/cost.py --fit objects
 
 Models: the nine light models of the onnx package with an open batch (random weights), and exports with random weights
 (examples/language_models.py, vision_models.py). Each row has the predicted memory and the growth of the peak resident memory
 (VmHWM) of a process that loads, compiles and runs the model, beyond that of a process that does so with one Relu; and the
 predicted and the shortest measured time of a run, with one thread. --fits searches the largest batch that takes
-at most a number of megabytes, and runs it. --fit writes the factors of src/dovetail/engine/fitted_kernels.py
-from the times of steps.
+at most a number of megabytes, and runs it. --zoo measures the models of build/zoo (bench/zoo.py fills it) at three sizes.
+--fit times writes the factors of src/dovetail/engine/fitted_kernels.py from the times of steps; --fit objects those of
+fitted_objects.py from peaks of exports of few weights (OBJECT_MODELS), which no table of results has.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +38,8 @@ from dovetail.engine.machine_limits import LimitMeter
 from dovetail.engine.plan_report import step_facts
 from dovetail.engine.profile import step_times
 from dovetail.engine.step_profile import costs_of
+from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.runtime.peers import Names, cost as process_cost
 from dovetail.runtime.random_inputs import random_inputs
 
@@ -42,7 +49,9 @@ import language_models  # noqa: E402
 import light_models  # noqa: E402
 import vision_models  # noqa: E402
 
-FACTORS = ROOT / "src" / "dovetail" / "engine" / "fitted_kernels.py"
+ENGINE = ROOT / "src" / "dovetail" / "engine"
+FACTORS, OBJECTS = ENGINE / "fitted_kernels.py", ENGINE / "fitted_objects.py"
+ZOO = ROOT / "build" / "zoo"
 LENGTHS = {"length": 64, "past": 63}
 """Sizes of open dimensions other than the batch."""
 MIN_ROWS = 4
@@ -73,6 +82,18 @@ MODELS: dict[str, Callable[[], dovetail.Model]] = {
     "unet": exported(vision_models.unet),
     "resnet50 quantised": exported(vision_models.resnet50),
 }
+
+OBJECT_MODELS: dict[str, Callable[[], dovetail.Model]] = {
+    **{f"bert of {n} layers": exported(partial(language_models.bert, n, 64, 4, 128, 500)) for n in (1, 6, 24)},
+    **{f"gpt2 of {n} layers": exported(partial(language_models.gpt2, n, 64, 4, 500, 63)) for n in (1, 8)},
+    **{f"llama of {n} layers": exported(partial(language_models.llama, n, 64, 4, 2, 128, 500)) for n in (1, 8)},
+    **{f"lstm of {n} layers": exported(partial(language_models.lstm_tagger, n, 32, 32, 500)) for n in (1, 4)},
+    **{f"vit of {n} layers": exported(partial(vision_models.vit, n, 64, 4, 64)) for n in (2, 12)},
+    "unet": exported(partial(vision_models.unet, 64, 8)),
+    "detector": exported(partial(vision_models.detector, 64)),
+    "resnet50": exported(partial(vision_models.resnet50, 64, False)),
+}
+"""The models from which the memory of objects is fitted."""
 
 
 def sizes_at(model: dovetail.Model, batch: int) -> dict[str, int]:
@@ -123,34 +144,62 @@ def fit(names: Sequence[str], batches: Sequence[int], rounds: int) -> None:
         overhead, *rest = least_squares(np.array([row for row, _ in samples]), np.array([seconds for _, seconds in samples]))
         numbers = ", ".join(f"{number:.4g}" for number in (overhead * 1e-6, *rest))
         lines.append(f'    "{group}": ({numbers}),  # {len(samples)} steps\n')
-    head = f'"""Factors of kernel times, written by ``python bench/cost.py --fit`` on {processor()}, with one thread."""\n'
+    head = f'"""Factors of kernel times, written by ``python bench/cost.py --fit times`` on {processor()}, one thread."""\n'
     FACTORS.write_text(
         f"{head}\nFACTORS: dict[str, tuple[float, float, float, float]] = {{\n{''.join(lines)}}}\n"
         '"""Maps a kernel to its overhead in seconds, and to its factors for cached bytes, streamed bytes and operations."""\n'
     )
 
 
-def least_squares(features: Any, seconds: Any) -> list[float]:
-    """Return the factors >= 0 that minimize the sum of squared errors, each divided by its time."""
-    weights = 1 / np.sqrt(seconds)
-    best: tuple[float, list[float]] | None = None
+def fit_objects() -> None:
+    rows, bytes_ = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        empty = peak_of_one_operator(folder)
+        for name, make in OBJECT_MODELS.items():
+            path = f"{folder}/model.onnx"
+            dovetail.save(make(), path)
+            model = dovetail.load(path)
+            sizes = sizes_at(model, 1)
+            report = dovetail.cost(model, sizes, threads=1)
+            measured = peak_of(path, model, sizes) - empty - report.memory_bytes + report.memory["objects"]
+            rows.append([1.0, len(model.graph.nodes), sum(row.count for row in report.kernels)])
+            bytes_.append(measured)
+            print(f"{name}: {measured:,} bytes, {rows[-1][1:]} nodes and steps", file=sys.stderr, flush=True)
+    features, found = np.array(rows), np.array(bytes_)
+    factors = ", ".join(f"{number:.0f}." for number in nonnegative_least_squares(features, found, np.sqrt(np.maximum(found, 1))))
+    OBJECTS.write_text(
+        f'"""Memory of the objects of a program, written by ``python bench/cost.py --fit objects``."""\n\n'
+        f"OBJECTS = ({factors.replace('., ', '.0, ')}0)  # {len(rows)} models\n"
+        '"""The bytes of a program beyond those of one with one operator: of each program, of a node, and of a planned step."""\n'
+    )
+
+
+def nonnegative_least_squares(features: Any, values: Any, scales: Any) -> list[float]:
+    """Return the factors >= 0 that minimize the sum of squared errors, each divided by its scale."""
     columns = [index for index in range(features.shape[1]) if features[:, index].any()]
+    best: tuple[float, list[float]] | None = None
     for count in range(1, len(columns) + 1):
         for chosen in itertools.combinations(columns, count):
-            found = np.linalg.lstsq(features[:, chosen] * weights[:, None], seconds * weights, rcond=None)[0]
+            found = np.linalg.lstsq(features[:, chosen] / scales[:, None], values / scales, rcond=None)[0]
             if (found < 0).any():
                 continue
-            error = float((((features[:, chosen] @ found - seconds) * weights) ** 2).sum())
+            error = float((((features[:, chosen] @ found - values) / scales) ** 2).sum())
             if best is None or error < best[0]:
                 factors = [0.0] * features.shape[1]
                 for index, factor in zip(chosen, found, strict=True):
                     factors[index] = float(factor)
                 best = error, factors
     assert best is not None
-    cached, streamed = best[1][1:3]
-    # A kernel without steps of one class of sizes has the factor of the other class.
-    best[1][1:3] = [cached if features[:, 1].any() else streamed, streamed if features[:, 2].any() else cached]
     return best[1]
+
+
+def least_squares(features: Any, seconds: Any) -> list[float]:
+    """Return the factors >= 0 that minimize the sum of squared errors, each divided by its time."""
+    factors = nonnegative_least_squares(features, seconds, np.sqrt(seconds))
+    cached, streamed = factors[1:3]
+    # A kernel without steps of one class of sizes has the factor of the other class.
+    factors[1:3] = [cached if features[:, 1].any() else streamed, streamed if features[:, 2].any() else cached]
+    return factors
 
 
 def processor() -> str:
@@ -182,24 +231,72 @@ def peak_of_one_operator(folder: str) -> int:
     return peak_of(f"{folder}/relu.onnx", b.model, {})
 
 
-def compare(names: Sequence[str], batches: Sequence[int], rounds: int) -> Iterator[dict[str, Any]]:
+class Case(NamedTuple):
+    """Case is a model with a file, and its sizes with their labels."""
+
+    name: str
+    path: str
+    model: dovetail.Model
+    sizes: list[tuple[str, dict[str, int]]]
+
+
+def cases_of_models(names: Sequence[str], batches: Sequence[int], folder: str) -> Iterator[Case]:
+    for name in names:
+        model, path = MODELS[name](), f"{folder}/model.onnx"
+        dovetail.save(model, path)
+        chosen = batches if sizes_at(model, 1) else [1]
+        yield Case(name, path, model, [(str(batch), sizes_at(model, batch)) for batch in chosen])
+
+
+def cases_of_zoo() -> Iterator[Case]:
+    """Yield the models of build/zoo: at the sizes of their inputs, and at a third one as far beyond the second as that is."""
+    for row in json.loads((ZOO / "index.json").read_text(encoding="utf-8")):
+        path = str(ZOO / row["file"])
+        model = dovetail.load(path)
+        first, second = (sizes_of_arrays(model, ZOO / row["inputs"].format(which)) for which in ("", "2"))
+        names = dovetail.infer_report(model).bounds
+        if first is None or not names:
+            yield Case(row["id"], path, model, [("-", {})])
+            continue
+        second = second or {name: 2 * size for name, size in first.items()}
+        third = {name: 2 * second[name] - size for name, size in first.items()}
+        found = [first, second, third]
+        yield Case(row["id"], path, model, [(" x ".join(map(str, sizes.values())), sizes) for sizes in found])
+
+
+def sizes_of_arrays(model: dovetail.Model, path: Path) -> dict[str, int] | None:
+    """Return the open sizes that the arrays of a file have; None without a file."""
+    if not path.exists():
+        return None
+    with np.load(path) as arrays:
+        pairs = [(value.shape or (), arrays[value.name].shape) for value in model.inputs if value.name in arrays]
+    return {
+        name: size
+        for shape, sizes in pairs
+        for extent, size in zip(shape, sizes, strict=False)
+        if extent is not None and (name := symbolic.name_of(extent)) is not None
+    }
+
+
+def compare(cases: Callable[[str], Iterator[Case]], rounds: int) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         empty = peak_of_one_operator(folder)
-        for name in names:
-            path = f"{folder}/model.onnx"
-            model = MODELS[name]()
-            dovetail.save(model, path)
-            for batch in batches if sizes_at(model, 1) else [1]:
-                sizes = sizes_at(model, batch)
-                report = dovetail.cost(path, sizes, threads=1)
-                measured = peak_of(path, model, sizes) - empty
-                seconds = shortest_times(model, sizes, rounds)[0]
+        for name, path, model, chosen in cases(folder):
+            for label, sizes in chosen:
+                try:
+                    report = dovetail.cost(path, sizes, threads=1)
+                    measured = peak_of(path, model, sizes) - empty
+                    seconds = shortest_times(model, sizes, rounds)[0] if rounds else None
+                except DovetailError as error:
+                    print(f"{name} at {label}: [{error.code}] {error.message}"[:160], file=sys.stderr, flush=True)
+                    continue
                 yield {
-                    "model": name, "batch": batch, "memory": report.memory_bytes, "measured": measured,
+                    "model": name, "batch": label, "is_partial": any("counted" in note for note in report.notes),
+                    "memory": report.memory_bytes, "measured": measured,
                     "memory_error": report.memory_bytes / measured - 1,
                     "process_error": (report.memory_bytes - measured) / (measured + empty),
-                    "ms": None if report.seconds is None else report.seconds * 1e3, "measured_ms": seconds * 1e3,
-                    "time_error": None if report.seconds is None else report.seconds / seconds - 1,
+                    "ms": report.seconds and report.seconds * 1e3, "measured_ms": seconds and seconds * 1e3,
+                    "time_error": report.seconds / seconds - 1 if report.seconds and seconds else None,
                 }  # fmt: skip
 
 
@@ -225,35 +322,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 4, 16])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--fit", action="store_true", help="write the factors of kernel times")
+    parser.add_argument("--rounds", type=int, default=5, help="timed runs; 0: memory alone")
+    parser.add_argument("--fit", choices=("times", "objects"), help="write the factors of kernel times, or of objects")
+    parser.add_argument("--zoo", action="store_true", help="measure the models of build/zoo")
     parser.add_argument("--fits", type=int, metavar="MB", help="find the largest batch within this number of megabytes")
     options = parser.parse_args()
+    if options.fit == "objects":
+        fit_objects()
+        return
     if options.fit:
         fit(options.models, options.batches, options.rounds)
         return
     if options.fits is not None:
         fitting(options.models, options.fits)
         return
-    print("| model | batch | memory MB | measured MB | error | of the process | time ms | measured ms | error |")
+    print("| model | size | memory MB | measured MB | error | of the process | time ms | measured ms | error |")
     print("| --- " * 9 + "|")
     rows = []
-    for row in compare(options.models, options.batches, options.rounds):
+    cases = partial(cases_of_models, options.models, options.batches)
+    for row in compare((lambda _: cases_of_zoo()) if options.zoo else cases, options.rounds):
         rows.append(row)
-        ms, error = ("-", "-") if row["ms"] is None else (f"{row['ms']:.2f}", f"{row['time_error']:+.0%}")
+        times = [f"{ms:.2f}" if ms else "-" for ms in (row["ms"], row["measured_ms"])]
+        error = "-" if row["time_error"] is None else f"{row['time_error']:+.0%}"
         print(
-            f"| {row['model']} | {row['batch']} | {row['memory'] / 1e6:.1f} | {row['measured'] / 1e6:.1f} "
-            f"| {row['memory_error']:+.1%} | {row['process_error']:+.1%} | {ms} | {row['measured_ms']:.2f} | {error} |",
+            f"| {row['model']}{' (part)' if row['is_partial'] else ''} | {row['batch']} "
+            f"| {row['memory'] / 1e6:.1f} | {row['measured'] / 1e6:.1f} "
+            f"| {row['memory_error']:+.1%} | {row['process_error']:+.1%} | {times[0]} | {times[1]} | {error} |",
             flush=True,
         )
+    # A note says what memory is not counted.
+    rows = [row for row in rows if not row["is_partial"]]
     memory = [abs(row["memory_error"]) for row in rows]
     process = [abs(row["process_error"]) for row in rows]
-    times = [abs(row["time_error"]) for row in rows if row["time_error"] is not None]
+    errors = [abs(row["time_error"]) for row in rows if row["time_error"] is not None]
     print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
     print(f"memory: median error {statistics.median(memory):.1%} of the growth, {statistics.median(process):.1%} of the process")
-    if times:
-        within = sum(error <= 0.25 for error in times)
-        print(f"time: median error {statistics.median(times):.0%}; {within} of {len(times)} within 25 %")
+    if errors:
+        within = sum(error <= 0.25 for error in errors)
+        print(f"time: median error {statistics.median(errors):.0%}; {within} of {len(errors)} within 25 %")
 
 
 if __name__ == "__main__":

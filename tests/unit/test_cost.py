@@ -254,7 +254,7 @@ def run(*arguments: str) -> int:
 
 
 def test_command(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(path, "--at", "batch=64", "--fits", "1MB", "--threads", "1") == 0
+    assert run(path, "--at", "batch=64", "--fits", "3MB", "--threads", "1") == 0
     text = capsys.readouterr().out
     for line in ("batch=64", "operations", "*batch", "fits", "kernel"):
         assert line in text, line

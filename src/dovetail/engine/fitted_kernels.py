@@ -1,4 +1,4 @@
-"""Factors of kernel times, written by ``python bench/cost.py --fit`` on AMD EPYC (family 25, model 1), avx2, with one thread."""
+"""Factors of kernel times, written by ``python bench/cost.py --fit times`` on AMD EPYC (family 25, model 1), avx2, one thread."""
 
 FACTORS: dict[str, tuple[float, float, float, float]] = {
     "": (3.97e-09, 0.7766, 1.777, 1.211),  # 1353 steps

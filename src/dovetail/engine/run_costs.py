@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.engine.engine import Engine
+from dovetail.engine.fitted_objects import OBJECTS
 from dovetail.engine.memory.arena import ALIGNMENT, align
 from dovetail.engine.memory.tensor import RunTensor, TensorMap
 from dovetail.engine.plan import Operand, Plan, Step
@@ -33,7 +34,8 @@ class MemoryCost(NamedTuple):
 
     ``weights``: constants of the model and of the engine's rewritten graph; ``mapped``: those that are pages of a model file;
     ``packed``: weights in the layout of kernels; ``tables``: constants computed from the sizes of the run; ``arena``: all
-    intermediate values. ``inputs`` and ``outputs`` are the caller's arrays.
+    intermediate values. ``inputs`` and ``outputs`` are the caller's arrays. ``objects``: nodes, values and steps of a program
+    beyond those of one with one operator, by factors fitted to measurements (``fitted_objects``).
     """
 
     weights: int
@@ -43,6 +45,7 @@ class MemoryCost(NamedTuple):
     arena: int
     inputs: int
     outputs: int
+    objects: int
 
     @property
     def total(self) -> int:
@@ -61,8 +64,14 @@ def memory_of(engine: Engine, executable: Executable) -> MemoryCost:
     weights, _ = constant_bytes((engine.model.graph, engine.graph))
     # The engine returns the pages of a constant that it replaces to the system.
     _, mapped = constant_bytes((engine.graph,))
-    base = MemoryCost(weights, mapped, engine.packed_bytes, 0, 0, 0, 0)
+    objects = object_bytes(len(engine.model.graph.nodes), len(executable.plan.steps))
+    base = MemoryCost(weights, mapped, engine.packed_bytes, 0, 0, 0, 0, objects)
     return base.at_plan(executable.plan)
+
+
+def object_bytes(nodes: int, steps: int) -> int:
+    """Return the bytes of the objects of a program with these numbers of nodes and planned steps."""
+    return int(OBJECTS[0] + OBJECTS[1] * nodes + OBJECTS[2] * steps)
 
 
 def constant_bytes(graphs: Iterable[Graph]) -> tuple[int, int]:

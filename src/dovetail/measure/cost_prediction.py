@@ -220,7 +220,7 @@ def _graph_text(graph: Graph) -> str:
 
 def _peak_expression(expressions: SymbolicCosts, memory: MemoryCost) -> Size | None:
     parts = (expressions.live, expressions.tables, expressions.inputs, expressions.outputs)
-    total: Size = memory.weights + memory.mapped + memory.packed
+    total: Size = memory.weights + memory.mapped + memory.packed + memory.objects
     for part in parts:
         if part is None:
             return None

@@ -17,6 +17,7 @@ USES = {
     "arena": "arena",
     "inputs": "inputs",
     "outputs": "outputs",
+    "objects": "objects of graph and plan",
 }
 """Maps a use of memory to its words."""
 
@@ -58,7 +59,7 @@ class CostReport:
     """The size of each open dimension for which the numbers hold."""
     threads: int
     memory: dict[str, int]
-    """Bytes by their use: ``weights``, ``mapped``, ``packed``, ``tables``, ``arena``, ``inputs``, ``outputs``."""
+    """Bytes by their use: ``weights``, ``mapped``, ``packed``, ``tables``, ``arena``, ``inputs``, ``outputs``, ``objects``."""
     moved_bytes: int
     """Bytes that the steps read and write, each element of a step counted once."""
     operations: int
