@@ -67,7 +67,7 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
         attributes.pop("stable", None)
         if output == 0:
             attributes.pop("index_element_type", None)
-    for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0)):
+    for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0), ("output_padding", 0)):
         if all(each == neutral for each in attributes.get(name) or (neutral,)):
             attributes.pop(name, None)
     weights = xs[_WEIGHTS[op.name]].shape if op.name in _WEIGHTS and xs[_WEIGHTS[op.name]] is not None else None
