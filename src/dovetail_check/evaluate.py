@@ -305,8 +305,10 @@ def _repeat(parts: Array, x: Array, axis: int, block: int) -> Array:
 
 def _dequantize(o: _Operands) -> Array:
     x, scale = o[0], o[1]
+    # Floats of 8 bits are held as f32, and are exact in the type of the scale.
+    is_narrow = str(o.dtypes[0]) in ("f8e4m3", "f8e5m2") and not (o.has(2) and o[2].any())
     if (
-        x.dtype.kind not in "iu"
+        (x.dtype.kind not in "iu" and not is_narrow)
         or x.dtype.itemsize > (4 if not o.has(2) or not o[2].any() else 2)
         or scale.dtype.kind != "f"
         or o.attributes.get("output_dtype")

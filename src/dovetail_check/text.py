@@ -23,10 +23,12 @@ NUMPY: dict[str, Any] = {
     **{f"{kind}{bits}": getattr(np, f"{word}{bits}") for kind, word in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
 }
 """The element types whose elements are read and computed."""
-READ: dict[str, Any] = {**NUMPY, "bf16": np.float32, "i4": np.int8, "u4": np.uint8}
+NARROW = ("bf16", "f8e4m3", "f8e5m2")
+READ: dict[str, Any] = {**NUMPY, **dict.fromkeys(NARROW, np.float32), "i4": np.int8, "u4": np.uint8}
 """The element types whose elements are read, and the types that hold these; elements of other types are bytes."""
 _SAFETENSORS = {
     "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64", "BOOL": "boolean",
+    "F8_E4M3": "f8e4m3", "F8_E5M2": "f8e5m2",
     **{f"{sign}{bits}": f"{sign.lower()}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 _TOKEN = re.compile(
@@ -283,7 +285,7 @@ class Line:
         items = self.items("}", self.value)
         if dtype not in READ:
             return Tensor(dtype, shape, None, repr(items).encode())
-        numbers = np.array(items, np.float64 if dtype in (*FLOATS, "bf16") else object)
+        numbers = np.array(items, np.float64 if dtype in (*FLOATS, *NARROW) else object)
         data = numbers.astype(READ[dtype]).reshape(shape)
         is_exact = bool(((data == numbers.reshape(shape)) | (data != data)).all())
         if dtype not in NUMPY and not (is_exact and _is_in(dtype, data)):
@@ -292,20 +294,37 @@ class Line:
 
 
 def read_tensor(dtype: str, shape: tuple[int, ...], raw: Any) -> Tensor:
-    """Read the bytes of a tensor. An element of 4 bits has a byte; those of bf16 are read as f32. Raises ValueError."""
+    """Read the bytes of a tensor. An element of 4 bits has a byte; narrow floats are read as f32. Raises ValueError."""
     if dtype in NUMPY:
         return Tensor(dtype, shape, np.frombuffer(raw, NUMPY[dtype]).reshape(shape), raw)
     if dtype not in READ:
         return Tensor(dtype, shape, None, raw)
-    data = np.frombuffer(raw, np.uint16 if dtype == "bf16" else READ[dtype])
-    data = (data.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else data
+    if dtype in NARROW:
+        return Tensor(dtype, shape, _narrow_floats(dtype, raw).reshape(shape), raw)
+    data = np.frombuffer(raw, READ[dtype])
     if not _is_in(dtype, data):
         raise ValueError(f"an element that is none of {dtype}")
     return Tensor(dtype, shape, data.reshape(shape), raw)
 
 
+def _narrow_floats(dtype: str, raw: Any) -> Array:
+    """Return the elements of bf16, f8e4m3 (4 bits of exponent with a bias of 7, NaN but no infinity) or f8e5m2 as f32."""
+    if dtype == "bf16":
+        return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    codes = np.frombuffer(raw, np.uint8).astype(np.int32)
+    if dtype == "f8e5m2":
+        return (codes.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+    exponent, fraction = codes >> 3 & 15, codes & 7
+    size = np.where(exponent > 0, np.ldexp(8.0 + fraction, exponent - 10), np.ldexp(1.0 * fraction, -9))
+    size = np.where(codes & 127 == 127, np.nan, size)
+    return np.where(codes & 128, -size, size).astype(np.float32)
+
+
 def _is_in(dtype: str, data: Array) -> bool:
     """Return whether all elements are of a type that a larger one holds."""
+    if dtype.startswith("f8"):
+        known = _narrow_floats(dtype, bytes(range(256)))
+        return bool((np.isin(data, known) | np.isnan(data)).all())
     if dtype == "bf16":
         return not bool((np.ascontiguousarray(data).view(np.uint32) & 0xFFFF).any())
     low, high = (-8, 7) if dtype == "i4" else (0, 15)

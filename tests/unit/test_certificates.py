@@ -220,6 +220,8 @@ def two_products(b: Any) -> None:
         "second.xml",
         "second.onnx --to int4 --qdq",
         "second.xml --to int4",
+        "second.onnx --to f8",
+        "second.onnx --to f8e5m2",
         "second.onnx --to f16",
         "second.xml --to bf16",
     ],
