@@ -60,7 +60,7 @@ def results_are_within_the_bound_of_rounding(case: Case) -> str:
     return "f64"
 
 
-test_results_are_within_their_bounds = hold(results_are_within_the_bound_of_rounding)
+test_case = hold(results_are_within_the_bound_of_rounding)
 
 POINTS = 7
 

@@ -11,8 +11,8 @@ import pytest
 
 import dovetail
 import dovetail_check
-from dovetail.compare.prove.error_bounds import evaluate_with_error
 from dovetail.compare.prove.real_terms import FOLDED
+from dovetail.compare.rounding.rounding_functions import evaluate_with_error
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.unary import Exp, Tanh
 from dovetail.ops.linalg.matmul import MatMul

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.prove.error_bounds import evaluate_with_error
 from dovetail.compare.prove.model_terms import Numbered
+from dovetail.compare.rounding.rounding_functions import evaluate_with_error
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType, DTypeLike

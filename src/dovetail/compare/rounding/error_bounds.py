@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.compare.rounding.rounded_array import Floats, RoundedArray
 from dovetail.compare.rounding.rounding_functions import RoundingFunctions
-from dovetail.errors import RuleError, UnsupportedError, printable
+from dovetail.errors import DovetailError, RuleError, UnsupportedError, printable
 from dovetail.ir import dtypes
 from dovetail.ir.evaluate import evaluate_node, last_readers, live_nodes
 from dovetail.ir.graph import Model
@@ -103,14 +103,21 @@ def bound_rounding(
             evaluate_with_bounds(model, functions, arrays, ranges, known if index else None) for index, model in enumerate(models)
         ]
         bounds = [_bound_of(*pair, is_range=bool(ranges)) for pair in zip(*pairs, strict=True)]
-    except UnsupportedError as error:
-        notes.append(f"no bound: {error.message}" + (f" ({error.node})" if error.node else ""))
+    except DovetailError as error:
+        notes.append(_reason(error))
     expected = _estimate_difference(models, arrays, unit, source.seed, notes)
     rows = []
     for value, bound, spread, (first, second) in zip(models[0].outputs, bounds, expected, _measure(models, arrays), strict=True):
         measured, magnitude = _largest(np.abs(first - second)), _largest(np.abs(first))
         rows.append(OutputBound(value.name, None if bound is None else _largest(bound), spread, measured, magnitude))
     return RoundingBound(rows, dict(ranges), notes)
+
+
+def _reason(error: DovetailError) -> str:
+    """Return why no bound is known. Raises the error again if a limit of the run was reached."""
+    if not isinstance(error, UnsupportedError) and error.code != "run.failed":
+        raise error
+    return f"no bound: {error.message}" + (f" ({error.node})" if error.node else "")
 
 
 def _ranges_of_file(model: Model) -> dict[str, Range]:
@@ -225,8 +232,8 @@ def _estimate_difference(
                 with np.errstate(invalid="ignore"):
                     apart = np.subtract(first.value, second.value, dtype=np.float64)
                 squares[index] = squares[index] + np.where(np.isnan(apart), 0.0, apart) ** 2
-    except UnsupportedError as error:
-        note = f"no bound: {error.message}" + (f" ({error.node})" if error.node else "")
+    except DovetailError as error:
+        note = _reason(error)
         if note not in notes:
             notes.append(note)
         return [None] * len(models[0].outputs)

@@ -11,13 +11,19 @@ import numpy.typing as npt
 
 from dovetail.compare.rounding.element_functions import ElementFunctions, between, plus, product_errors, reach_of, zero_of
 from dovetail.compare.rounding.rounded_array import Axis, Floats, Ints, RoundedArray
-from dovetail.errors import UnsupportedError
+from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.ir import arrays
+from dovetail.ir.evaluate import FAILURES, apply
+from dovetail.ir.op import Op
 
 WINOGRAD = 756.0
 """The sum of all products of magnitudes in the transforms of F(4x4, 3x3) at 0, 3/4, -3/4, 3/2, -3/2 and infinity, for ones."""
 WINOGRAD_STEPS = 24
 """Roundings of one value in the transforms of Winograd's algorithm, beside the sum over channels."""
+UNIT = 2.0**-24
+"""The unit roundoff of f32."""
+MAX_RELATIVE = 2.0**-16
+"""Maximum bound of an element relative to the largest element of its constant."""
 FUSED = 2
 """Roundings of a product that a runtime adds where it multiplies factors into the weights."""
 
@@ -323,6 +329,32 @@ class RoundingFunctions(ElementFunctions):
             )
 
         return self._product(x, w, x.dtype, function, math.prod(w.shape[1:]), tiles if is_winograd and w.shape[1] >= 8 else None)
+
+
+def evaluate_with_error(
+    op: Op, operands: Sequence[Floats | None], errors: Sequence[Floats | None]
+) -> tuple[Floats, Floats] | None:
+    """Evaluate an operator on constants in f64. Returns the result and a bound of the error of an evaluation in f32.
+
+    ``errors`` are bounds of the errors of the operands; None stands for an operand that is no float. Returns None for an operator
+    of which no bound is known, and for a bound beyond MAX_RELATIVE.
+    """
+    functions = RoundingFunctions(UNIT)
+    xs = [
+        x if x is None or error is None else RoundedArray(functions, x.astype(np.float64), np.float32, error)
+        for x, error in zip(operands, errors, strict=True)
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            found = functions.asarray(apply(op, functions, xs)[0])
+    except (DovetailError, AttributeError, *FAILURES):
+        return None
+    result = found.value.astype(np.float64)
+    bound = np.broadcast_to(np.asarray(zero_of(found.error), np.float64), result.shape)
+    largest = float(np.max(np.abs(result), initial=0.0))
+    if not np.all(np.isfinite(result)) or not np.all(bound <= MAX_RELATIVE * largest):
+        return None
+    return result, bound
 
 
 class _Transforms:
