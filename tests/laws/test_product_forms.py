@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.laws.terms import terms
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -43,6 +46,13 @@ def halved(b: Any, x: Any) -> Any:
     return y * np.float32(0.5) * b.Tanh(y)
 
 
+def gated(b: Any, x: Any, before: float = 1.0, after: float = 1.0) -> Any:
+    """Return the product of a part of a projection of x and a function of x, with scalar factors in two places."""
+    heads = b.Reshape(b.MatMul(x, WEIGHTS[0]) * np.float32(before), [0, -1, 2, 3], special_zero=True)
+    part = b.Transpose(heads[:, :, :, :2], [0, 2, 1, 3])
+    return part * b.Tanh(x[:, :1, None, :2]) * np.float32(after)
+
+
 PLAIN: Expression = lambda b, x: b.MatMul(x, WEIGHTS[0]) + BIAS  # noqa: E731
 EQUAL: dict[str, tuple[Expression, Expression]] = {
     "Gemm of rows": (PLAIN, lambda b, x: as_rows(b, x, WEIGHTS[0], BIAS)),
@@ -52,6 +62,7 @@ EQUAL: dict[str, tuple[Expression, Expression]] = {
     ),
     "factor at the left and the right": (lambda b, x: scores(b, x, left=0.5, right=0.5), lambda b, x: scores(b, x, after=0.25)),
     "factor in weights": (lambda b, x: scores(b, x, after=SCALE), lambda b, x: scores(b, x, right=SCALE)),
+    "factor of a part": (lambda b, x: gated(b, x, before=0.5), lambda b, x: gated(b, x, after=0.5)),
 }  # fmt: skip
 UNEQUAL: dict[str, tuple[Expression, Expression]] = {
     "other weights": (PLAIN, lambda b, x: as_rows(b, x, WEIGHTS[1], BIAS)),
@@ -65,6 +76,7 @@ UNEQUAL: dict[str, tuple[Expression, Expression]] = {
             b.MatMul(x, WEIGHTS[0] * np.float32(0.5)) + BIAS, b.Transpose(b.MatMul(x, WEIGHTS[1]) + BIAS, [0, 2, 1])
         ),
     ),
+    "factor of a part and of the whole": (lambda b, x: gated(b, x, before=0.5), lambda b, x: gated(b, x, before=0.5, after=0.5)),
     "factor inside a function": (
         lambda b, x: halved(b, x),
         lambda b, x: PLAIN(b, x) * b.Tanh(PLAIN(b, x) * np.float32(0.5)),
@@ -100,3 +112,18 @@ def test_other_products_are_not_proved(name: str, tmp_path: Path) -> None:
     first, second = outputs_of(paths)
     assert first.shape != second.shape or np.max(np.abs(first - second)) > 1e-3
     assert dovetail.prove(*paths, real=True).verdict == "different"
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_rewrites_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No form is rewritten until the limit of nested rewrites: laws that undo each other would reach it."""
+    depths: list[int] = []
+    new_term = terms.Terms._new_term
+
+    def record_depth(b: terms.Terms, op: Op, xs: list[Value | None]) -> list[Value]:
+        depths.append(b._depth)
+        return new_term(b, op, xs)
+
+    monkeypatch.setattr(terms.Terms, "_new_term", record_depth)
+    dovetail.prove(*save_both(EQUAL[name], tmp_path), real=True)
+    assert 0 < max(depths) < terms.MAX_DEPTH // 2

@@ -14,7 +14,7 @@ from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
 from dovetail.laws.law import Result
 from dovetail.laws.rules.arithmetic import is_plain
 from dovetail.laws.rules.movement import are_equal_products, is_one, reshape
-from dovetail.laws.rules.real_arithmetic import MAX_OPERANDS, operands_of
+from dovetail.laws.rules.real_arithmetic import MAX_OPERANDS, chain_of, operands_of
 from dovetail.laws.rules.slices import ExactSlice
 from dovetail.laws.terms.terms import Terms
 from dovetail.ops.elementwise.binary import Add, Multiply
@@ -60,7 +60,10 @@ def _rows_of(x: Value) -> Shape:
 
 
 def move_factor(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite the product of matrices and a scalar constant as a product whose left matrix is multiplied by the scalar."""
+    """Rewrite the product of matrices and a scalar constant as a product whose left matrix is multiplied by the scalar.
+
+    A slice of a term with weights becomes the slice of the multiplied term.
+    """
     if not is_plain(types[0]):
         return None
     for factor, other in (xs, xs[::-1]):
@@ -69,6 +72,8 @@ def move_factor(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
         node = other.node
         if node is not None and isinstance(node.op, MatMul) and node.input(0).constant is None and node.input(1).constant is None:
             return b.add(node.op, b.Multiply(node.input(0), factor), node.input(1))
+        if node is not None and isinstance(node.op, ExactSlice) and _has_weights(node.input(0)):
+            return b.add(node.op, b.Multiply(node.input(0), factor), *node.inputs[1:])
     return None
 
 
@@ -77,13 +82,10 @@ def move_magnitude(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     x, y = xs
     if not is_plain(types[0]) or x is None or y is None or x.constant is not None or y.constant is not None:
         return None
-    magnitudes = _Magnitudes(b)
-    magnitude = magnitudes.of(y)
-    if magnitude is None or magnitude.constant is None or not magnitudes.is_complete:
+    if (divided := _divide(b, y)) is None:
         return None
-    if _is_balanced(magnitude):
-        return None
-    return b.add(op, b.Multiply(x, magnitude), b.Multiply(y, b.Reciprocal(magnitude)))
+    quotient, magnitude = divided
+    return b.add(op, b.Multiply(x, magnitude), quotient)
 
 
 def move_magnitudes(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -95,15 +97,30 @@ def move_magnitudes(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
         return None
     results, factors = [], []
     for x in operands:
-        magnitudes = _Magnitudes(b)
-        magnitude = None if x.constant is not None else magnitudes.of(x)
-        if magnitude is not None and magnitudes.is_complete and not _is_balanced(magnitude):
-            scaled = b.Multiply(x, b.Reciprocal(magnitude))
-            if not any(each.constant is not None for each in operands_of(scaled, Multiply)):
-                factors.append(magnitude)
-                x = scaled
+        divided = None if x.constant is not None else _divide(b, x)
+        if divided is not None and not any(each.constant is not None for each in operands_of(divided[0], Multiply)):
+            x, magnitude = divided
+            factors.append(magnitude)
         results.append(x)
-    return reduce(b.Multiply, [*results, *factors]) if factors else None
+    if not factors:
+        return None
+    # The laws see the whole product once, and none of its parts.
+    product = chain_of(b, Multiply, results)
+    return None if product is None else b.Multiply(product, reduce(b.Multiply, factors))
+
+
+def _divide(b: Terms, x: Value) -> tuple[Value, Value] | None:
+    """Return a term divided by its magnitude, and the magnitude.
+
+    None stands for a term of magnitude 1, and for a term whose quotient does not have the magnitude 1: it would be divided again.
+    """
+    magnitudes = _Magnitudes(b)
+    magnitude = magnitudes.of(x)
+    if magnitude is None or magnitude.constant is None or not magnitudes.is_complete or _is_balanced(magnitude):
+        return None
+    quotient = b.Multiply(x, b.Reciprocal(magnitude))
+    rest = magnitudes.of(quotient)
+    return (quotient, magnitude) if magnitudes.is_complete and (rest is None or _is_balanced(rest)) else None
 
 
 def _is_balanced(magnitude: Value) -> bool:
@@ -113,22 +130,28 @@ def _is_balanced(magnitude: Value) -> bool:
 
 
 class _Magnitudes:
-    """_Magnitudes finds the magnitudes of terms: a term multiplied by c > 0 has the magnitude of the term multiplied by c."""
+    """_Magnitudes finds the magnitudes of terms: a term multiplied by c > 0 has the magnitude of the term multiplied by c.
+
+    The table keeps the magnitudes of its terms, which do not change.
+    """
 
     def __init__(self, b: Terms) -> None:
         self._b = b
-        self._known: dict[int, Value | None] = {}
+        self._visited = 0
         self.is_complete = True
 
     def of(self, x: Value) -> Value | None:
         """Return the magnitude of a term as a scalar constant; None stands for 1."""
-        if id(x) not in self._known:
-            if len(self._known) >= MAX_VISITED:
-                self.is_complete = False
-                return None
-            self._known[id(x)] = None
-            self._known[id(x)] = self._find(x)
-        return self._known[id(x)]
+        if id(x) in self._b.magnitudes:
+            return self._b.magnitudes[id(x)][1]
+        if self._visited >= MAX_VISITED:
+            self.is_complete = False
+            return None
+        self._visited += 1
+        found = self._find(x)
+        if self.is_complete:
+            self._b.magnitudes[id(x)] = x, found
+        return found
 
     def _find(self, x: Value) -> Value | None:
         if x.constant is not None:
@@ -137,8 +160,10 @@ class _Magnitudes:
         if node is None:
             return None
         match node.op:
-            case Reshape() | Transpose() | Expand() | ExactSlice():
+            case Reshape() | Transpose() | Expand():
                 return self.of(node.input(0))
+            case ExactSlice():
+                return self.of(node.input(0)) if _has_weights(node.input(0)) else None
             case Add():
                 operands = operands_of(x, Add)
                 # The factors of weights are changed only where each operand has weights.
@@ -172,7 +197,7 @@ class _Magnitudes:
 
 def _has_weights(x: Value) -> bool:
     """Return whether a term is a constant, or takes a constant factor into its constants."""
-    while x.node is not None and isinstance(x.node.op, Reshape | Transpose | Expand):
+    while x.node is not None and isinstance(x.node.op, Reshape | Transpose | Expand | ExactSlice):
         x = x.node.input(0)
     return x.constant is not None or (x.node is not None and isinstance(x.node.op, Add | Conv | MatMul))
 

@@ -39,7 +39,7 @@ def operands_of(x: Value, kind: type[Op]) -> list[Value]:
     return [*found, *stack]
 
 
-def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
+def chain_of(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
     """Return the chain of an operator over operands sorted by number; all constants are folded into one at the end."""
     constants = [x for x in operands if x.constant is not None]
     values = sorted((x for x in operands if x.constant is None), key=b.number_of)
@@ -77,7 +77,7 @@ def order_chain(kind: type[Op]) -> Rule:
             return None
         if len(operands) < 3 and not any(_is_zero_or_one(kind, x) for x in operands):
             return None
-        return _chain(b, kind, operands)
+        return chain_of(b, kind, operands)
 
     return rule
 

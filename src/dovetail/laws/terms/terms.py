@@ -75,6 +75,8 @@ class Terms(Builder):
         """Maps the ids of terms to the terms of which they are slices, with the spans of the slices."""
         self.folds: dict[int, Fold] = {}
         """Maps the ids of constants of floats that no graph holds to the operators that compute them."""
+        self.magnitudes: dict[int, tuple[Value, Value | None]] = {}
+        """Maps the ids of terms to the terms and their magnitudes, which `rules/products.py` finds; None stands for 1."""
         self._prefix = prefix
         self._memo: dict[Hashable, list[Value]] = {}
         self._names: dict[Hashable, frozenset[str]] = {}
