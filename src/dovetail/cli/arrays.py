@@ -26,6 +26,7 @@ from dovetail.storage.atomic_write import replace_file
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
+N = TypeVar("N", int, float)
 ZIP_NAME_LIMIT = 65_000
 """The maximum bytes of a name in an .npz file; a zip file allows 65,535."""
 
@@ -41,31 +42,27 @@ def sizes_of(pairs: Several[str], option: str = "--dim") -> dict[str, int]:
     return found
 
 
-def ranges_of(pairs: Several[str]) -> dict[str, tuple[int, int]]:
-    """Parse ``--sizes name=low..high`` to a mapping."""
-    found: dict[str, tuple[int, int]] = {}
-    for pair in pairs:
-        name, mark, text = pair.rpartition("=")
-        low, dots, high = text.partition("..")
-        if not (mark and dots and all(end.isascii() and end.isdigit() for end in (low, high)) and int(low) <= int(high)):
-            raise click.UsageError(f"--sizes takes NAME=LOW..HIGH, not {pair!r}")
-        found[name] = int(low), int(high)
-    return found
-
-
-def intervals_of(pairs: Several[str]) -> dict[str, tuple[float, float]]:
-    """Parse ``--range name=low..high`` to a mapping."""
-    found: dict[str, tuple[float, float]] = {}
+def ranges_of(pairs: Several[str], option: str, number: Callable[[str], N]) -> dict[str, tuple[N, N]]:
+    """Parse name=low..high to a mapping; ``option`` is the name in messages, ``number`` reads an end or raises ValueError."""
+    found: dict[str, tuple[N, N]] = {}
     for pair in pairs:
         name, mark, text = pair.rpartition("=")
         low, dots, high = text.partition("..")
         try:
-            found[name] = float(low), float(high)
+            found[name] = number(low), number(high)
+            is_ordered = found[name][0] <= found[name][1]
         except ValueError:
-            mark = ""
-        if not (mark and dots):
-            raise click.UsageError(f"--range takes NAME=LOW..HIGH, not {pair!r}")
+            is_ordered = False
+        if not (mark and dots and is_ordered):
+            raise click.UsageError(f"{option} takes NAME=LOW..HIGH, not {pair!r}")
     return found
+
+
+def size_of(text: str) -> int:
+    """Return a size. Raises ValueError for a text that is not made of digits."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(text)
+    return int(text)
 
 
 def shapes_of(pairs: Several[str]) -> dict[str, list[int]]:

@@ -136,12 +136,12 @@ def _sizes(
     precision: str | None,
 ) -> int:
     """Measure and print the times of calls whose sizes change."""
-    from dovetail.cli.arrays import ranges_of
+    from dovetail.cli.arrays import ranges_of, size_of
     from dovetail.measure.benchmark import machine
     from dovetail.measure.size_benchmark import draw_sizes, measure_sizes
     from dovetail.runtime.random_inputs import random_inputs
 
-    ranges, growing = ranges_of(changing[0]), {name: fixed.get(name, 1) for name in changing[1]}
+    ranges, growing = ranges_of(changing[0], "--sizes", size_of), {name: fixed.get(name, 1) for name in changing[1]}
     known = _open_sizes(model)
     if unknown := [name for name in (*ranges, *growing) if name not in known]:
         raise click.UsageError(f"the names must be open dimensions ({', '.join(known) or 'none'}), got {', '.join(unknown)}")

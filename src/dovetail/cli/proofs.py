@@ -55,7 +55,7 @@ def prove_files(
 
     ``bounded``: the inputs and ranges, as texts, for which the difference by rounding is bounded; None: it is not.
     """
-    from dovetail.cli.arrays import intervals_of, read_files
+    from dovetail.cli.arrays import ranges_of, read_files
     from dovetail.compare.prove.proof import prove
     from dovetail.runtime.random_inputs import Inputs
 
@@ -66,7 +66,7 @@ def prove_files(
     if bounded is not None and proof.is_proved:
         files, pairs = bounded
         given = Inputs(read_files(a, files), seed=seed) if files or seed else None
-        rounding = proof.bound_rounding(given, ranges=intervals_of(pairs) or None)
+        rounding = proof.bound_rounding(given, ranges=ranges_of(pairs, "--range", float) or None)
     if as_json:
         more = {} if rounding is None else {"rounding": asdict(rounding)}
         say_json("diff", first=names[0], second=names[1], **as_data(proof), **more)
