@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Value
@@ -80,6 +80,15 @@ def rename(graph: Graph, value: Value, name: str) -> None:
     if value.name != name:
         graph.release(value.name)
         value.name = graph.claim(name)
+
+
+def free_names(graph: Graph, names: Mapping[str, str]) -> None:
+    """Rename values inside of a graph, and remove aliases, that have one of the new names in ``names``, a map from old names."""
+    wanted = set(names.values())
+    for value in graph.values():
+        value.names = tuple(name for name in value.names if name not in wanted)
+        if value.name in wanted and value.name not in names:
+            rename(graph, value, graph.free_name(f"{value.name}_inner"))
 
 
 def take_name(graph: Graph, old: Value, new: Value) -> None:

@@ -15,7 +15,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.default_inputs import freeze_defaults
 from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder, shape_value
-from dovetail.ir.edit import copy_model, inline, remove_dead, rename
+from dovetail.ir.edit import copy_model, free_names, inline, remove_dead
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph, infer_with_equations
 from dovetail.ir.limits import counting
@@ -141,7 +141,7 @@ def make_stateless(model: Model) -> Model:
     for state in new.states:
         past, present = names_of_variable(state.variable) or (state.input, state.output)
         names |= {state.input: past, state.output: present}
-    _free_names(new.graph, names)
+    free_names(new.graph, names)
     new = rename_values(new, {old: name for old, name in names.items() if old != name})
     new.report, new.states = list(new.states), []
     return new
@@ -190,15 +190,6 @@ def _names_of_sizes(model: Model, sizes: Mapping[str, Size]) -> dict[str, Size]:
                 if name.startswith("?") and text not in every:
                     named[name] = symbolic.symbol(text, *symbolic.bounds(symbol))
     return named
-
-
-def _free_names(graph: Graph, names: Mapping[str, str]) -> None:
-    """Rename values inside of a graph, and remove aliases, that have one of the new names in ``names``, a map from old names."""
-    wanted = set(names.values())
-    for value in graph.values():
-        value.names = tuple(name for name in value.names if name not in wanted)
-        if value.name in wanted and value.name not in names:
-            rename(graph, value, graph.free_name(f"{value.name}_inner"))
 
 
 # Equality over several steps

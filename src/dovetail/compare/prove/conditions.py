@@ -11,8 +11,8 @@ import numpy as np
 
 from dovetail.errors import FormatError
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_model, rename, replace_uses, take_name
-from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.edit import copy_model, free_names, replace_uses, take_name
+from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import is_blank
 from dovetail.ops.constant import Constant
 
@@ -117,7 +117,6 @@ def _one_step(model: Model, states: Mapping[str, tuple[str, str]]) -> tuple[Mode
     if not states:
         return model, {id(y): y.name for y in constants_of(model)}
     new = copy_model(model)
-    stored = {id(copy): y.name for copy, y in zip(constants_of(new), constants_of(model), strict=True)}
     known = {state.variable: state for state in model.states}
     if not states.keys() <= known.keys():
         raise FormatError("certificate.proof", "the variables of the conditions must be states of the model", file=model.file)
@@ -134,22 +133,9 @@ def _one_step(model: Model, states: Mapping[str, tuple[str, str]]) -> tuple[Mode
     initial = {state.initial for state in dropped}
     new.graph.outputs = [y for y in new.graph.outputs if y.name not in initial]
     new.states = [state for state in new.states if state.variable not in states]
-    _rename_ports(new.graph, names)
-    return new, stored
-
-
-def _rename_ports(graph: Graph, names: Mapping[str, str]) -> None:
-    """Rename inputs and outputs; a name in use by another value of the graph becomes free."""
-    ports = [(value, names[value.name]) for value in (*graph.inputs, *graph.outputs) if value.name in names]
-    own = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    wanted = set(names.values())
-    for value in graph.values():
-        if value.name in wanted and id(value) not in own:
-            rename(graph, value, graph.free_name(f"{value.name}_inner"))
-    for value, _ in ports:
-        rename(graph, value, graph.free_name(f"{value.name}_port"))
-    for value, name in ports:
-        rename(graph, value, name)
+    free_names(new.graph, names)
+    new = new.rename_values({old: name for old, name in names.items() if old != name})
+    return new, {id(copy): y.name for copy, y in zip(constants_of(new), constants_of(model), strict=True)}
 
 
 # Rounded constants
