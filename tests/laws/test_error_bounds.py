@@ -56,6 +56,9 @@ def results_are_within_the_bound_of_rounding(case: Case) -> str:
         if isinstance(y, np.ndarray) and y.dtype.kind not in "OUT":
             assert (y.shape, y.dtype) == (bound.shape, bound.dtype)
             places = np.argwhere(beyond(y, bound))
+            # An infinite bound would hold for a wrong result too.
+            if bound.error is not None and np.isinf(bound.error).all() and bound.error.size:
+                pytest.skip("no finite bound")
             assert not len(places), f"{value.name}{list(places[0])}: {y[tuple(places[0])]} for {bound.value[tuple(places[0])]}"
     return "f64"
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.compare.rounding.rounded_array import Floats, Ints, Operand, RoundedArray
-from dovetail.compare.rounding.unary_functions import ABSOLUTE, MONOTONE, UNARY
+from dovetail.compare.rounding.unary_functions import ABSOLUTE, MONOTONE, UNARY, maximum_of, minimum_of
 from dovetail.errors import UnsupportedError
 from dovetail.ir import arrays
 from dovetail.ir.dtypes import DType
@@ -197,8 +197,7 @@ class ElementFunctions:
         value, radius = np.abs(x.value), x.radius
         if radius is not None:
             low, high = x.interval()
-            smallest_magnitude = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-            value, radius = between(smallest_magnitude, np.maximum(np.abs(low), np.abs(high)))
+            value, radius = between(minimum_of(low, high), maximum_of(low, high))
         return RoundedArray(self, value, x.dtype, x.error, radius)
 
     def real(self, x: RoundedArray) -> RoundedArray:
@@ -258,18 +257,14 @@ class ElementFunctions:
         if x.spread is None and y.spread is None:
             return self.round_result(value, dtype, None, None)
         low, high = y.ends()
-        smallest_magnitude = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-        error = zero_of(x.error) + product_of(x.magnitude / smallest_magnitude, zero_of(y.error))
-        error = (
-            np.where(smallest_magnitude > 0, error / smallest_magnitude, np.inf)
-            if x.error is not None or y.error is not None
-            else None
-        )
+        near = minimum_of(low, high)
+        error = zero_of(x.error) + product_of(x.magnitude / near, zero_of(y.error))
+        error = np.where(near > 0, error / near, np.inf) if x.error is not None or y.error is not None else None
         radius = None
         if x.radius is not None or y.radius is not None:
             corners = [np.divide(a, b) for a in x.interval() for b in y.interval()]
             value, radius = between(functools.reduce(np.minimum, corners), functools.reduce(np.maximum, corners))
-            radius = np.where(smallest_magnitude > 0, radius, np.inf)
+            radius = np.where(near > 0, radius, np.inf)
         return self.round_result(value, dtype, error, radius)
 
     def pow(self, x: Operand, y: Operand) -> RoundedArray:
@@ -282,8 +277,7 @@ class ElementFunctions:
             # x^y = exp(y log x)
             return self._apply_unary("exp", self.multiply(y, self._apply_unary("log", x)))
         low, high = x.ends()
-        far = np.maximum(np.abs(low), np.abs(high))
-        near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+        near, far = minimum_of(low, high), maximum_of(low, high)
         slope = np.abs(y.value) * np.fmax(np.power(far, y.value - 1), np.power(near, y.value - 1))
         slope = np.where(y.value == 0, 0.0, slope)
         slope = np.where((low < 0) & (y.value != np.rint(y.value)), np.inf, slope)
