@@ -48,6 +48,8 @@ NODES: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("SkipSimplifiedLayerNormalization", (_X, _X[::-1].copy(), floats(8, seed=1)), {"epsilon": 0.125}, 1),
     ("SkipSimplifiedLayerNormalization", (_X, _X[::-1].copy(), floats(8, seed=1), floats(8, seed=3)), {}, 4),
     ("SimplifiedLayerNormalization", (_X, floats(8, seed=1)), {"epsilon": 0.125}, 1),
+    ("LayerNormalization", (_X, floats(8, seed=1), floats(8, seed=2)), {"epsilon": 0.125}, 1),
+    ("LayerNormalization", (_X, floats(8, seed=1)), {"axis": 2}, 1),
     (
         "EmbedLayerNormalization",
         (_IDS, _IDS % 2, floats(6, 8), floats(4, 8, seed=1), floats(2, 8, seed=2), floats(8, seed=3), floats(8, seed=4)),
@@ -94,7 +96,7 @@ NODES: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
 
 
 def model_of(kind: str, inputs: tuple[Any, ...], attributes: dict[str, Any], outputs: int) -> bytes:
-    domain = "" if kind == "SimplifiedLayerNormalization" else "com.microsoft"
+    domain = "" if kind in ("SimplifiedLayerNormalization", "LayerNormalization") else "com.microsoft"
     names = ["" if x is None else f"x{index}" for index, x in enumerate(inputs)]
     # Those between are onnxruntime's statistics for training.
     results = ["y0"] if outputs == 1 else ["y0", *[""] * (outputs - 2), "y1"]
@@ -108,7 +110,7 @@ def model_of(kind: str, inputs: tuple[Any, ...], attributes: dict[str, Any], out
     ]
     second = 6 if kind == "EmbedLayerNormalization" else 1
     ys = [helper.make_tensor_value_info(name, second if name == "y1" else 1, None) for name in results if name]
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", 14 if kind == "LayerNormalization" else 17), helper.make_opsetid("com.microsoft", 1)]
     found: bytes = helper.make_model(
         helper.make_graph([node], "g", infos, ys), opset_imports=opsets, ir_version=8
     ).SerializeToString()

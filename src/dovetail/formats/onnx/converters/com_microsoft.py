@@ -117,6 +117,17 @@ def import_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
     return [_rms_normalize(ctx, ctx.input(0), ctx.input(1), axis, epsilon)]
 
 
+@ONNX.importer("LayerNormalization", *range(1, 17))
+def import_layer_normalization(ctx: ImportContext) -> list[Value]:
+    """Import LayerNormalization of an opset below 17: onnxruntime registers it from opset 1 on, and saves graphs with it."""
+    if ctx.attribute("stash_type", "int", 1) != 1:
+        raise _refuse(ctx, "stash_type other than 1", "onnxruntime ignores stash_type and computes in f32")
+    axis, epsilon = ctx.attribute("axis", "int", -1), ctx.attribute("epsilon", "float", _ONNX_EPSILON)
+    bias = [x for x in (ctx.optional_input(2),) if x is not None]
+    op = LayerNormalization(axis, epsilon, outputs=len(ctx.node.outputs))
+    return list(ctx.b.add(op, ctx.input(0), ctx.input(1), *bias))
+
+
 def _add_skip(ctx: ImportContext, bias: Value | None) -> Value:
     total: Value = ctx.b.Add(ctx.input(0), ctx.input(1))
     return total if bias is None else ctx.b.Add(total, bias)
