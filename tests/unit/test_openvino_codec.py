@@ -21,7 +21,9 @@ from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.types import Tensor
 from dovetail.storage import weights_file
 
+onnx = pytest.importorskip("onnx")
 openvino = pytest.importorskip("openvino")
+from onnx import helper  # noqa: E402
 from openvino import opset15 as ops  # noqa: E402
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
@@ -190,6 +192,18 @@ def test_tensor_names_are_those_that_openvino_reads(tmp_path: Path, attribute: s
     assert model.graph.inputs[0].names == names
     for each in (path, written(model, tmp_path)):
         assert openvino.Core().read_model(each).inputs[0].names == set(names)
+
+
+def test_an_input_of_an_onnx_file_keeps_its_name_in_the_ir_of_openvino(tmp_path: Path) -> None:
+    """OpenVINO drops the Cast, and its tensor has the names of both values."""
+    nodes = [helper.make_node("Cast", ["pixels"], ["/cast_output"], to=1), helper.make_node("Relu", ["/cast_output"], ["y"])]
+    ports = [[helper.make_tensor_value_info(name, 1, [2])] for name in ("pixels", "y")]
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "g", *ports), opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx"
+    )
+    openvino.save_model(openvino.convert_model(tmp_path / "m.onnx"), tmp_path / "m.xml", compress_to_fp16=False)
+    (x,) = codec.read(tmp_path / "m.xml").graph.inputs
+    assert x.names == ("pixels", "/cast_output")
 
 
 def test_outputs_have_names_of_their_own_or_of_their_producers(tmp_path: Path) -> None:

@@ -155,6 +155,9 @@ class Reader:
 
     def _parameter(self, graph: ForeignGraph, layer: Layer, data: dict[str, str], value: ForeignValue, path: str) -> None:
         graph.inputs.append(value)
+        if layer.name in value.names:
+            # OpenVINO's importer of ONNX names the layer as the input, and sorts the names of its tensor.
+            value.names = tuple(dict.fromkeys((layer.name, *value.names)))
         if self.checks.has_data(data, ("shape", "element_type"), layer):
             name = self._unique(path + (value.names[0] if value.names else layer.name))
             value.type = Tensor(self.checks.dtype(data["element_type"], layer), self._parse_shape(data["shape"], name, layer))
