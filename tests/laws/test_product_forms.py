@@ -20,6 +20,7 @@ Expression = Callable[..., Any]
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.standard_normal((6, 6)).astype(np.float32) for _ in range(2)]
 BIAS = RNG.standard_normal(6).astype(np.float32)
+KERNEL = RNG.standard_normal((6, 6, 3)).astype(np.float32)
 SCALE = np.float32(0.37)
 
 
@@ -31,6 +32,15 @@ def as_rows(b: Any, x: Any, weights: Any, bias: Any) -> Any:
     """Return x @ weights + bias by a Gemm of two axes between two Reshape with computed shapes."""
     shape = b.Concat(b.Shape(x)[:2], np.array([6], np.int64), axis=0)
     return b.Reshape(b.Gemm(rows(b, x), weights, bias), shape)
+
+
+def windows(b: Any, x: Any) -> Any:
+    """Return rows of which an expression is the number, which is -1 where m is 0: the convolution is not defined there."""
+    return b.Transpose(b.Conv(b.Transpose(x, [0, 2, 1]), KERNEL, strides=[2]), [0, 2, 1])
+
+
+def in_heads(b: Any, x: Any, y: Any) -> Any:
+    return b.Reshape(y, b.Concat(b.Shape(x)[:2], np.array([-1, 3], np.int64), axis=0))
 
 
 def scores(b: Any, x: Any, before: float = 1.0, left: float = 1.0, right: float = 1.0, after: float = 1.0) -> Any:
@@ -59,6 +69,14 @@ EQUAL: dict[str, tuple[Expression, Expression]] = {
     "two Gemm of rows": (
         lambda b, x: b.MatMul(b.Tanh(PLAIN(b, x)), WEIGHTS[1]) + x,
         lambda b, x: as_rows(b, b.Tanh(as_rows(b, x, WEIGHTS[0], BIAS)), WEIGHTS[1], np.zeros(6, np.float32)) + x,
+    ),
+    "Gemm of rows of windows": (
+        lambda b, x: PLAIN(b, windows(b, x)),
+        lambda b, x: as_rows(b, windows(b, x), WEIGHTS[0], BIAS),
+    ),
+    "Gemm of rows of windows in heads": (
+        lambda b, x: in_heads(b, windows(b, x), PLAIN(b, windows(b, x))),
+        lambda b, x: in_heads(b, windows(b, x), b.Gemm(rows(b, windows(b, x)), WEIGHTS[0], BIAS)),
     ),
     "factor at the left and the right": (lambda b, x: scores(b, x, left=0.5, right=0.5), lambda b, x: scores(b, x, after=0.25)),
     "factor in weights": (lambda b, x: scores(b, x, after=SCALE), lambda b, x: scores(b, x, right=SCALE)),

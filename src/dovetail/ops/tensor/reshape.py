@@ -76,15 +76,17 @@ class Reshape(
         copied = [axis for axis, size in enumerate(sizes) if size == 0] if self.special_zero else []
         if free and not self.special_zero and 0 in sizes:
             raise RuleError("reshape.target", f"a shape with -1 must have no size of 0, got {sizes}")
-        unknown = [axis for axis, size in enumerate(sizes) if self._may_be_special(size, data.shape)]
+        # Beside a -1 no other size may be -1.
+        unknown = [] if free else [axis for axis, size in enumerate(sizes) if self._may_be_special(size, data.shape)]
         if data.shape is None:
             return tuple(None if axis in (*free, *unknown, *copied) else size for axis, size in enumerate(sizes))
         for axis in copied:
             if axis >= len(data.shape):
                 raise RuleError("reshape.target", f"the index of a copying 0 ({axis}) must be below the rank ({len(data.shape)})")
         sizes = [data.shape[axis] if axis in copied else size for axis, size in enumerate(sizes)]
-        if unknown:
-            return self._infer_unknown(data.shape, sizes, free, unknown)
+        if unknown and not (self.empty == "refuse" and symbolic.equal(total(data.shape), total(sizes)) is True):
+            return self._infer_unknown(data.shape, sizes, unknown)
+        # With that many elements a size of -1 would leave a product of 0 for the other sizes, which is refused.
         if not free:
             self._check_volume(data.shape, sizes)
             return tuple(sizes)
@@ -106,14 +108,14 @@ class Reshape(
         """Test whether a symbolic element of ``shape`` may be -1 at run time; a dimension of the input is never negative."""
         return not isinstance(size, int) and not is_size(size) and size not in (dims or ())
 
-    def _infer_unknown(self, shape: Shape, sizes: list[Any], free: list[int], unknown: list[int]) -> Any:
+    def _infer_unknown(self, shape: Shape, sizes: list[Any], unknown: list[int]) -> Any:
         """Return the sizes, None for unknown sizes; a single unknown size is computed from the number of elements."""
         size = None
-        if len(unknown) == 1 and not free:
+        if len(unknown) == 1:
             rest = total(size for axis, size in enumerate(sizes) if axis not in unknown)
             if symbolic.equal(rest, 0) is False:
                 size = symbolic.exact_quotient(total(shape), rest)
-        return tuple(size if axis in unknown else None if axis in free else other for axis, other in enumerate(sizes))
+        return tuple(size if axis in unknown else other for axis, other in enumerate(sizes))
 
     def _check_volume(self, shape: Shape, sizes: list[Any]) -> None:
         before, after = total(shape), total(sizes)
