@@ -65,6 +65,8 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
     if op.name == "TopK":
         # Equal elements have no order there, so that the order of a stable sort is one of those allowed.
         attributes.pop("stable", None)
+        if len(xs) > 1 and xs[1] is not None and xs[1].integers == (1,):
+            attributes.pop("sort", None)
         if output == 0:
             attributes.pop("index_element_type", None)
     for name, neutral in (("strides", 1), ("dilations", 1), ("pads", 0), ("output_padding", 0)):

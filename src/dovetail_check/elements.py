@@ -330,17 +330,21 @@ class Elements:
         return self.at(xs[0], tuple(chosen))
 
     def _concat(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        axis = int(op.attributes["axis"]) % len(shape)
+        return self.concat(op, xs, index, lambda place, inner: self.at(xs[place], inner))
+
+    def concat(self, op: Operator, xs: Any, index: Index, element: Callable[[int, Index], Expression]) -> Expression:
+        """Return the element of a concatenation; ``element`` gives that of an operand by its position and an index."""
+        axis = int(op.attributes["axis"]) % len(index)
         position = index[axis]
         cases: list[tuple[Size, Expression]] = []
         start = ZERO
-        for x in xs:
+        for place, x in enumerate(xs):
             extent = self.shape_of(x)[axis]
             end = start + extent
             if extent != 0 and not self.symbols.is_less_or_equal(end, position):
                 chosen = list(index)
                 chosen[axis] = position - start
-                cases.append((end, self.at(x, tuple(chosen))))
+                cases.append((end, element(place, tuple(chosen))))
                 if self.symbols.is_less(position, end):
                     break
             start = end

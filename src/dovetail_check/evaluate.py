@@ -101,8 +101,9 @@ def _extremum(function: Any) -> Any:
 
 
 def _quotient(o: _Operands, x: Size, y: Size) -> Size:
-    if not (o.symbols.is_never_negative(x) and o.symbols.is_less(0, y)):
-        if x.number is not None and y.number:
+    is_floor = o.attributes.get("m_pythondiv", False)
+    if not ((is_floor or o.symbols.is_never_negative(x)) and o.symbols.is_less(0, y)):
+        if x.number is not None and y.number and not is_floor:
             quotient = abs(x.number) // abs(y.number)
             return size(quotient if (x.number < 0) == (y.number < 0) else -quotient)
         raise Unproved("a quotient that may round up")
@@ -333,6 +334,47 @@ def _product(o: _Operands) -> Array:
     return np.matmul(x, y.swapaxes(-1, -2) if o.attributes.get("transpose_b") and y.ndim > 1 else y)
 
 
+def _clip(o: _Operands) -> Array:
+    x = o[0]
+    for position, function in ((1, np.maximum), (2, np.minimum)):
+        x = _extremum(function)(x, o[position]) if o.has(position) else x
+    return np.asarray(x, o[0].dtype)
+
+
+def _resize(o: _Operands) -> Array:
+    """Interpolate floats to sizes that are given: positions in f32, weights in f64 that are rounded once, taps in order."""
+    a, coordinates = float(o.attributes.get("cubic_coeff_a", -0.75)), o.attributes.get("coordinate_transformation_mode")
+    known = {"axes", "mode", "nearest_mode", "cubic_coeff_a", "coordinate_transformation_mode", "convention"}
+    taps = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}.get(o.attributes.get("mode", "nearest"))
+    x, half = o[0], np.float32(0.5)
+    if taps is None or o.attributes.keys() - known or x.dtype not in (np.float32, np.float64):
+        raise Unproved("an interpolation")
+    for axis, out in zip(o.attributes.get("axes") or range(x.ndim), o.numbers(1), strict=True):
+        extent, places = x.shape[axis], np.arange(out, dtype=np.float32)
+        if out == extent:
+            continue
+        scale = np.float32(out) / np.float32(extent)
+        if coordinates in (None, "half_pixel"):
+            places = (places + half) / scale - half
+        elif coordinates in ("align_corners", "align_corners_scaled") and out > 1:
+            last = (out if coordinates == "align_corners" else float(scale) * extent) - 1
+            places = places * np.float32(extent - 1) / np.float32(last)
+        else:
+            raise Unproved("an interpolation")
+        first = np.floor(places).astype(np.int64)
+        total: Any = None
+        for tap in taps:
+            d = np.abs(places.astype(np.float64) - (first + tap))
+            near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+            weights = np.clip(1 - d, 0, None) if len(taps) == 2 else np.where(d <= 1, near, np.where(d < 2, far, 0))
+            if np.any(weights):
+                rows = np.take(x, np.clip(first + tap, 0, extent - 1), axis)
+                part = rows * weights.astype(x.dtype).reshape(-1, *(1,) * (x.ndim - axis - 1))
+                total = part if total is None else total + part
+        x = np.asarray(total)
+    return x
+
+
 ROUNDED = frozenset("Exp MatMul ReduceL2 ReduceMean ReduceProd ReduceSum".split())
 """Operators whose results over floats depend on the library that computes them."""
 MOVES = frozenset(
@@ -365,6 +407,8 @@ RULES: dict[str, Any] = {
     "Sqrt": lambda o: np.sqrt(o[0]),
     "Exp": lambda o: np.exp(o[0]),
     "Where": _where,
+    "Clip": _clip,
+    "Resize": _resize,
     "Reshape": _reshape,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

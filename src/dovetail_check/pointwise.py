@@ -33,6 +33,8 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
     name, attributes = op.name, {key: value for key, value in op.attributes.items() if key != "broadcast"}
     if name == "Cast":
         return _cast(operands[0], str(dtypes[0]), attributes)
+    if name in ("Ceil", "Floor", "Round") and dtypes[0] in _WHOLE:
+        return operands[0]  # type: ignore[no-any-return]
     if name in MIRRORED:
         name, operands = MIRRORED[name], operands[::-1]
     if name in LOGICAL and dtypes[0] == "boolean":

@@ -21,7 +21,7 @@ from dovetail_check.elements import (
 from dovetail_check.pointwise import number_of
 from dovetail_check.polynomials import Coefficient, Polynomial, atom, bounds_in, close, is_number, number, power, size_of
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product
-from dovetail_check.text import FLOATS, NUMPY, Operator, Word
+from dovetail_check.text import FLOATS, Operator, Word
 from dovetail_check.types import LAYOUTS, RECURRENT, recurrent_sizes
 
 PLAIN = ("f32", "f64")
@@ -116,7 +116,7 @@ class RealElements(Elements):
 
     # Sums
 
-    def _sum(self, body: Polynomial, bound: Sequence[Size], extents: Sequence[Size]) -> Polynomial:
+    def sum_of(self, body: Polynomial, bound: Sequence[Size], extents: Sequence[Size]) -> Polynomial:
         self._depth -= sum(extent != 1 for extent in extents)
         result = Polynomial({})
         for key, value in body.terms.items():
@@ -147,7 +147,7 @@ class RealElements(Elements):
         ranges = self.bind(extents)
         inner = tuple(places[axis] if axis in places else ranges[axes.index(axis)] for axis in range(len(own)))
         body = self.real(self.at(x, inner), None)
-        return self._sum(function(body) if function else body, ranges, extents)
+        return self.sum_of(function(body) if function else body, ranges, extents)
 
     def mean_over(
         self, x: int, own: Sequence[Size], axes: Sequence[int], places: dict[int, Size], function: Any = None
@@ -161,7 +161,7 @@ class RealElements(Elements):
         result = number(1)
         for factor in factors:
             result = result * self.real(self.at(*factor), None)
-        return ("real", self._sum(result, ranges, [inner]))
+        return ("real", self.sum_of(result, ranges, [inner]))
 
     def _gemm(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if self.terms[xs[0]].dtype not in PLAIN:
@@ -177,7 +177,7 @@ class RealElements(Elements):
     def _conv(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         """Return a convolution as a sum of products of weights and of elements that the position and the window choose."""
         if self.terms[xs[0]].dtype not in PLAIN:
-            raise Unproved("a convolution of other numbers than floats")
+            return self._convtranspose(op, xs, output, shape, index)
         weights = self.shape_of(xs[1])
         attributes = {key: value for key, value in op.attributes.items() if key != "kernel_shape"}
         ranges = self.bind(weights[1:])
@@ -185,26 +185,10 @@ class RealElements(Elements):
         chosen = (index[0], index[1] if group != 1 else ZERO, *index[2:])
         window = ("window", xs[0], repr(sorted(attributes.items())), weights[0 if group != 1 else 1 :], chosen, tuple(ranges))
         body = atom(window) * self.real(self.at(xs[1], (index[1], *ranges)), None)
-        result = self._sum(body, ranges, weights[1:])
+        result = self.sum_of(body, ranges, weights[1:])
         if len(xs) > 2 and xs[2] is not None:
             result = result + self.real(self.at(xs[2], (index[1],)), None)
         return ("real", result)
-
-    def _convinteger(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        """Return a convolution of integers by that of the differences to the zero points, in which no sum leaves i32."""
-        zeros = [None if x is None else self.shape_of(x) for x in (*xs, None, None)[2:4]]
-        count = product(self.shape_of(xs[1])[1:]).number
-        if any(extent != 1 for own in zeros for extent in own or ()) or count is None or count * 255**2 >= 1 << 31:
-            raise Unproved("a convolution of integers")
-        to_float = Operator("Cast", {"to": Word("f32")})
-        parts = []
-        for x, zero in zip(xs, (*xs, None, None)[2:4], strict=False):
-            found = self._find(to_float, (x,))
-            parts.append(found if zero is None else self._find(Operator("Subtract", {}), (found, self._find(to_float, (zero,)))))
-        whole = None if None in parts else self._find(Operator("Conv", op.attributes), tuple(parts))
-        if whole is None:
-            raise Unproved("a convolution of integers without its parts")
-        return self.f("Cast", ("real", self.real(self.at(whole, index), None)), to=Word("i32"))
 
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         return close(super()._along(op, xs, output, shape, index))  # type: ignore[no-any-return]
@@ -316,55 +300,11 @@ class RealElements(Elements):
         """Return an operator of elements."""
         return self.apply(Operator(name, attributes), xs, [dtype] * len(xs))
 
-    def _parameter(self, x: int, axis: int, index: Index, rank: int) -> Any:
-        """Return the element of a scalar, or of a vector along an axis."""
-        shape = self.shape_of(x)
-        if len(shape) > 1:
-            raise Unproved("parameters of blocks")
-        return self.at(x, (index[axis % rank] if shape[0] != 1 else ZERO,) if shape else ())
-
-    def _quantizelinear(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        kind = str(op.attributes.get("output_dtype", "u8") if len(xs) < 3 or xs[2] is None else self.terms[xs[2]].dtype)
-        if (
-            {self.terms[x].dtype for x in xs[:2]} != {"f32"}
-            or op.attributes.get("block_size")
-            or kind not in NUMPY
-            or kind in FLOATS
-        ):
-            raise Unproved("a quantization")
-        axis = op.attributes.get("axis")
-        scale = self._parameter(xs[1], 1 if axis is None else int(axis), index, len(shape))
-        y = self.f("Round", self.f("Divide", self.at(xs[0], index), scale))
-        if len(xs) > 2 and xs[2] is not None:
-            shift = self._parameter(xs[2], 1 if axis is None else int(axis), index, len(shape))
-            y = self.f("Add", y, self.f("Cast", shift, dtype=kind, to=Word("f32")))
-        info = np.iinfo(NUMPY[kind])
-        return self.f("Cast", self.f("Clip", y, ("real", number(int(info.min))), ("real", number(int(info.max)))), to=Word(kind))
-
-    def _dequantizelinear(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        kind = str(self.terms[xs[0]].dtype)
-        if (
-            self.terms[xs[1]].dtype != "f32"
-            or op.attributes.get("block_size")
-            or op.attributes.get("output_dtype") not in (None, "f32")
-        ):
-            raise Unproved("a quantization")
-        if kind not in ("u8", "i8", "u16", "i16"):
-            raise Unproved("a quantization")
-        axis = op.attributes.get("axis")
-        values = self.f("Cast", self.at(xs[0], index), dtype=kind, to=Word("f32"))
-        if len(xs) > 2 and xs[2] is not None:
-            shift = self._parameter(xs[2], 1 if axis is None else int(axis), index, len(shape))
-            values = self.f("Subtract", values, self.f("Cast", shift, dtype=kind, to=Word("f32")))
-        return self.f("Multiply", values, self._parameter(xs[1], 1 if axis is None else int(axis), index, len(shape)))
-
     def _convtranspose(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if len(xs) != 3 or self.terms[xs[0]].dtype not in PLAIN:
-            raise Unproved("a transposed convolution")
-        product_ = self._find(op, xs[:2])
+        product_ = self._find(op, xs[:2]) if len(xs) == 3 else None
         if product_ is None:
-            raise Unproved("a transposed convolution without its bias")
-        return ("real", self.real(self.at(product_, index), None) + self.real(self.at(xs[2], (index[1],)), None))
+            raise Unproved("a convolution without its bias")
+        return self.f("Add", self.at(product_, index), self.at(xs[2], (index[1],)), dtype=self.terms[xs[0]].dtype)  # type: ignore[no-any-return]
 
     def _rmsnormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if output or self.terms[xs[0]].dtype not in PLAIN:
@@ -394,18 +334,6 @@ class RealElements(Elements):
         # In 16 bits, elements are computed in f32, and rounded once.
         return result if dtype in PLAIN else self.f("Cast", result, to=Word(str(dtype)))
 
-    def _fakequantize(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        dtype = str(self.terms[xs[0]].dtype)
-        if dtype not in PLAIN:
-            raise Unproved("a quantization of other numbers than floats")
-        x, low, high, out_low, out_high = (("real", self.real(self._broadcast(each, index, shape), dtype)) for each in xs)
-        steps = ("real", number(int(op.attributes["levels"]) - 1))
-        share = self.f("Divide", self.f("Subtract", x, low), self.f("Subtract", high, low))
-        y = self.f("Divide", self.f("Round", self.f("Multiply", share, steps)), steps)
-        y = self.f("Add", self.f("Multiply", y, self.f("Subtract", out_high, out_low)), out_low)
-        y = self.choose(self.f("Greater", x, self.f("Maximum", low, high)), out_high, y)
-        return self.choose(self.f("LessEqual", x, self.f("Minimum", low, high)), out_low, y)
-
     def choose(self, condition: Any, x: Any, y: Any, dtype: str = "f32") -> Expression:
         return self.apply(Operator("Where", {}), (condition, x, y), ["boolean", dtype, dtype])
 
@@ -426,7 +354,7 @@ class RealElements(Elements):
         whole = keys if mask is None else self.symbols.operation("broadcast", keys, (ONE, *self.shape_of(mask))[-1])
         (bound,) = self.bind([whole])
         (depth,) = sums = self.bind([query[-1]])
-        scores = self._sum(
+        scores = self.sum_of(
             element(xs[0], index[-2], depth) * element(xs[1], self.broadcast_index_of(keys, bound, whole), depth),
             sums,
             [query[-1]],
@@ -451,7 +379,7 @@ class RealElements(Elements):
             scores = scores + self.real(bias, None)
         self._depth -= sum(extent != 1 for extent in (whole,))
         soft = close(("along", "Softmax", whole, outer, ("real", scores)))
-        return ("real", self._sum(atom(soft) * element(xs[2], outer, index[-1]), ranges, [keys]))
+        return ("real", self.sum_of(atom(soft) * element(xs[2], outer, index[-1]), ranges, [keys]))
 
     _attention = _scaleddotproductattention
 

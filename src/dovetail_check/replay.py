@@ -15,6 +15,7 @@ from dovetail_check.attributes import plain_attributes
 from dovetail_check.elements import REDUCTIONS, RESHAPES, Elements, Expression, Term
 from dovetail_check.evaluate import MOVES, ROUNDED, RULES, evaluate
 from dovetail_check.polynomials import Polynomial
+from dovetail_check.quantized import QuantizedElements
 from dovetail_check.reals import RealElements, difference
 from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
 from dovetail_check.text import NUMPY, READ, Graph, Line, Model, Node, Operator, Tensor, Type
@@ -116,7 +117,11 @@ class Replay:
 
     def run(self) -> Verdict:
         constants = [
-            {node.outputs[0][0]: node.op.attributes["data"] for node in _nodes_in(model.graph) if node.op.name == "Constant"}
+            {
+                node.outputs[0][0]: node.op.attributes["data"]
+                for node in (*_nodes_in(model.graph), *model.graph.nodes)
+                if node.op.name == "Constant"
+            }
             for model in self._models
         ]
         self._elements = self._new_elements({}, frozenset())
@@ -230,11 +235,11 @@ class Replay:
     def _new_elements(self, forms: Any, leaves: frozenset[int], views: Any = None) -> Elements:
         if self._is_exact:
             return Elements(self._terms, self._symbols, forms, leaves, views, self._find)
-        return RealElements(self._terms, self._symbols, forms, leaves, views, self._wide, self._find)
+        return QuantizedElements(self._terms, self._symbols, forms, leaves, views, self._wide, self._find)
 
     def _find(self, op: Operator, operands: Operands, output: int = 0) -> int | None:
         """Return the term that an output of an application was proved to equal."""
-        key = self._key(repr(op), operands)
+        key = self._key(repr(op), _trim(operands))
         found = self._known.get(key) or self._exact.get(key)
         return found[output] if found and output < len(found) else None
 
@@ -329,20 +334,15 @@ class Replay:
             if term.integers != shape:
                 raise Unproved("a shape")
             return True
-        is_evaluated = op.name in RULES and all(x is None or self._is_constant(x) for x in operands)
-        if not is_evaluated and self._define(y, op, operands, output, types is not None):
-            return True
-        if not is_evaluated and op.name in RULES:
-            return False
-        if types is None or prod(each.number or 0 for each in term.shape or ()) > MAX_COMPUTED:
-            raise Unproved(f"{op.name} of constants, of a type that is not known or too large")
-        arrays = [None if x is None else self._array(x) for x in operands]
-        wide = not self._is_exact and any(x in self._wide for x in operands)
-        dtypes = [None if x is None else self._terms[x].dtype for x in operands]
         is_float = not self._is_exact and term.dtype in ("f32", "f64")
-        if is_float:
-            arrays = [x.astype(np.float64) if x is not None and x.dtype.kind == "f" else x for x in arrays]
-        found = evaluate(op, arrays, self._symbols, dtypes=dtypes, wide=wide or is_float)[output]
+        try:
+            found = self._evaluate(op, operands, term, is_float, types)[output]
+        except Unproved:
+            if self._define(y, op, operands, output, types is not None):
+                return True
+            if op.name in RULES and all(x is None or self._is_constant(x) for x in operands):
+                raise
+            return False
         if tuple(map(size, found.shape)) != term.shape:
             raise Unproved("the shape of a constant")
         if found.dtype != object and not is_float and found.dtype != (READ if op.name in MOVES else NUMPY).get(str(term.dtype)):
@@ -368,6 +368,17 @@ class Replay:
         if found.dtype != term.data.dtype or found.tobytes() != np.ascontiguousarray(term.data).tobytes():
             raise Unproved("the elements of a constant")
         return True
+
+    def _evaluate(self, op: Operator, operands: Operands, term: Term, is_float: bool, types: Any) -> list[Any]:
+        """Return the outputs of an operator on constants, of floats in f64. Raises Unproved."""
+        if types is None or prod(each.number or 0 for each in term.shape or ()) > MAX_COMPUTED:
+            raise Unproved(f"{op.name} of constants, of a type that is not known or too large")
+        arrays = [None if x is None else self._array(x) for x in operands]
+        wide = not self._is_exact and any(x in self._wide for x in operands)
+        dtypes = [None if x is None else self._terms[x].dtype for x in operands]
+        if is_float:
+            arrays = [x.astype(np.float64) if x is not None and x.dtype.kind == "f" else x for x in arrays]
+        return evaluate(op, arrays, self._symbols, dtypes=dtypes, wide=wide or is_float)
 
     def _define(self, y: int, op: Operator, operands: Operands, output: int, is_typed: bool) -> bool:
         """Define a constant of which nothing is known as an output of an application of earlier terms; return whether it is."""

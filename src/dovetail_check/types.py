@@ -16,8 +16,8 @@ from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product, si
 from dovetail_check.text import Operator, Type
 
 SAME = frozenset(
-    "BatchNormalization CumSum Dropout FakeQuantize Identity LayerNormalization MeanVarianceNormalization "
-    "RMSNormalization".split()
+    "BatchNormalization CumSum Dropout FakeQuantize Identity InstanceNormalization LayerNormalization "
+    "MeanVarianceNormalization RMSNormalization".split()
 )
 """Operators whose first output has the type of the first operand."""
 
@@ -121,12 +121,14 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         axis = int(attributes.get("axis", 0)) % len(shape(0))
         lengths = split_lengths(elements, op, xs, shape(0)[axis])
         return [Type(first, (*shape(0)[:axis], length, *shape(0)[axis + 1 :])) for length in lengths]
-    if name == "Concat":
-        axis = int(attributes["axis"]) % len(shape(0))
+    if name in ("Concat", "QLinearConcat"):
+        places = range(len(xs)) if name == "Concat" else range(2, len(xs), 3)
+        axis, own_shape = int(attributes["axis"]) % len(shape(places[0])), shape(places[0])
         total = ZERO
-        for position in range(len(xs)):
+        for position in places:
             total = total + shape(position)[axis]
-        return [Type(first, (*shape(0)[:axis], total, *shape(0)[axis + 1 :]))]
+        dtype = first if name == "Concat" else terms[xs[1]].dtype  # type: ignore[index]
+        return [Type(dtype, (*own_shape[:axis], total, *own_shape[axis + 1 :]))]
     if name == "Gather":
         axis, batch = int(attributes.get("axis", 0)) % len(shape(0)), int(attributes.get("batch_dims", 0))
         return [Type(first, (*shape(0)[:axis], *shape(1)[batch:], *shape(0)[axis + 1 :]))]
@@ -136,8 +138,17 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         ]
     if name == "DequantizeLinear":
         return [Type(str(attributes.get("output_dtype") or (own[1].dtype if own[1] is not None else None)), shape(0))]
-    if name == "InstanceNormalization":
-        return [Type(first, shape(0))]
+    if name == "QGemm" and len(xs) > 8 and xs[8] is not None:
+        matrices = {f"transpose_{x}": attributes.get(f"trans_{x}", False) for x in "ab"}
+        return [Type(terms[xs[8]].dtype, _product(symbols, shape(0), shape(3), matrices))]
+    if name == "DynamicQuantizeMatMul":
+        return [Type("f32", _product(symbols, shape(0), shape(1), {}))]
+    if name in ("QLinearAdd", "QLinearMul"):
+        return [Type(first, broadcast(symbols, [shape(0), shape(3)]))]
+    if name == "QLinearGlobalAveragePool" and not attributes.get("channels_last"):
+        return [Type(first, (*shape(0)[:2], *(ONE for _ in shape(0)[2:])))]
+    if name == "DynamicQuantizeLinear":
+        return [Type("u8", shape(0)), Type("f32", ()), Type("u8", ())]
     if name == "GatherElements":
         return [Type(first, shape(1))]
     if name == "Shape":
@@ -165,8 +176,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         if attributes.get("keepdims", True):
             return [Type(first, tuple(ONE if axis in axes else each for axis, each in enumerate(shape(0))))]
         return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]
-    if name == "MatMul":
-        return [Type(first, _product(symbols, shape(0), shape(1), attributes))]
+    if name in ("MatMul", "MatMulInteger"):
+        return [Type(first if name == "MatMul" else "i32", _product(symbols, shape(0), shape(1), attributes))]
     if name == "ScaledDotProductAttention":
         batches = [shape(position)[:-2] for position in range(min(4, len(xs))) if xs[position] is not None]
         return [Type(first, (*broadcast(symbols, batches), shape(0)[-2], shape(2)[-1]))]
@@ -189,6 +200,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         axis, (count,) = int(attributes.get("axis", -1)) % len(shape(0)), elements.integers_of(xs[1])
         sizes = [*shape(0)[:axis], count, *shape(0)[axis + 1 :]]
         return [Type(first, tuple(sizes)), Type(str(attributes.get("index_element_type", "i64")), tuple(sizes))]
+    if name == "Resize" and len(xs) > 1 and xs[1] is not None and "keep_aspect_ratio_policy" not in attributes:
+        resized = dict(zip(attributes.get("axes") or range(len(shape(0))), integers(1) or (), strict=True))
+        return [Type(first, tuple(resized.get(axis, extent) for axis, extent in enumerate(shape(0))))]
     if name == "Range":
         start, stop, step = (elements.integers_of(x)[0] for x in xs)
         if step != 1:
@@ -207,8 +221,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
             for axis in range(count)
         ]  # fmt: skip
         return [Type(first, (shape(0)[0], shape(1)[1] * int(attributes.get("group", 1)), *sizes))]
-    if name in ("Conv", "ConvInteger"):
-        return _type_of_convolution(symbols, first if name == "Conv" else "i32", shape(0), shape(1), attributes)
+    if name in ("Conv", "ConvInteger", "QLinearConv"):
+        dtype = {"Conv": first, "ConvInteger": "i32"}.get(name) or terms[xs[7]].dtype  # type: ignore[index]
+        return _type_of_convolution(symbols, dtype, shape(0), shape(3 if name == "QLinearConv" else 1), attributes)
     return None
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dovetail.compare.prove.conditions import PreparedModels, constants_of
 from dovetail.compare.prove.model_terms import Numbered, number_terms
-from dovetail.compare.prove.real_terms import RealTerms, real_terms
+from dovetail.compare.prove.real_terms import RealNumbered, RealTerms, real_terms
 from dovetail.errors import RuleError
 from dovetail.formats.text.literals import INLINE, Array, LiteralWriter, Symbols
 from dovetail.formats.text.writer import TextWriter
@@ -18,7 +19,7 @@ from dovetail.ir.op import Op, draws
 from dovetail.laws.terms.keys import operator_key
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.laws.terms.steps import Application, ProofStep, ProofSteps
-from dovetail.laws.terms.terms import Terms
+from dovetail.laws.terms.terms import Fold, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If
 from dovetail.storage.safetensors_file import SafetensorsFile
@@ -55,17 +56,16 @@ def derive(
             writer.need(op, xs)
         for y in ys:
             writer.need_term(y)
-    sections = [writer.rows()]
     if verdict == "real":
         real = ProofSteps()
         over_reals = real_terms(numbered, allowed=None if rewrites is None else frozenset(rewrites), steps=real)
+        writer.keep_operators(numbered.table.folds, over_reals)
+    sections = [writer.rows()]
+    if verdict == "real":
         exact_terms = writer.terms()
         writer.turn_to(over_reals.table, real)
         for term in exact_terms:
-            translated = over_reals.translation[id(term)]
-            writer.link(term, translated)
-            if term.node is not None:
-                writer.need(term.node.op, [None if x is None else over_reals.translation[id(x)] for x in term.node.inputs])
+            writer.link(term, over_reals.translation)
         sections.append(writer.rows())
     return writer.data(sections)
 
@@ -85,15 +85,20 @@ class _DerivationWriter:
         self._stored: dict[int, list[Any]] = {}
         self.random: dict[Any, Op] = {}
         """The operators that draw random numbers, by their keys."""
+        self._kept: dict[int, Application] = {}
+        """The constants that are written as operators, by their ids."""
         self._inputs = dict(numbered.inputs)
         stored = prepared.stored[:: -1 if prepared.rounded else 1]
         own = [{id(y) for y in constants_of(model)} for model in prepared.models[:: -1 if prepared.rounded else 1]]
+        nodes = [(index, node) for index, node, _, _ in numbered.applications if isinstance(node.op, Constant)]
+        names = Counter((index, node.outputs[0].name) for index, node in nodes)
         for index, node, _, ys in numbered.applications:
             y = node.outputs[0] if isinstance(node.op, Constant) else None
             if y is None:
                 continue
             # A constant of the graph that is in no file was rounded; those of subgraphs have their names.
-            name = stored[index].get(id(y)) if id(y) in own[index] else y.name
+            # Constants of subgraphs may have the name of another one.
+            name = stored[index].get(id(y)) if id(y) in own[index] else y.name if names[index, y.name] == 1 else None
             if name is not None:
                 self._stored.setdefault(id(ys[0]), [1 - index if prepared.rounded else index, name])
         self._rounded = {name: numbered.terms[0][id(value)] for name, value in prepared.rounded.items()}
@@ -112,6 +117,25 @@ class _DerivationWriter:
 
     def _refuse_array(self, data: Array, dtype: DType, name: str) -> str:
         raise RuleError("argument.conflict", "a proof with an operator that holds a large tensor has no derivation")
+
+    def keep_operators(self, folds: Mapping[int, Fold], over_reals: RealNumbered) -> None:
+        """Write the constants whose rounding is larger than that of their elements as the operators that compute them.
+
+        Their elements over the real numbers follow from the operator, and not from the rounded elements.
+        """
+        near = over_reals.table.is_near
+        folded = [
+            (value, over_reals.translation[key], folds[key])
+            for key, value in self._needed.items()
+            if key in folds and key not in self._stored and folds[key].op is not None and key in over_reals.translation
+        ]
+        far = {id(real) for value, real, _ in folded if value.constant is not None and not near(value, real)}
+        for value, real, fold in sorted(folded, key=lambda row: self._table.number_of(row[0])):
+            if id(real) in far or any(x is not None and id(x) in self._kept for x in fold.operands):
+                assert fold.op is not None
+                self._kept[id(value)] = Application(fold.op, fold.operands, ())
+                for x in fold.operands:
+                    self.need_term(x)
 
     # What is needed
 
@@ -147,14 +171,20 @@ class _DerivationWriter:
         """Return the terms of the table that are written, in their order."""
         return sorted(self._needed.values(), key=lambda value: self._ids[id(value)])
 
-    def link(self, exact: Value, real: Value) -> None:
-        """Record the term over the real numbers that an exact term equals."""
+    def link(self, exact: Value, translation: Mapping[int, Value]) -> None:
+        """Record the term over the real numbers that an exact term equals, and need the step of its operator."""
+        real = translation[id(exact)]
         self._links.append((exact, real))
         self.need_term(real)
         if id(exact) in self._stored:
             self._stored.setdefault(id(real), self._stored[id(exact)])
         if id(exact) in self._inputs:
             self._inputs[id(real)] = self._inputs[id(exact)]
+        source = self._kept.get(id(exact))
+        if source is None and exact.node is not None:
+            source = Application(exact.node.op, tuple(exact.node.inputs), ())
+        if source is not None:
+            self.need(source.op, [None if x is None else translation[id(x)] for x in source.operands])
 
     # Rows
 
@@ -207,7 +237,9 @@ class _DerivationWriter:
             return
         node = value.node
         row: list[Any]
-        if node is None:
+        if id(value) in self._kept:
+            row = ["operator", self._literals.type(value.type), *self._application(self._kept[id(value)])[:2], 0]
+        elif node is None:
             row = ["input", self._inputs[id(value)], self._literals.type(value.type)]
         elif isinstance(node.op, Constant):
             row = ["constant", self._literals.type(value.type)]

@@ -101,6 +101,13 @@ class RealTerms(Terms):
         self._bounds: dict[int, np.ndarray[Any, Any]] = {}
         """Maps the ids of folded constants to bounds of the rounding of their elements, where these are known."""
 
+    def is_near(self, stored: Value, real: Value) -> bool:
+        """Return whether a constant equals one over the real numbers but for the rounding of each element."""
+        elements = self.exact_elements(real)
+        if stored.constant is None or elements is None or elements.shape != stored.constant.shape:
+            return False
+        return are_within_rounding(np.asarray(stored.constant, np.float64), elements, stored.dtype)
+
     def is_computed(self, x: Value) -> bool:
         """Return whether a constant was computed, so that its elements are not rounded."""
         return id(x) in self._wide
@@ -409,9 +416,13 @@ class _Translation:
         fold = self._folds.get(id(stored))
         if fold is None or any(x is not None and id(x) not in self.terms for x in fold.operands):
             return None
-        found = self._table.fold_again(fold, [None if x is None else self.terms[id(x)] for x in fold.operands], stored)
+        operands = [None if x is None else self.terms[id(x)] for x in fold.operands]
+        found = self._table.fold_again(fold, operands, stored)
         if found is not None:
             self._table.applied.add(FOLDED)
+            if self._table.steps is not None and fold.op is not None:
+                self._table.steps.begin()
+                self._table.steps.end(fold.op, operands, [found])
         return found
 
     def _size(self, size: Size) -> Size:

@@ -51,7 +51,10 @@ class OutOfTime(Exception):
 
 
 class Fold(NamedTuple):
-    """Fold is the source of a constant: an operator on constants, or a function that moves the elements of ``operands[0]``."""
+    """Fold is the source of a constant: an operator on constants, or a function that moves the elements of ``operands[0]``.
+
+    With a function, ``op`` is the operator that moves the elements so, or None.
+    """
 
     op: Op | None
     operands: tuple[Value | None, ...]
@@ -325,7 +328,7 @@ class Terms(Builder):
         count = len(self.graph.nodes)
         moved = self._moved_constant(xs[0], function)
         if id(xs[0]) in self.folds:
-            self._record_fold(count, moved, Fold(None, tuple(xs), function))
+            self._record_fold(count, moved, Fold(op, tuple(xs), function))
         if self.steps is not None and op is not None:
             self.steps.begin()
             self.steps.end(op, xs, [moved])
