@@ -40,6 +40,8 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
         has_kind = op.name == "QuantizeLinear" and len(xs) > 2 and xs[2] is not None
         if has_kind or kind == ("u8" if op.name == "QuantizeLinear" else xs[1].dtype):
             attributes.pop("output_dtype", None)
+    if op.name == "GroupNormalization" and first is not None and attributes.get("stash_type") == first.dtype:
+        del attributes["stash_type"]
     if op.name == "MaxPool" and output == 0:
         for name in ("outputs", "storage_order", "index_element_type", "axis"):
             attributes.pop(name, None)

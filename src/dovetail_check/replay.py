@@ -612,14 +612,18 @@ class Replay:
             op, operands = node.op, _trim(tuple(None if name is None else env[name] for name in node.inputs))
             known = None
             if op.name == "If":
-                # Its value is a function of the condition and of the values of both branches.
-                bodies = [node.graphs[branch] for branch in ("then_branch", "else_branch")]
+                # Its value is a function of the condition and of the values of both branches, or that of the branch taken.
+                condition = self._terms[operands[0]].data  # type: ignore[index]
+                is_known = isinstance(condition, np.ndarray) and condition.size == 1
+                branches = ("else_branch", "then_branch")[bool(condition) :][:1] if is_known else ("then_branch", "else_branch")
                 captures = [env[name] for name in node.inputs[1:] if name is not None]
-                inner = [dict(zip([name for name, _ in body.inputs], captures, strict=True)) for body in bodies]
-                pairs = zip(bodies, inner, strict=True)
-                results = [tuple(self._terms_of(body, own, names, by_raw, None)[y] for y in body.outputs) for body, own in pairs]
-                op, operands = Operator("If", {"outputs": len(node.outputs)}), (operands[0], *results[0], *results[1])
-                known = results[0] if results[0] == results[1] else None
+                results = []
+                for body in (node.graphs[branch] for branch in branches):
+                    own = dict(zip([name for name, _ in body.inputs], captures, strict=True))
+                    outputs = self._terms_of(body, own, names, by_raw, None)
+                    results.append(tuple(outputs[y] for y in body.outputs))
+                op, operands = Operator("If", {"outputs": len(node.outputs)}), (operands[0], *results[0], *results[-1])
+                known = results[0] if results[0] == results[-1] else None
             elif op.name in _DRAWS and draws is not None:
                 # The numbers of a draw are those of the draw of the same operands with the same number in the other model.
                 draws[self._key(repr(op), operands)] += 1
