@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias, Union
 
@@ -92,7 +93,12 @@ ZERO, ONE = Size({}), Size({(): 1})
 
 
 def size(value: SizeLike) -> Size:
-    return value if isinstance(value, Size) else Size({(): int(value)})
+    return value if isinstance(value, Size) else _number(int(value))
+
+
+@lru_cache(1 << 12)
+def _number(value: int) -> Size:
+    return Size({(): value})
 
 
 def product(sizes: Iterable[SizeLike]) -> Size:
