@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail_check.text import FLOATS, NUMPY, Operator
+from dovetail_check.text import FLOATS, NUMPY, READ, Operator
 
 Expression = tuple[Any, ...]
 
@@ -109,9 +109,9 @@ def _sort(operands: Sequence[Any]) -> tuple[Any, ...]:
 
 def number_of(expression: Any) -> Any:
     """Return the number of a constant expression; None for another one."""
-    if expression is None or expression[0] != "constant" or expression[1] not in NUMPY:
+    if expression is None or expression[0] != "constant" or expression[1] not in (*NUMPY, "bf16"):
         return None
-    return np.frombuffer(expression[2], NUMPY[expression[1]])[0]
+    return np.frombuffer(expression[2], READ[expression[1]])[0]
 
 
 _WHOLE = {"boolean": 1, **{f"{sign}{bits}": bits - (sign == "i") for sign in "iu" for bits in (4, 8, 16, 32, 64)}}

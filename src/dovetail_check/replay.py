@@ -92,6 +92,8 @@ class Replay:
         self._known: dict[Any, tuple[int, ...]] = {}
         self._inputs: dict[str, int] = {}
         self._input_terms: set[int] = set()
+        self._parameters: dict[tuple[int, int], list[int]] = {}
+        """The terms of the inputs of the subgraphs of loops, by their depth and position."""
         self._declared: set[int] = set()
         """The terms whose types are those of the certificate."""
         self._wide: dict[int, Any] = {}
@@ -153,6 +155,10 @@ class Replay:
         if kind == "input":
             self._inputs.setdefault(row[1], number)
             self._input_terms.add(number)
+        elif kind == "parameter":
+            self._parameters.setdefault((int(row[2]), int(row[3])), []).append(number)
+            self._input_terms.add(number)
+            self._declared.add(number)
         elif kind == "constant":
             if len(row) == 4:
                 self._set_data(term, constants[row[2]][row[3]])
@@ -180,7 +186,7 @@ class Replay:
             numbers.append(number)
             self._derive_type(term, declared)
         else:
-            raise Refused(f"a term must be an input, a constant, integers or an operator, got {kind!r}")
+            raise Refused(f"a term must be an input, a parameter, a constant, integers or an operator, got {kind!r}")
 
     def _define_constants(self) -> None:
         """Give constants over the real numbers, which are nowhere else defined, the elements of their exact terms."""
@@ -550,8 +556,8 @@ class Replay:
     def _are_one_source(self, exact: int, real: int, names: _SymbolNames) -> bool:
         """Return whether two terms without operators are the same input, constant or integers; constants up to their rounding."""
         rows, first, second = self._data["terms"], self._terms[exact], self._terms[real]
-        if rows[exact][0] == "input" or rows[real][0] == "input":
-            return bool(rows[exact] == rows[real])
+        if {"input", "parameter"} & {rows[exact][0], rows[real][0]}:
+            return bool(rows[exact] == rows[real] or (rows[exact][0] == "parameter" and rows[exact][2:] == rows[real][2:]))
         if (first.integers is None) != (second.integers is None):
             return False
         if not all(names.is_renamed(*pair) for pair in zip(first.integers or (), second.integers or (), strict=True)):
@@ -580,7 +586,7 @@ class Replay:
             if term.op is None and term.data is not None:
                 data = term.data if isinstance(term.data, bytes) else np.ascontiguousarray(term.data).tobytes()
                 by_raw.setdefault((term.dtype, term.shape, data), term.number)
-        self._terms_of(model.graph, env, names, by_raw, Counter())
+        self._terms_of(model.graph, env, names, by_raw, Counter(), 0)
         if self._unread_roundings:
             raise Refused("a rounded constant must be a constant of the first model")
         if any(name not in model.graph.outputs or not self._is_blank(env[name]) for name in model.initial):
@@ -591,8 +597,13 @@ class Replay:
             raise Refused("the names of the outputs must differ")
         return results
 
-    def _terms_of(self, graph: Graph, env: dict[str, int], names: _SymbolNames, by_raw: Any, draws: Any) -> dict[str, int]:
-        """Return the terms of the outputs of a graph; ``env`` holds those of its inputs, ``draws`` counts random numbers."""
+    def _terms_of(
+        self, graph: Graph, env: dict[str, int], names: _SymbolNames, by_raw: Any, draws: Any, depth: int
+    ) -> dict[str, int]:
+        """Return the terms of the outputs of a graph; ``env`` holds those of its inputs, ``draws`` counts random numbers.
+
+        ``depth`` is the number of loops around the graph.
+        """
         for node in graph.nodes:
             if node.op.name == "Constant":
                 tensor = node.op.attributes["data"]
@@ -620,10 +631,13 @@ class Replay:
                 results = []
                 for body in (node.graphs[branch] for branch in branches):
                     own = dict(zip([name for name, _ in body.inputs], captures, strict=True))
-                    outputs = self._terms_of(body, own, names, by_raw, None)
+                    outputs = self._terms_of(body, own, names, by_raw, None, depth)
                     results.append(tuple(outputs[y] for y in body.outputs))
                 op, operands = Operator("If", {"outputs": len(node.outputs)}), (operands[0], *results[0], *results[-1])
                 known = results[0] if results[0] == results[-1] else None
+            elif op.name == "Loop":
+                full = [None if name is None else env[name] for name in node.inputs]
+                op, operands = self._loop(node, full, names, by_raw, depth)
             elif op.name in _DRAWS and draws is not None:
                 # The numbers of a draw are those of the draw of the same operands with the same number in the other model.
                 draws[self._key(repr(op), operands)] += 1
@@ -644,6 +658,37 @@ class Replay:
         if not env.keys() >= {*graph.outputs}:
             raise Refused("an output is not in the certificate")
         return {name: env[name] for name in graph.outputs}
+
+    def _loop(self, node: Node, xs: list[int | None], names: _SymbolNames, by_raw: Any, depth: int) -> tuple[Operator, Operands]:
+        """Return a loop as a function of its operands and of the results of one trip, which has parameters as inputs."""
+        defaults = {"carried": 0, "scan_inputs": (), "scan_outputs": ()}
+        attributes = {name: node.op.attributes.get(name, default) for name, default in defaults.items()}
+        body, count = node.graphs["body"], 1 + attributes["carried"] + len(attributes["scan_inputs"])
+        inner = [self._parameter((depth, place), type_, names) for place, (_, type_) in enumerate(body.inputs[:count])]
+        # No node may read an input that is not in the certificate.
+        ports = zip([name for name, _ in body.inputs], [*inner, *xs[1 + count :]], strict=True)
+        env = {name: x for name, x in ports if x is not None}
+        found = self._terms_of(body, env, names, by_raw, None, depth + 1)
+        results = [found[name] for name in body.outputs]
+        for place, x in enumerate(inner[: 1 + attributes["carried"]]):
+            # A state whose type is that of its first value and of its next value has this type in each trip.
+            known = [
+                (self._terms[each].dtype, self._terms[each].shape)
+                for each in (x, xs[1 + place], results[place])
+                if each is not None
+            ]
+            if place and x is not None and known != known[:1] * 3:
+                self.verdict.types["states of Loop"] += 1
+        return Operator("Loop", {**attributes, "depth": depth}), _trim((*xs[: 1 + count], *results))
+
+    def _parameter(self, place: tuple[int, int], declared: Type, names: _SymbolNames) -> int | None:
+        """Return the parameter of a loop at a depth and a position that has the type of an input of its subgraph, or None."""
+        for number in self._parameters.get(place, ()):
+            term = self._terms[number]
+            own, other = ([each if each is None else each.number for each in x.shape or ()] for x in (declared, term))
+            if declared.dtype == term.dtype and own == other and names.are_equal(declared, term):
+                return number
+        return None
 
     def _new_names(self) -> _SymbolNames:
         inputs = (declared for model in self._models for _, declared in model.graph.inputs)
@@ -732,7 +777,7 @@ def _name_of(extent: Size) -> str | None:
 
 _DRAWS = frozenset("Bernoulli Multinomial RandomNormal RandomUniform".split())
 """Operators that draw random numbers."""
-_REFUSED = frozenset("DefaultInput Foreign Loop RandomNormalLike RandomUniformLike Scan".split())
+_REFUSED = frozenset("DefaultInput Foreign RandomNormalLike RandomUniformLike Scan".split())
 """Operators that draw random numbers, hold graphs, or are not known to give the same outputs for the same inputs."""
 _HOSTS = frozenset("ExactSlice Expand Pad Reshape Resize Slice Squeeze Tile TopK Transpose Unsqueeze".split()) | REDUCTIONS
 """Operators for which the element type of known integers after the first operand does not matter."""

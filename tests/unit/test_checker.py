@@ -97,7 +97,7 @@ def halved(b: Any) -> None:
     """Products of bf16, and an activation that is computed in f32."""
     x = b.input("x", "bf16", ("n", 32))
     weights = b.constant(WEIGHTS, "bf16")
-    y = b.MatMul(b.MatMul(x, weights, transpose_b=True), weights)
+    y = b.MatMul(b.MatMul(x, weights, transpose_b=True), weights) * b.constant(-1.0, "bf16")
     b.output("y", b.Cast(b.Swish(y), to="f32") * WEIGHTS[0])
 
 
@@ -245,6 +245,60 @@ def test_draws_and_branches_have_steps(tmp_path: Path) -> None:
     assert check(tmp_path, certificate).types == {"RandomUniform": 2, "If": 1}
 
 
+LOOPS = """dovetail 1
+graph "g"
+  input x: f32[6, n, 2]
+  input s: f32[n, 2]
+  t: f32[n, 2], y: f32[6, n, 2] = Loop(-, -, s, x, s; body=graph, carried=1, scan_inputs=((0, 1, false)), SCANS, outputs=2)
+    graph body b
+      input trip: i64[]
+      input state: f32[n, 2]
+      input part: f32[1, n, 2]
+      input first: f32[n, 2]
+      a: f32[1, n, 2] = Add(state, part)
+      k: i64[1] = i64[1]{0}
+      q: f32[n, 2] = Squeeze(a, k)
+      e: f32[n, 2] = Multiply(q, first)
+      z: f32[n, 2] = Tanh(e)
+      goes_on: boolean[] = boolean[]{1}
+      output goes_on
+      output z
+      output a
+  output t
+  output y
+""".replace("SCANS", "scan_outputs=((0, false))")
+
+
+def with_digest(certificate: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a certificate with the digest of the second text."""
+    text = (folder / "second.dt").read_text()
+    certificate["derivation"]["texts"][1] = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+    return certificate
+
+
+def test_loops_have_steps(tmp_path: Path) -> None:
+    """Each trip of both loops is equal for any state; a loop of another body, or that scans otherwise, is not equal."""
+    second = LOOPS.replace("Add(state, part)", "Add(part, state)").replace("Multiply(q, first)", "Multiply(first, q)")
+    for name, text in (("first", LOOPS), ("second", second)):
+        (tmp_path / "text.dt").write_text(text)
+        dovetail.save(dovetail.load(tmp_path / "text.dt"), tmp_path / f"{name}.dt")
+    certificate = dovetail.prove(tmp_path / "first.dt", tmp_path / "second.dt").certificate()
+    assert check(tmp_path, certificate).types == {"Loop": 2}
+    text = (tmp_path / "second.dt").read_text()
+    for old, new in (
+        ("Tanh(e)", "Relu(e)"),
+        ("(0, 1, false)", "(0, 1, true)"),
+        ("(0, false)", "(1, false)"),
+        ("Loop(-, -, s", "Loop(-, -, x"),
+        ("output z", "output q"),
+        ("first, q)", "q, q)"),
+    ):
+        assert old in text
+        (tmp_path / "second.dt").write_text(text.replace(old, new))
+        with pytest.raises(dovetail_check.Refused):
+            check(tmp_path, with_digest(certificate, tmp_path))
+
+
 def mutant(certificate: dict[str, Any], random: Random) -> dict[str, Any]:
     """Return a certificate with another term in one place of a step or of a term."""
     changed = copy.deepcopy(certificate)
@@ -269,8 +323,7 @@ def test_a_mutant_proves_nothing_of_another_model(write: Write, change: Any, tmp
         if value.constant is not None and (value.dtype == "f32" or bool(np.all(value.constant == 5)))
     )
     dovetail.save(second.with_constants({name: data + data.dtype.type(1)}), tmp_path / "second.dt")
-    text = (tmp_path / "second.dt").read_text()
-    certificate["derivation"]["texts"][1] = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+    with_digest(certificate, tmp_path)
     for seed in range(40):
         with pytest.raises(dovetail_check.Refused):
             check(tmp_path, mutant(certificate, Random(seed)))

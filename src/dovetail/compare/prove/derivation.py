@@ -22,6 +22,7 @@ from dovetail.laws.terms.steps import Application, ProofStep, ProofSteps
 from dovetail.laws.terms.terms import Fold, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If
+from dovetail.ops.control_flow.loop import Loop
 from dovetail.storage.safetensors_file import SafetensorsFile
 
 
@@ -48,7 +49,7 @@ def derive(
     writer = _DerivationWriter(models, prepared, numbered, steps)
     for _, node, xs, ys in numbered.applications:
         op, is_random = node.op, draws(node.op, xs)
-        if (op.holds_graphs and (is_random or not isinstance(op, If))) or isinstance(op, DefaultInput | Foreign):
+        if (op.holds_graphs and (is_random or not isinstance(op, If | Loop))) or isinstance(op, DefaultInput | Foreign):
             raise RuleError("argument.conflict", f"a proof of {op.title} has no derivation")
         if is_random:
             writer.random[operator_key(op)] = op
@@ -224,9 +225,13 @@ class _DerivationWriter:
         return self._names[key]
 
     def _opaque_text(self, op: Opaque) -> str:
-        """Return the text of an If, whose operands are the results of its branches, or of a draw with its number."""
+        """Return the text of an If or a Loop, whose operands are the results of its subgraphs, or of a draw with its number."""
         if op.key[0] == "If":
             return f"If(; outputs={op.key[1]})"
+        if op.key[0] == "Loop":
+            values = map(self._literals.value, op.key[1:])
+            names = ("depth", "carried", "scan_inputs", "scan_outputs")
+            return f"Loop(; {', '.join(f'{name}={value}' for name, value in zip(names, values, strict=True))})"
         if op.key[0] != "draw" or op.key[1] or op.key[2] not in self.random:
             raise RuleError("argument.conflict", "a proof of operators with subgraphs has no derivation")
         text = self._literals.operator(self.random[op.key[2]])
@@ -251,7 +256,7 @@ class _DerivationWriter:
             sizes = [self._literals.size(size) for size in node.op.elements]
             row = ["integers", self._literals.type(value.type), sizes]
         elif isinstance(node.op, BoundParameter):
-            raise RuleError("argument.conflict", "a proof of operators with subgraphs has no derivation")
+            row = ["parameter", self._literals.type(value.type), node.op.depth, node.op.position]
         else:
             for y in node.outputs:
                 self._ids[id(y)] = len(self._terms)
