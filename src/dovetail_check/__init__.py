@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from dovetail_check.replay import Conditions, Refused, Replay, Verdict
-from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
+from dovetail_check.sizes import Parser, Size, Symbols, size
 from dovetail_check.text import Line, Model, Reader, Tensor, declared_symbols, read_weights
 
 __all__ = ["Refused", "Verdict", "check"]
@@ -39,17 +40,9 @@ def check(
         data = certificate if isinstance(certificate, Mapping) else json.loads(_read(certificate))
         with _lock:
             return _check_files(data, Path(first), Path(second))
-    except (
-        Unproved,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        AssertionError,
-        RuntimeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except (OSError, Refused):
+        raise
+    except Exception as error:
         raise Refused(f"the certificate or a model is malformed: {type(error).__name__}: {error}") from None
 
 
@@ -95,7 +88,8 @@ def _read(path: str | PathLike[str]) -> str:
     # A pipe or a device has no size, and may have no end.
     if file.stat().st_size > MAX_BYTES or not file.is_file():
         raise Refused(f"{file} must be a file of at most {MAX_BYTES} bytes")
-    return file.read_text(encoding="utf-8")
+    # As dovetail, without a translation of line endings: a carriage return ends no line.
+    return file.read_bytes().decode()
 
 
 def _source(path: Path) -> tuple[str, dict[str, Tensor]]:
@@ -152,7 +146,7 @@ def _symbols_of(
             if other is None or len(atoms) != 1 or extent != Size({tuple(atoms): 1}):
                 continue
             symbol = next(iter(atoms)).removeprefix("text ")
-            name_of_symbol, low, high = declared.get(symbol, (symbol, 0, None))
+            name_of_symbol, low, high = declared.get(unquote(symbol), (unquote(symbol), 0, None))
             if other.number is not None and name_of_symbol in fixed:
                 number = fixed[name_of_symbol]
                 if other != size(number) or number < (low or 0) or (high or number) < number:
@@ -166,7 +160,9 @@ def _symbols_of(
             if symbol not in found:
                 symbols.set_minimum(atom, low)
                 found[symbol] = other
-    if not fixed.keys() <= {declared.get(symbol, (symbol,))[0] for symbol, own in found.items() if own.number is not None}:
+    if not fixed.keys() <= {
+        declared.get(unquote(symbol), (unquote(symbol),))[0] for symbol, own in found.items() if own.number is not None
+    }:
         raise Refused("the sizes of the conditions must be open sizes of the inputs")
     return found
 

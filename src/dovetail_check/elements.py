@@ -3,7 +3,7 @@
 An expression is a tuple:
 
 - ("at", term, offset): the element of a term at an offset in row-major order
-- ("number", size): an integer that is known as an expression of sizes
+- ("number", size, dtype): an integer that is known as an expression of sizes
 - ("constant", dtype, bytes): one number
 - ("apply", operator, expressions): an operator that computes each element from elements of its operands alone
 - ("cases", index, ((bound, expression), ...)): the first expression whose bound is greater than the index
@@ -35,8 +35,10 @@ REDUCTIONS = frozenset(
     "ReduceSumSquare".split()
 )
 ALONG = frozenset("LogSoftmax Softmax".split())
-MAX_EXPRESSIONS = 2000
+MAX_EXPRESSIONS = 400
 """Maximum number of expressions of a step."""
+MAX_PARTS = 1 << 17
+"""Maximum number of parts of the expressions of a step; an expression that is used twice has its parts twice."""
 MAX_ELEMENTS = 1 << 20
 """Maximum number of elements of a constant that are compared by their bytes."""
 MAX_HASHED = 1 << 22
@@ -92,6 +94,8 @@ class Elements:
         self.terms, self.symbols, self._forms, self._leaves = terms, symbols, forms, leaves
         self._depth = self._count = self._level = 0
         self._memo: dict[Any, Expression] = {}
+        self._parts: dict[int, int] = {}
+        self._parts_left = MAX_PARTS
 
     # Elements of terms
 
@@ -117,8 +121,20 @@ class Elements:
     def _at(self, number: int, index: Index | None, offset: Size | None) -> Expression:
         key = number, index, offset, self._depth
         if key not in self._memo:
-            self._memo[key] = self._new(number, index, offset)
+            found = self._memo[key] = self._new(number, index, offset)
+            self._parts[id(found)] = count = self._count_parts(found)
+            self._parts_left -= count
+            if self._parts_left < 0:
+                raise Unproved("too large expressions")
         return self._memo[key]
+
+    def _count_parts(self, item: Any) -> int:
+        """Return the number of parts of an expression; those of the elements of terms are known."""
+        if isinstance(item, Size):
+            return len(item.terms)
+        if not isinstance(item, tuple):
+            return 1 if not hasattr(item, "terms") else self._count_parts(tuple(item.terms.items()))
+        return self._parts.get(id(item)) or 1 + sum(map(self._count_parts, item))
 
     def _new(self, number: int, index: Index | None, offset: Size | None) -> Expression:
         self._count += 1
@@ -138,20 +154,20 @@ class Elements:
             form = term.op, term.operands, term.output
         is_part = number in self._forms
         if form is not None and (is_part or self._level < MAX_LEVELS):
-            mark = self._count, self._depth
+            depth = self._depth
             self._level += not is_part
             try:
                 found = self.of_application(*form, self.shape_of(number), index, offset)
                 if found is not None:
                     return found
             except Unproved:
-                self._count, self._depth = mark
+                self._depth = depth
             finally:
                 self._level -= not is_part
         shape = self.shape_of(number)
         place = offset if offset is not None else self.symbols.join(offset_of(index or (), shape))
         if term.integers is not None and (len(term.integers) == 1 or place.number in range(len(term.integers))):
-            return ("number", term.integers[place.number or 0])
+            return ("number", term.integers[place.number or 0], term.dtype)
         return ("at", number, place)
 
     def _inside(self, operands: Operands, index: Index) -> Index | None:
@@ -356,18 +372,20 @@ class Elements:
         flat: list[tuple[Size, Expression]] = []
         moving = position - constant
         for end, expression in cases:
-            if expression[0] == "cases" and expression[1] == moving:
-                for inner_end, inner in expression[2]:
-                    if self.symbols.is_less_or_equal(inner_end, end - constant):
-                        flat.append((inner_end, inner))
-                    else:
-                        flat.append((end - constant, inner))
-                        break
+            inner = expression[2] if expression[0] == "cases" and expression[1] == moving else ()
+            within = [self.symbols.is_less_or_equal(bound, end - constant) for bound, _ in inner]
+            # The first bound that is beyond the end, if the order of all before it is known.
+            last = within.index(False) if False in within else len(inner)
+            if inner and (last == len(inner) or self.symbols.is_less_or_equal(end - constant, inner[last][0])):
+                flat += inner[:last]
+                flat += [(end - constant, inner[last][1])] if last < len(inner) else []
             else:
                 flat.append((end - constant, expression))
         merged: list[tuple[Size, Expression]] = []
         for end, expression in flat:
-            if merged and merged[-1][1] == expression:
+            if merged and self.symbols.is_less_or_equal(end, merged[-1][0]):
+                continue
+            if merged and merged[-1][1] == expression and self.symbols.is_less_or_equal(merged[-1][0], end):
                 merged[-1] = end, expression
             else:
                 merged.append((end, expression))
@@ -440,8 +458,8 @@ class Elements:
             condition, counted, plain = element[2]
             sums = [x for x in counted[2] if x != plain] if counted[:2] == ("apply", "Add") and plain in counted[2] else []
             is_negative = condition[:2] == ("apply", "Less") and condition[2][0] == plain and number_of(condition[2][1]) == 0
-            is_extent = sums == [("number", extent)] or (
-                len(sums) == 1 and extent.number is not None and number_of(sums[0]) == extent.number
+            is_extent = len(sums) == 1 and (
+                sums[0][:2] == ("number", extent) or (extent.number is not None and number_of(sums[0]) == extent.number)
             )
             if is_negative and is_extent:
                 return plain, "error"
@@ -662,6 +680,8 @@ def split_lengths(elements: Any, op: Operator, xs: Any, extent: Size) -> list[Si
             lengths = [rest if each == -1 else each for each in lengths]
         return lengths
     count = int(op.attributes.get("outputs", 1))
+    if not 0 < count <= 1 << 16:
+        raise Unproved("a split into too many parts")
     if op.attributes.get("ragged"):
         number = extent.number
         if number is None:

@@ -148,9 +148,10 @@ def _cast(o: _Operands) -> Array:
     if to not in NUMPY:
         raise Unproved("a cast")
     if o[0].dtype.kind == "f" and NUMPY[to] not in (np.float16, np.float32, np.float64, np.bool_):
-        whole = np.trunc(o[0])
+        whole = np.trunc(o[0].astype(np.float64))
         info = np.iinfo(NUMPY[to])
-        if not bool(np.all((whole >= info.min) & (whole <= info.max))):
+        # The successor of the maximum is a power of two, which f64 holds.
+        if not bool(np.all((whole >= float(info.min)) & (whole < float(info.max + 1)))):
             raise Unproved("a cast of numbers outside of the type")
     if o.wide and to in ("f32", "f64") and o[0].dtype.kind == "f":
         return o[0].astype(np.float64)
@@ -172,7 +173,10 @@ def _slice(o: _Operands) -> Array:
 def _exact_slice(o: _Operands) -> Array:
     result = o[0]
     for start, length, axis, step in zip(o.numbers(1), o.numbers(2), o.numbers(3), o.numbers(4), strict=True):
-        result = np.take(result, [start + step * position for position in range(length)], axis=axis)
+        places = start + step * np.arange(length)
+        if places.min(initial=0) < 0:
+            raise Unproved("an index outside")
+        result = np.take(result, places, axis=axis)
     return result
 
 
@@ -210,7 +214,7 @@ def _unsqueeze(o: _Operands) -> Array:
 def _gather(o: _Operands) -> Array:
     if o.attributes.get("batch_dims"):
         raise Unproved("a gather with batch axes")
-    axis = o.axis(0)
+    axis = o.axis(0) % o[0].ndim
     indices = np.array(o.numbers(1), np.int64).reshape(o[1].shape)
     extent = o[0].shape[axis]
     is_outside = (indices < (0 if o.attributes.get("bounds") == "natural" else -extent)) | (indices >= extent)
@@ -236,23 +240,22 @@ def _where(o: _Operands) -> Array:
 
 
 def _prod(o: _Operands) -> Array:
-    axes = tuple(o.numbers(1)) if o.has(1) else None
-    if o[0].dtype == object:
-        if o[0].ndim != 1:
-            raise Unproved("a product of sizes")
-        result = size(1)
-        for each in o[0].tolist():
-            result = result * each
-        found = np.empty((1,) if o.attributes.get("keepdims", True) else (), object)
-        found.reshape(-1)[0] = result
-        return found
-    return np.asarray(np.prod(o[0], axis=axes, keepdims=bool(o.attributes.get("keepdims", True)), dtype=o[0].dtype))
+    if o[0].dtype != object:
+        return _reduction_of(np.prod)(o)  # type: ignore[no-any-return]
+    if o[0].ndim != 1 or (o.attributes.get("noop_with_empty_axes") and not (o.has(1) and o[1].size)):
+        raise Unproved("a product of sizes")
+    result = size(1)
+    for each in o[0].tolist():
+        result = result * each
+    found = np.empty((1,) if o.attributes.get("keepdims", True) else (), object)
+    found.reshape(-1)[0] = result
+    return found
 
 
 def _reduction_of(function: Any) -> Any:
     def rule(o: _Operands) -> Array:
-        if function is np.mean and o[0].dtype.kind != "f":
-            raise Unproved("a mean of integers")
+        if function not in (np.prod, np.sum, np.max, np.min) and o[0].dtype not in (np.float32, np.float64):
+            raise Unproved("a reduction that is rounded")
         axes = tuple(o.numbers(1)) if o.has(1) else None
         if not axes and o.attributes.get("noop_with_empty_axes"):
             raise Unproved("a reduction of no axes")
@@ -301,7 +304,7 @@ def _repeat(parts: Array, x: Array, axis: int, block: int) -> Array:
     expected[axis] = -(-x.shape[axis] // block)
     if type(block) is not int or block < 1 or [*parts.shape] != expected:
         raise Unproved("a quantization in blocks")
-    return np.repeat(parts, block, axis).take(range(x.shape[axis]), axis)
+    return parts.take(np.arange(x.shape[axis]) // block, axis)
 
 
 def _dequantize(o: _Operands) -> Array:
@@ -316,15 +319,17 @@ def _dequantize(o: _Operands) -> Array:
     ):
         raise Unproved("a quantization")
     axis = 1 if o.attributes.get("axis") is None else o.axis(1)
+    # The difference is exact, and rounded to f32 at least; an f16 is rounded once.
+    kind = np.promote_types(scale.dtype, np.float32)
     if block := o.attributes.get("block_size"):
         shift = _repeat(o[2], x, axis, block).astype(np.float64) if o.has(2) else 0
-        return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * _repeat(scale, x, axis, block), scale.dtype)
+        factor = _repeat(scale, x, axis, block)
+        return ((x.astype(np.float64) - shift).astype(kind) * factor.astype(kind)).astype(scale.dtype)
     shape = [1] * x.ndim
     if scale.size != 1:
         shape[axis] = scale.size
     shift = o[2].reshape(shape if o[2].size != 1 else [1] * x.ndim).astype(np.float64) if o.has(2) else 0
-    # The difference is exact, and rounded to the type of the scale.
-    return np.asarray((x.astype(np.float64) - shift).astype(scale.dtype) * scale.reshape(shape), scale.dtype)
+    return ((x.astype(np.float64) - shift).astype(kind) * scale.reshape(shape).astype(kind)).astype(scale.dtype)
 
 
 def _product(o: _Operands) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 from dovetail_check.sizes import Size, Symbols, Unproved
 
 MAX_TERMS = 100
+MAX_FACTORS = 16
 _BOUND, _BOUND_WITHIN = re.compile(r"[bc]\d"), re.compile(r"\b[bc]-?\d+:")
 Coefficient = dict[tuple[Any, ...], Fraction]
 
@@ -93,12 +94,14 @@ class Polynomial:
         return result
 
     def inverse(self) -> Polynomial:
+        """Return 1 / x, whose product with x is not 1, as x may be 0."""
+        if not self.terms:
+            raise Unproved("a quotient by 0")
         if len(self.terms) == 1:
             ((key, value),) = self.terms.items()
             if len(value) == 1 and not _own_bounds((key, tuple(value))):
                 ((constants, number),) = value.items()
-                negated = tuple((factor, -exponent) for factor, exponent in constants)
-                return Polynomial({tuple((factor, -exponent) for factor, exponent in key): {negated: 1 / number}})
+                return Polynomial({_inverses(key): {_inverses(constants): 1 / number}})
         return self.constant_power(Fraction(-1)) or atom(("inverse", close(self)))
 
     def constant_power(self, exponent: Fraction) -> Polynomial | None:
@@ -107,6 +110,12 @@ class Polynomial:
             return None
         factor = ("power", tuple(sorted(self.terms[()].items(), key=repr)), exponent)
         return Polynomial({(): {((factor, 1),): Fraction(1)}})
+
+
+def _inverses(factors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the inverse of each factor; an exponent is 1 or more."""
+    inverted = ((x[1] if x[0] == "over" else ("over", x), exponent) for x, exponent in factors)
+    return tuple(sorted(inverted, key=repr))
 
 
 def _merge(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -166,6 +175,8 @@ def rename(item: Any, names: dict[str, str]) -> Any:
 
 def _in_order(key: Any, value: Coefficient) -> Polynomial:
     """Return a polynomial of one monomial whose bound indices are numbered by where they occur."""
+    if len(key) > MAX_FACTORS:
+        raise Unproved("a product has too many factors")
     own = _own_bounds((key, tuple(value)))
     if own:
         whole = (key, tuple(sorted(value, key=repr)))

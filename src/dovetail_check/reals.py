@@ -107,7 +107,7 @@ class RealElements(Elements):
             return ("constant", term.dtype, term.uniform)
         line = None if term.integers is None else self._progression(term.integers, offset)
         if line is not None:
-            return ("number", line[2])
+            return ("number", line[2], term.dtype)
         # By its whole content: the offset shows the indices of sums.
         found = self.whole_constant(term, self.symbols.join(offset))
         if found[0] == "constant at":
@@ -210,8 +210,8 @@ class RealElements(Elements):
             extremum = close(
                 self.reduce(op.name.replace("Arg", "Reduce"), own, [axis], places, lambda each: self.at(xs[0], each))
             )
-            found = self.choose(self.f("Equal", x, extremum, dtype=dtype), ("number", inner[axis]), absent, "i64")
-            moved = ("number", inner[axis] + count if is_last else inner[axis] - count)
+            found = self.choose(self.f("Equal", x, extremum, dtype=dtype), ("number", inner[axis], "i64"), absent, "i64")
+            moved = ("number", inner[axis] + count if is_last else inner[axis] - count, "i64")
             return self.choose(self.f("IsNaN", x, dtype=dtype), moved, found, "i64") if is_float else found
 
         result = close(self.reduce(reduction, own, [axis], places, candidate))
@@ -245,7 +245,7 @@ class RealElements(Elements):
         if count[:2] == ("apply", "Cast") and count[3:] == ("i32", "[('to', i64)]"):
             count = count[2][0]
         known = number_of(count)
-        parts.append(count if known is None else ("number", Size({(): int(known)})))
+        parts.append(count[1] if count[0] == "number" else count if known is None else Size({(): int(known)}))
         parts += [element(term, *(names[axis] for axis in state)) for term in rest[:2]]
         parts.append(None if rest[2] is None else element(rest[2], names["d"], peephole))
         self._depth = depth
@@ -489,18 +489,20 @@ def _evaluate(value: Coefficient, names: Sequence[str], elements: RealElements) 
     for row, factor in value.items():
         part: Any = np.float64(float(factor))
         for factor_, exponent in row:
-            if factor_[0] == "power":
-                inner = _evaluate(dict(factor_[1]), names, elements)
-                if inner is None:
-                    return None
-                with np.errstate(all="ignore"):
-                    part = part * inner ** (float(factor_[2]) * exponent)
-                continue
-            _, term, place = factor_
-            data = elements_at(elements.symbols, elements.wide.get(term, elements.terms[term].data), place, names)
-            if data is None:
+            inner = _evaluate_factor(factor_, names, elements)
+            if inner is None:
                 return None
             with np.errstate(all="ignore"):
-                part = part * data.astype(np.float64) ** exponent
+                part = part * inner**exponent
         total = total + part
     return total
+
+
+def _evaluate_factor(factor: Any, names: Sequence[str], elements: RealElements) -> Any:
+    if factor[0] == "at":
+        _, term, place = factor
+        data = elements_at(elements.symbols, elements.wide.get(term, elements.terms[term].data), place, names)
+        return None if data is None else data.astype(np.float64)
+    inner = _evaluate_factor(factor[1], names, elements) if factor[0] == "over" else _evaluate(dict(factor[1]), names, elements)
+    with np.errstate(all="ignore"):
+        return None if inner is None else inner ** float(-1 if factor[0] == "over" else factor[2])

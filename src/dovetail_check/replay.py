@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ _RANGES = {"i64": (-(1 << 63), (1 << 63) - 1), "i32": (-(1 << 31), (1 << 31) - 1
 MAX_UNIFORM = 1 << 22
 MAX_COMPUTED = 1 << 26
 """Maximum number of elements of a constant that is computed."""
+MAX_ALL_COMPUTED = 1 << 29
+"""Maximum number of elements of all constants that are computed."""
 ULPS = 2
 MAX_DIFFERENCE = 2.0**-10
 """Maximum of the sum of the relative differences of constants."""
@@ -97,6 +100,8 @@ class Replay:
         self._declared: set[int] = set()
         """The terms whose types are those of the certificate."""
         self._wide: dict[int, Any] = {}
+        self._count = 0
+        """The number of elements of the constants that were computed."""
         self._exact = self._known
         self._is_exact = True
         self._unread_roundings: set[str] = set()
@@ -111,8 +116,8 @@ class Replay:
         return self._sizes[text]
 
     def _symbol_of(self, name: str) -> Size:
-        if re.match(r"[bci]-?\d+:|text ", name) or "(" in name:
-            raise Refused(f"a symbol must not have the name of an index or of an operation: {name!r}")
+        if re.match(r"[bci]-?\d", name):
+            raise Refused(f"a symbol must not have the name of an index: {name!r}")
         return self._symbols.symbol(name)
 
     # Terms
@@ -171,7 +176,7 @@ class Replay:
             ):
                 raise Refused("known integers must have the number of their elements")
             low, high = _RANGES.get(str(term.dtype), (0, -1))
-            if any(each.number is not None and not low <= each.number <= high for each in term.integers):
+            if any(not low <= (each.number or 0) or sum(map(abs, each.terms.values())) > high - low for each in term.integers):
                 raise Refused(f"known integers must be in the range of their type, got {declared}")
             if term.dtype == "i32" and any(len(key) > 1 for each in term.integers for key in each.terms):
                 self.verdict.narrow += 1
@@ -227,8 +232,9 @@ class Replay:
         except (Unproved, ValueError, IndexError, KeyError, TypeError, AttributeError):
             types = None
         if types is None or term.output >= len(types):
-            if term.op.name == "ExactSlice":
-                raise Refused("the type of a slice must be known")
+            target = term.operands[1] if term.op.name == "Reshape" else None
+            if term.op.name == "ExactSlice" or (target is not None and self._terms[target].integers is not None):
+                raise Refused("the type of a slice must be known, as that of a reshape to known sizes")
             self.verdict.types[term.op.name] += 1
             self._declared.add(term.number)
             return
@@ -377,7 +383,9 @@ class Replay:
 
     def _evaluate(self, op: Operator, operands: Operands, term: Term, is_float: bool, types: Any) -> list[Any]:
         """Return the outputs of an operator on constants, of floats in f64. Raises Unproved."""
-        if types is None or prod(each.number or 0 for each in term.shape or ()) > MAX_COMPUTED:
+        count = prod(each.number or 0 for each in term.shape or ())
+        self._count += count
+        if types is None or count > MAX_COMPUTED or self._count > MAX_ALL_COMPUTED:
             raise Unproved(f"{op.name} of constants, of a type that is not known or too large")
         arrays = [None if x is None else self._array(x) for x in operands]
         wide = not self._is_exact and any(x in self._wide for x in operands)
@@ -584,8 +592,7 @@ class Replay:
         by_raw: dict[Any, int] = {}
         for term in self._terms:
             if term.op is None and term.data is not None:
-                data = term.data if isinstance(term.data, bytes) else np.ascontiguousarray(term.data).tobytes()
-                by_raw.setdefault((term.dtype, term.shape, data), term.number)
+                by_raw.setdefault((term.dtype, term.shape, _digest_of(term.data, term.data)), term.number)
         self._terms_of(model.graph, env, names, by_raw, Counter(), 0)
         if self._unread_roundings:
             raise Refused("a rounded constant must be a constant of the first model")
@@ -605,14 +612,15 @@ class Replay:
         ``depth`` is the number of loops around the graph.
         """
         for node in graph.nodes:
+            if any(name in env for name, _ in node.outputs):
+                raise Refused(f"line {node.line}: the names of values must differ")
             if node.op.name == "Constant":
                 tensor = node.op.attributes["data"]
                 if graph is self._models[0].graph and node.outputs[0][0] in self._unread_roundings:
                     self._unread_roundings.remove(node.outputs[0][0])
                     env[node.outputs[0][0]] = self._rounded_constant(node.outputs[0][0], tensor)
                     continue
-                data = tensor.raw if tensor.data is None else np.ascontiguousarray(tensor.data).tobytes()
-                found = by_raw.get((tensor.dtype, tuple(map(size, tensor.shape)), data))
+                found = by_raw.get((tensor.dtype, tuple(map(size, tensor.shape)), _digest_of(tensor.raw, tensor.data)))
                 if found is None:
                     raise Refused(f"constant {node.outputs[0][0]!r} is not in the certificate")
                 env[node.outputs[0][0]] = found
@@ -764,7 +772,7 @@ class _SymbolNames:
 
     def is_renamed(self, value: Size | None, other: Size | None) -> bool:
         """Return whether a size is another one, but for the names of symbols that are paired."""
-        if value is None or not all(name in self._pairs for name in re.findall(r"(?:text )?\?[\w.:]+(?:\[\w+\])*", repr(value))):
+        if value is None or not all(name in self._pairs for name in re.findall(r"(?:text )?\?[\w.:%]+(?:\[\w+\])*", repr(value))):
             return False
         return self._symbols.substitute(value, self._pairs) == other
 
@@ -797,6 +805,11 @@ def _terms_in(expression: Any) -> frozenset[int]:
                 found.add(item[1])
             stack.extend(item)
     return frozenset(found)
+
+
+def _digest_of(raw: Any, data: Any) -> bytes:
+    """Return the digest of the elements of a constant, or of its text or bytes."""
+    return hashlib.sha256(np.ascontiguousarray(data).tobytes() if isinstance(data, np.ndarray) else raw).digest()
 
 
 def _trim(operands: Operands) -> Operands:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias, Union
+from urllib.parse import quote
 
 SizeLike: TypeAlias = Union["Size", int]
 Monomial: TypeAlias = tuple[str, ...]
@@ -16,6 +17,10 @@ MAX_TERMS = 256
 
 MAX_COEFFICIENT = 1 << 128
 """Maximum magnitude of a coefficient; larger ones are refused."""
+MAX_DEGREE = 64
+"""Maximum number of factors of a term."""
+MAX_NAME = 1 << 14
+"""Maximum number of characters of an atom."""
 
 
 class Unproved(Exception):
@@ -34,7 +39,11 @@ class Size:
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms = {key: value for key, value in terms.items() if value}
         numbers = self.terms.values()
-        if len(numbers) > MAX_TERMS or (numbers and (max(numbers) > MAX_COEFFICIENT or min(numbers) < -MAX_COEFFICIENT)):
+        if (
+            len(numbers) > MAX_TERMS
+            or any(abs(each) > MAX_COEFFICIENT for each in numbers)
+            or max(map(len, self.terms), default=0) > MAX_DEGREE
+        ):
             raise Unproved("a size has too many or too large terms")
         self._hash: int | None = None
 
@@ -120,6 +129,8 @@ class Symbols:
 
     def symbol(self, name: str, minimum: int | None = 0, maximum: SizeLike | None = None) -> Size:
         """Return a symbol. ``minimum`` is None where it may be any integer; ``maximum`` is a size, or None."""
+        if len(name) > MAX_NAME:
+            raise Unproved("an expression of sizes is too long")
         self.minimum.setdefault(name, minimum)
         if maximum is not None:
             self.maximum.setdefault(name, size(maximum))
@@ -223,6 +234,10 @@ class Symbols:
             part = Size({_quotient(found[0], lead): found[1] // leading})
             quotient, rest = quotient + part, rest - part * divisor
         return quotient, rest
+
+    def is_multiple(self, value: Size, divisor: Size) -> bool:
+        """Return whether a size is a polynomial times another one."""
+        return self._reduce(value, divisor)[1] == 0
 
     def parts_of(self, value: Size, divisor: Size) -> tuple[Size, Size]:
         """Return quotient and remainder as :meth:`divided` does, as atoms where they do not follow."""
@@ -426,7 +441,10 @@ _TOKEN = re.compile(
 
 
 class Parser:
-    """Parser reads an expression of sizes with Python's precedence of operators."""
+    """Parser reads an expression of sizes with Python's precedence of operators.
+
+    The characters of operators in the name of a symbol are escaped, so that the text of a size has one meaning.
+    """
 
     def __init__(self, text: str, symbols: Symbols, name: Callable[[str], SizeLike]) -> None:
         self._symbols = symbols
@@ -489,7 +507,7 @@ class Parser:
         if kind == "number":
             return size(int(text))
         if kind == "quoted":
-            return size(self._name(re.sub(r"\\(.)", r"\1", text)))
+            return size(self._name(quote(re.sub(r"\\(.)", r"\1", text), safe="?:[]")))
         if kind != "name":
             raise ValueError("no expression of sizes")
         if text in ("min", "max", "broadcast") and self._take("("):
@@ -499,4 +517,4 @@ class Parser:
             if self._take(")") is None:
                 raise ValueError("a parenthesis is open")
             return self._symbols.operation(text, *operands)
-        return size(self._name(text))
+        return size(self._name(quote(text, safe="?:[]")))

@@ -75,7 +75,7 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         order = elements._order(xs, len(shape(0)))
         return [Type(first, tuple(shape(0)[axis] for axis in order))]
     if name == "Reshape":
-        return [Type(first, _shape_of_reshape(symbols, shape(0), integers(1) or (), bool(attributes.get("special_zero", True))))]
+        return [Type(first, _shape_of_reshape(symbols, shape(0), integers(1) or (), attributes))]
     if name == "Flatten":
         axis = int(attributes.get("axis", 1))
         axis = axis + len(shape(0)) if axis < 0 else axis
@@ -113,7 +113,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         else:
             for start, length, place, step in zip(*(integers(position) or () for position in range(1, 5)), strict=True):
                 axis = place.number or 0
-                if not symbols.is_never_negative(start) or symbols.is_less(sizes[axis] + step - 1, start + length * step):
+                last = start + (length - 1) * step
+                is_before = length != 0 and (step.number is None or step.number < 1) and not symbols.is_never_negative(last)
+                if not symbols.is_never_negative(start) or symbols.is_less(sizes[axis] - 1, last) or is_before:
                     raise Unproved("a slice beyond its axis")
                 sizes[axis] = length
         return [Type(first, tuple(sizes))]
@@ -227,20 +229,37 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
     return None
 
 
-def _shape_of_reshape(symbols: Symbols, own: tuple[Size, ...], target: tuple[Size, ...], special_zero: bool) -> tuple[Size, ...]:
+def _shape_of_reshape(
+    symbols: Symbols, own: tuple[Size, ...], target: tuple[Size, ...], attributes: dict[str, Any]
+) -> tuple[Size, ...]:
+    special_zero = attributes.get("special_zero", True)
     found: list[Size | None] = []
     for axis, each in enumerate(target):
         if each == -1:
             found.append(None)
         elif each == 0 and special_zero:
             found.append(own[axis])
+        elif special_zero and axis < len(own) and not _has_size(symbols, own, each):
+            # Where the size is 0, that of the operand is copied, unless there are no elements.
+            raise Unproved("a size that may be 0")
         else:
             found.append(each)
     if None in found:
+        if attributes.get("empty") == "zero" and not all(each is None or symbols.is_less(0, each) for each in found):
+            raise Unproved("a size of 0 beside one that is computed")
         quotient = _quotient_of(symbols, own, [each for each in found if each is not None])
         found = [quotient if each is None else each for each in found]
     # Where the numbers of elements differ, the model is not defined.
     return tuple(each for each in found if each is not None)
+
+
+def _has_size(symbols: Symbols, own: tuple[Size, ...], each: Size) -> bool:
+    """Return whether a size is 1 or more, or 0 only where there are no elements."""
+    return (
+        symbols.is_less(0, each)
+        or symbols.is_multiple(product(own), each)
+        or any(each in symbols.operands_of("broadcast", extent) for extent in own)
+    )
 
 
 def _quotient_of(symbols: Symbols, own: tuple[Size, ...], others: list[Size]) -> Size:
