@@ -444,7 +444,20 @@ class Elements:
             element, bounds = self._counted_from_end(element, own[axis])
         stride = product(own[axis + 1 :])
         offset = offset_of((*before, ZERO, *after), own)
-        return ("take", xs[0], offset, stride, own[axis], element, "error" if bounds == "zero" else bounds)
+        source = self._source_of_reshapes(xs[0])
+        return ("take", source, offset, stride, own[axis], element, "error" if bounds == "zero" else bounds)
+
+    def _source_of_reshapes(self, number: int) -> int:
+        """Return the term that a term is a Reshape of: its elements have the same offsets."""
+        for _ in range(MAX_LEVELS):
+            term = self.terms[number]
+            form = self._forms.get(number)
+            if form is None and number not in self._leaves and term.op is not None:
+                form = term.op, term.operands, term.output
+            if form is None or form[0].name not in RESHAPES or form[1][0] is None:
+                break
+            number = form[1][0]
+        return number
 
     def _topk(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression | None:
         kind = op.attributes.get("index_element_type")

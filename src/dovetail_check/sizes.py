@@ -235,6 +235,17 @@ class Symbols:
             quotient, rest = quotient + part, rest - part * divisor
         return quotient, rest
 
+    def _factor_out(self, value: Size, divisor: Size) -> tuple[int, Size, Size] | None:
+        """Return c, x and r with value = c * x + r, where c divides the divisor, and r is from 0 to c - 1; None without any."""
+        number = divisor.number or 0
+        for factor in sorted(
+            {each for key, each in value.terms.items() if key and each > 1 and number % each == 0}, reverse=True
+        ):
+            high = Size({key: each // factor for key, each in value.terms.items() if each % factor == 0})
+            if self._is_within(value - high * factor, size(factor)):
+                return factor, high, value - high * factor
+        return None
+
     def is_multiple(self, value: Size, divisor: Size) -> bool:
         """Return whether a size is a polynomial times another one."""
         return self._reduce(value, divisor)[1] == 0
@@ -245,6 +256,10 @@ class Symbols:
             return self.divide(value, divisor)
         except Unproved:
             quotient, value = self._reduce(value, divisor)
+            if (parts := self._factor_out(value, divisor)) is not None:
+                factor, value, low = parts
+                high, rest = self.parts_of(value, size((divisor.number or 0) // factor))
+                return quotient + high, rest * factor + low
             text = f"%({value!r}, {divisor!r})"
             self._operations[text] = "%", [value, divisor]
             return quotient + self.operation("//", value, divisor), self.symbol(text, 0, divisor - 1)
@@ -292,6 +307,10 @@ class Symbols:
                 quotient, rest = self._reduce(*xs)
                 if quotient != 0:
                     return (quotient if name == "//" else ZERO) + self.operation(name, rest, xs[1])
+                if (parts := self._factor_out(*xs)) is not None:
+                    factor, value, low = parts
+                    found = self.operation(name, value, (numbers[1] or 0) // factor)
+                    return found if name == "//" else found * factor + low
                 if name == "//" and (inner := self._inner_quotient(rest)) is not None:
                     # (x // m + r) // n is (x + r * m) // (m * n).
                     value, divisor, atom = inner

@@ -139,6 +139,42 @@ def parts_of_given_lengths(b: Any, x: Value, y: Value) -> Value:
 
 Pair = tuple[Any, Callable[[Any, Any, Any], Any], Callable[[Any, Any, Any], Any]]
 OPEN, ROWS = ("n", 3), ("n", 5)
+
+
+def transposed_in_heads(b: Builder, x: Any, order: list[int]) -> Any:
+    """Return x, f32[n, 4, 5, 3], transposed with its heads in the batch, as PyTorch's exporter writes the keys of attention."""
+    sizes = b.Shape(x)
+    heads = b.Reshape(x, b.Concat(np.int64([-1]), sizes[2:4], axis=0))
+    return b.Reshape(b.Transpose(heads, order), b.Concat(sizes[:2], np.int64([3]), sizes[2:3], axis=0))
+
+
+def counted(b: Builder, size: Any) -> Any:
+    return b.Range(np.int64(0), size, np.int64(1))
+
+
+def coordinates(b: Builder, x: Any, step: int = 1) -> Any:
+    """Return the coordinates of every element of a row-major matrix x, f32[n, 3], as PyTorch writes x[rows, columns]."""
+    size = b.Shape(x)[0]
+    rows, columns = counted(b, size) * step, counted(b, np.int64(3))
+    whole = b.Shape(x)
+    both = [b.Unsqueeze(b.Expand(b.Unsqueeze(rows, [1]), whole), [2]), b.Unsqueeze(b.Expand(columns, whole), [2])]
+    return b.Concat(*both, axis=2)
+
+
+def flat_index(b: Builder, x: Any) -> Any:
+    return b.Unsqueeze(counted(b, b.Shape(x)[0]) * 3, [1]) + counted(b, np.int64(3))
+
+
+def softmax_without_nan(b: Builder, x: Any, y: Any, low: float) -> Any:
+    """Return the Softmax of x where y is above 1, and of a constant elsewhere, with 0 for NaN."""
+    z = b.Softmax(b.Where(b.Greater(y, np.float32(1)), x, np.float32(low)), axis=-1)
+    return b.Where(b.IsNaN(z), np.float32(0), z)
+
+
+def masked_softmax(b: Builder, x: Any, y: Any, low: float) -> Any:
+    return b.Softmax(b.Where(b.Greater(y, np.float32(1)), x, np.float32(low)), axis=-1)
+
+
 EXACT: dict[str, Pair] = {
     "Tile with fewer repeats than axes": (
         (OPEN, OPEN), lambda b, x, y: b.Tile(x[:, :1], [3], extend=True), lambda b, x, y: b.Expand(x[:, :1], [1, 3]),
@@ -245,9 +281,29 @@ EXACT: dict[str, Pair] = {
         lambda b, x, y: b.Add(b.Multiply(x, LONG), LONG),
         lambda b, x, y: b.Add(b.Multiply(x, LONG.copy()), LONG),
     ),
+    "keys with heads in the batch": (
+        (("n", 4, 5, 3), ()),
+        lambda b, x, y: transposed_in_heads(b, x, [0, 2, 1]),
+        lambda b, x, y: b.Transpose(x, [0, 1, 3, 2]),
+    ),
+    "a column of rows": (
+        (OPEN, (2, 2)),
+        lambda b, x, y: b.Gather(b.Unsqueeze(x, [2]), integers(b, y), axis=1),
+        lambda b, x, y: b.Unsqueeze(b.Gather(x, integers(b, y), axis=1), [3]),
+    ),
     "indices from the end": ((OPEN, OPEN), lambda b, x, y: b.Gather(x, [-3, -2], axis=1), lambda b, x, y: x[:, :2]),
 }  # fmt: skip
 OVER_REALS: dict[str, Pair] = {
+    "coordinates as one index": (
+        (OPEN, ()),
+        lambda b, x, y: b.GatherND(x, coordinates(b, x)),
+        lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
+    ),
+    "a Softmax that is not NaN": (
+        (OPEN, OPEN),
+        lambda b, x, y: softmax_without_nan(b, x, y, -3e38),
+        lambda b, x, y: masked_softmax(b, x, y, -3e38),
+    ),
     "a quantized tensor": (
         (OPEN, OPEN),
         lambda b, x, y: b.DequantizeLinear(b.Cast(x, to="i8"), np.float32(0.5), np.int8(3)),
@@ -265,6 +321,21 @@ OVER_REALS: dict[str, Pair] = {
     ),
 }  # fmt: skip
 DIFFERENT: dict[str, Pair] = {
+    "coordinates that may be negative": (
+        (OPEN, ()),
+        lambda b, x, y: b.GatherND(x, coordinates(b, x, -1)),
+        lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
+    ),
+    "a Softmax that may be NaN": (
+        (OPEN, OPEN),
+        lambda b, x, y: softmax_without_nan(b, x, y, -np.inf),
+        lambda b, x, y: masked_softmax(b, x, y, -np.inf),
+    ),
+    "queries with heads in the batch": (
+        ((2, 3, 3, 3), ()),
+        lambda b, x, y: b.Reshape(b.Transpose(b.Reshape(x, [6, 3, 3]), [1, 0, 2]), [2, 3, 3, 3]),
+        lambda b, x, y: b.Transpose(x, [2, 0, 1, 3]),
+    ),
     "powers by several exponents": ((OPEN, OPEN), lambda b, x, y: b.Power(x, np.float32([2, 3, 2])), lambda b, x, y: x * x),
     "a power that broadcasts": (
         (OPEN, OPEN), lambda b, x, y: b.Power(x, np.float32([[[2]]])), lambda b, x, y: b.Unsqueeze(x, [0]),

@@ -13,6 +13,7 @@ from dovetail.laws.rules import (
     constant_shapes,
     cuts,
     decompositions,
+    gathers,
     gemm,
     identities,
     movement,
@@ -45,7 +46,7 @@ from dovetail.ops.reduction import reduce
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.concat_split import Concat, Split
-from dovetail.ops.tensor.gather import Gather
+from dovetail.ops.tensor.gather import Gather, GatherND
 from dovetail.ops.tensor.pad import Pad
 from dovetail.ops.tensor.reshape import Reshape, RowMajorOp
 from dovetail.ops.tensor.shape import ConstantOfShape
@@ -61,6 +62,8 @@ PRODUCTS = "products in one order"
 QUOTIENTS = "quotients as products"
 PARTS = "{} in parts"
 ONE_FORM = "{} in one form"
+ONE_INDEX = "coordinates as one index"
+WITHOUT_NAN = "Softmax without NaN"
 NOP = "nop_elimination"
 ALGEBRA = "algebraic_simplification"
 
@@ -91,6 +94,8 @@ LAWS = (
         over_reals=PARTS,
     ),
     # Arithmetic over the real numbers
+    Law(gathers.write_flat_index, (GatherND,), over_reals=ONE_INDEX),
+    Law(gathers.drop_nan_test, (logical.Where,), over_reals=WITHOUT_NAN),
     Law(real_arithmetic.write_quotient, (binary.Divide,), over_reals=QUOTIENTS),
     Law(real_arithmetic.write_negative, (Negative,), over_reals=PRODUCTS),
     Law(real_arithmetic.slice_product, (slices.ExactSlice,), over_reals="slices of products of matrices"),
@@ -134,7 +139,7 @@ LAWS = (
     Law(pointwise.move_behind_trailing, SEVERAL_OPERANDS),
     Law(pointwise.drop_axes_beside_axis, (Concat, LogSoftmax, Softmax)),
     Law(pointwise.drop_counting, (Gather,)),
-    Law(pointwise.drop_axes_of_indices, (Gather,)),
+    Law(pointwise.drop_axes_of_gather, (Gather,)),
     Law(pointwise.write_any_bounds, (Gather,)),
     Law(pointwise.drop_batch_axes, (MatMul,)),
     Law(products.group_rows, (MatMul,), over_reals="products of regrouped rows"),

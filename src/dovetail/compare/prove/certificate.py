@@ -227,9 +227,9 @@ def _pairs(models: tuple[Model, Model], terms: list[dict[int, Value]]) -> dict[s
 def _without_decompositions(models: tuple[Model, Model], numbered: Numbered, rewrites: list[str]) -> list[str]:
     """Return the rewrites without decompositions that the proof does not need: an operator of both models stays as it is."""
     from dovetail.compare.prove.real_terms import real_terms
-    from dovetail.laws.table import ONE_FORM, PARTS
+    from dovetail.laws.table import ONE_FORM, ONE_INDEX, PARTS, WITHOUT_NAN
 
-    endings = tuple(name.removeprefix("{}") for name in (ONE_FORM, PARTS))
+    endings = tuple(name.removeprefix("{}") for name in (ONE_FORM, ONE_INDEX, PARTS, WITHOUT_NAN))
     outputs = {value.name: value for value in models[1].outputs}
 
     def is_proved(names: list[str]) -> bool:

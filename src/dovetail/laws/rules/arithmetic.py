@@ -8,7 +8,7 @@ from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, are_equal_shapes, broadcast
 from dovetail.laws.law import Result, producer
-from dovetail.laws.rules.movement import expand, uniform_scalar, without_leading_ones
+from dovetail.laws.rules.movement import expand, reshape, uniform_scalar, without_expand, without_leading_ones
 from dovetail.laws.terms.terms import Rule, Terms, known_shape
 from dovetail.ops.elementwise import operand_laws
 from dovetail.ops.elementwise.binary import (
@@ -24,7 +24,6 @@ from dovetail.ops.elementwise.logical import (
     Not,
 )
 from dovetail.ops.elementwise.unary import Negative
-from dovetail.ops.tensor.transpose_expand_tile import Expand
 
 PLAIN = ("f32", "f64")
 """Float types in which operators compute without an intermediate type."""
@@ -62,8 +61,8 @@ def _narrower(b: Terms, x: Value) -> list[Value]:
     scalar = uniform_scalar(b, x)
     if scalar is not x:
         forms.append(scalar)
-    if x.node is not None and isinstance(x.node.op, Expand):
-        inner = x.node.input(0)
+    if (found := without_expand(x)) is not None:
+        inner = reshape(b, *found)
         forms += [without_leading_ones(b, inner), inner]
     short = without_leading_ones(b, x)
     if short is not x:

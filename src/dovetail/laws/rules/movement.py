@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,6 +56,11 @@ def reshape(b: Terms, x: Value, shape: Shape) -> Value:
     return b.intern(op, [*operands], [Tensor(x.dtype, shape)])[0]
 
 
+def without_ones(b: Terms, x: Value) -> Value:
+    """Return a term without its axes of size 1."""
+    return x if x.shape is None else reshape(b, x, tuple(size for size in x.shape if not is_one(size)))
+
+
 def _has_same_size(x: Value, y: Value) -> bool:
     """Return whether two tensors have the same number of elements for all values of their symbols."""
     return symbolic.equal(symbolic.product(x.dims), symbolic.product(y.dims)) is True
@@ -103,10 +109,54 @@ def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
             return transpose(b, x.node.input(0), [before[axis] for axis in order])
     if list(order) == list(range(len(shape))):
         return x
+    if (moved := _transpose_before_reshape(b, x, order)) is not None:
+        return reshape(b, moved, result)
     operands = (x, sizes_term(b, list(order)))
     if x.constant is not None:
         return b.move_constant(Transpose(), operands, lambda array: array.transpose(tuple(order)))
     return b.intern(Transpose(), [*operands], [Tensor(x.dtype, result)])[0]
+
+
+def _transpose_before_reshape(b: Terms, x: Value, order: Sequence[int]) -> Value | None:
+    """Return the Transpose of the input of the Reshape that produces ``x``, with the elements of the Transpose of ``x``.
+
+    Each group of axes that the Reshape splits must stay one group of adjacent axes. Returns None for another order or term.
+    """
+    if x.node is None or not isinstance(x.node.op, Reshape) or x.node.input(0).shape is None:
+        return None
+    source = without_ones(b, x.node.input(0))
+    if are_equal_shapes(source.shape, x.shape) or (groups := _groups_of_reshape(source.dims, x.dims)) is None:
+        return None
+    by_axis = {targets[0]: (sources, targets) for sources, targets in groups}
+    axes: list[int] = []
+    rest = list(order)
+    while rest:
+        if rest[0] not in by_axis:
+            return None
+        sources, targets = by_axis[rest[0]]
+        if rest[: len(targets)] != list(targets):
+            return None
+        axes += sources
+        rest = rest[len(targets) :]
+    return transpose(b, source, axes)
+
+
+def _groups_of_reshape(source: Shape, target: Shape) -> list[tuple[range, range]] | None:
+    """Return the smallest groups of adjacent axes of two shapes that have the same elements; None for a single group or none."""
+    groups = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        ends = (
+            (end_i, end_j)
+            for end_i, end_j in itertools.product(range(i + 1, len(source) + 1), range(j + 1, len(target) + 1))
+            if are_equal_products(source[i:end_i], target[j:end_j])
+        )
+        end_i, end_j = min(ends, key=sum, default=(i, j))
+        if end_i == i:
+            return None
+        groups.append((range(i, end_i), range(j, end_j)))
+        i, j = end_i, end_j
+    return groups if len(groups) > 1 else None
 
 
 def write_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -150,6 +200,26 @@ def expand(b: Terms, x: Value, shape: Shape) -> Value:
     while x.node is not None and isinstance(x.node.op, Expand):
         x = x.node.input(0)
     return b.intern(Expand(), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
+
+
+def without_expand(x: Value) -> tuple[Value, Shape] | None:
+    """Return the input of an Expand whose result has the elements of ``x``, and its shape with one axis for each of ``x``.
+
+    Returns None for other terms. A Reshape may drop axes of size 1 of the Expand.
+    """
+    node = x.node
+    if node is not None and isinstance(node.op, Reshape):
+        node = node.input(0).node
+    if node is None or not isinstance(node.op, Expand) or x.shape is None or node.input(0).shape is None:
+        return None
+    inner, whole = node.input(0), node.outputs[0].shape
+    if whole is None:
+        return None
+    sizes = (1,) * (len(whole) - len(inner.dims)) + inner.dims
+    kept = range(len(whole)) if len(x.shape) == len(whole) else [axis for axis, size in enumerate(whole) if not is_one(size)]
+    if not are_equal_shapes(tuple(whole[axis] for axis in kept), x.shape):
+        return None
+    return inner, tuple(sizes[axis] for axis in kept)
 
 
 def write_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

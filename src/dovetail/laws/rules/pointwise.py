@@ -9,7 +9,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
 from dovetail.laws.law import Result, permutation_of
 from dovetail.laws.rules.arithmetic import is_all
-from dovetail.laws.rules.movement import expand, is_one, regrouped_shape, reshape, transpose
+from dovetail.laws.rules.movement import expand, is_one, regrouped_shape, reshape, transpose, without_ones
 from dovetail.laws.terms.terms import Terms, known_elements, known_shape
 from dovetail.ops.elementwise import binary, logical
 from dovetail.ops.tensor.gather import Gather
@@ -72,7 +72,7 @@ def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[T
         return None
     kinds = {type(x.node.op) for x in moved if x.node is not None and x.constant is None}
     if kinds == {Reshape} and all(x.constant is None and are_equal_shapes(x.shape, types[0].shape) for x in moved):
-        inner = [_without_ones(b, x.node.input(0)) for x in moved if x.node is not None]
+        inner = [without_ones(b, x.node.input(0)) for x in moved if x.node is not None]
         shape = known_shape(inner[0])
         if shape is None or are_equal_shapes(shape, types[0].shape):
             return None
@@ -84,11 +84,6 @@ def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[T
     if kinds == {Transpose}:
         return _same_transpose(b, op, xs, types[0].shape)
     return None
-
-
-def _without_ones(b: Terms, x: Value) -> Value:
-    """Return a term without its axes of size 1."""
-    return x if x.shape is None else reshape(b, x, tuple(size for size in x.shape if not is_one(size)))
 
 
 def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> Result:
@@ -158,15 +153,19 @@ def drop_batch_axes(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
     return reshape(b, b.add(op, *operands)[0], shape)
 
 
-def drop_axes_of_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop the axes of size 1 of the indices of a Gather."""
+def drop_axes_of_gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop the axes of size 1 of the indices of a Gather, and of its data except the axis of the Gather."""
     assert isinstance(op, Gather)
     x, indices = xs
     if x is None or indices is None or indices.shape is None or op.batch_dims or not isinstance(types[0], Tensor):
         return None
     short = tuple(size for size in indices.shape if not is_one(size))
-    if types[0].shape is None or len(short) == len(indices.shape):
+    axis = None if x.shape is None else op.axis % len(x.shape)
+    ones = [] if x.shape is None else [index for index, size in enumerate(x.shape) if is_one(size) and index != axis]
+    if types[0].shape is None or (len(short) == len(indices.shape) and not ones):
         return None
+    if ones and axis is not None:
+        op, x = op.with_(axis=axis - sum(index < axis for index in ones)), reshape(b, x, without_axes(x.dims, ones))
     return reshape(b, b.add(op, x, reshape(b, indices, short))[0], types[0].shape)
 
 
