@@ -473,3 +473,11 @@ def test_a_forged_certificate_is_refused(case: dict[str, Any], tmp_path: Path) -
         return
     with pytest.raises(dovetail_check.Refused):
         check(tmp_path, case["certificate"])
+
+
+def test_mutants_are_refused_or_equal() -> None:
+    """bench/certificate_mutants.py does the same over a corpus."""
+    script = Path(__file__).resolve().parents[2] / "bench" / "certificate_mutants.py"
+    found = subprocess.run([sys.executable, script, "--count", "80"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.startswith("80 mutants of ")
