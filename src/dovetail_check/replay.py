@@ -444,19 +444,19 @@ class Replay:
         results = frozenset(result for rows in views.values() for _, result in rows)
         moved = results - self._sources_of(results)
         own = {number: form for number, form in forms.items() if number not in results}
-        attempts: list[Any] = [(inner, {}, forms, False)]
+        left_forms = {number: form for number, form in forms.items() if number != y}
+        attempts: list[Any] = [(inner, {}, {}, forms, False)]
         if views:
-            attempts += [(inner | results, views, own, False), (inner | results, views, own, True)]
-            attempts += [(inner | (results - moved), views, own, False)]
-        attempts += [(self._sources_of(inner), {}, forms, False), (None, {}, forms, False), (frozenset[int](), {}, forms, False)]
+            attempts += [(inner | results, views, {}, own, False), (inner | results, views, {}, own, True)]
+            attempts += [(inner | (results - moved), views, {}, own, False)]
         # The left side may read what the parts give, too.
-        attempts.append((inner, {}, forms, False))
-        for attempt, (leaves, seen, parts, is_root) in enumerate(attempts, 1):
+        attempts += [(leaves, {}, {}, forms, False) for leaves in (self._sources_of(inner), None)]
+        attempts += [(inner, {}, left_forms, forms, False), (frozenset[int](), {}, {}, forms, False)]
+        for leaves, seen, given, parts, is_root in attempts:
             if is_root and y not in last:
                 continue
             # Terms that only the left side reads are expanded.
             leaves = _terms_in(second) if leaves is None else leaves
-            given = {number: form for number, form in forms.items() if number != y} if attempt == len(attempts) else {}
             left, right = self._new_elements(given, leaves, seen), self._new_elements(parts, leaves, seen)
             types = types_of(left, op, operands)
             if types is not None and output < len(types) and types[output] != Type(term.dtype, term.shape):
