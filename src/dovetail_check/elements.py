@@ -336,7 +336,6 @@ class Elements:
     def _split(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         own = self.shape_of(xs[0])
         axis = int(op.attributes.get("axis", 0)) % len(own)
-        start = product([])
         lengths = split_lengths(self, op, xs, own[axis])
         start = ZERO
         for length in lengths[:output]:

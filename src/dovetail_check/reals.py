@@ -266,14 +266,24 @@ class RealElements(Elements):
         return ("real", self._normalize(xs[0], axes, index, float(op.attributes.get("eps", 1e-9)), scaled))
 
     def _layernormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        """Return an element of a LayerNormalization, an RMSNormalization or an InstanceNormalization."""
         if output or self.terms[xs[0]].dtype not in PLAIN:
             raise Unproved("a normalization")
-        axis = int(op.attributes.get("axis", -1)) % len(shape)
-        result = self._normalize(xs[0], range(axis, len(shape)), index, float(op.attributes.get("epsilon", np.float32(1e-5))))
-        result = result * self.real(self._broadcast(xs[1], index, shape), None)
-        if len(xs) > 2 and xs[2] is not None:
-            result = result + self.real(self._broadcast(xs[2], index, shape), None)
-        return ("real", result)
+        epsilon = float(op.attributes.get("epsilon", np.float32(1e-5)))
+        axis = 2 if op.name == "InstanceNormalization" else int(op.attributes.get("axis", -1)) % len(shape)
+        if op.name == "RMSNormalization":
+            places = {place: each for place, each in enumerate(index) if place < axis}
+            mean = self.mean_over(xs[0], self.shape_of(xs[0]), list(range(axis, len(shape))), places, lambda body: body * body)
+            result = self.real(self.at(xs[0], index), None) * power(mean + number(Fraction(epsilon)), Fraction(-1, 2))
+        else:
+            result = self._normalize(xs[0], range(axis, len(shape)), index, epsilon)
+        # Those of an InstanceNormalization have an element for each channel.
+        place = (index[1:2], shape[1:2]) if op.name == "InstanceNormalization" else (index, shape)
+        scale, bias = (None if x is None else self.real(self._broadcast(x, *place), None) for x in (*xs[1:], None, None)[:2])
+        result = result if scale is None else result * scale
+        return ("real", result if bias is None else result + bias)
+
+    _rmsnormalization = _instancenormalization = _layernormalization
 
     def _batchnormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if output or op.attributes.get("training_mode") or self.terms[xs[0]].dtype not in PLAIN:
@@ -305,24 +315,6 @@ class RealElements(Elements):
         if product_ is None:
             raise Unproved("a convolution without its bias")
         return self.f("Add", self.at(product_, index), self.at(xs[2], (index[1],)), dtype=self.terms[xs[0]].dtype)  # type: ignore[no-any-return]
-
-    def _rmsnormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if output or self.terms[xs[0]].dtype not in PLAIN:
-            raise Unproved("a normalization")
-        axis = int(op.attributes.get("axis", -1)) % len(shape)
-        places = {place: each for place, each in enumerate(index) if place < axis}
-        mean = self.mean_over(xs[0], self.shape_of(xs[0]), list(range(axis, len(shape))), places, lambda body: body * body)
-        root = power(mean + number(Fraction(float(op.attributes.get("epsilon", np.float32(1e-5))))), Fraction(-1, 2))
-        result = self.real(self.at(xs[0], index), None) * root
-        if len(xs) > 1 and xs[1] is not None:
-            result = result * self.real(self._broadcast(xs[1], index, shape), None)
-        return ("real", result)
-
-    def _instancenormalization(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        if self.terms[xs[0]].dtype not in PLAIN:
-            raise Unproved("a normalization")
-        result = self._normalize(xs[0], range(2, len(shape)), index, float(op.attributes.get("epsilon", np.float32(1e-5))))
-        return ("real", result * self.real(self.at(xs[1], (index[1],)), None) + self.real(self.at(xs[2], (index[1],)), None))
 
     def _swish(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         dtype = self.terms[xs[0]].dtype

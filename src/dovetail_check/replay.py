@@ -277,16 +277,15 @@ class Replay:
             raise Refused("an application must be of terms")
         return self._keys[row[0]], (self._operators[row[0]], _trim(operands), results)
 
-    def _is_known(self, key: str, operands: Operands, results: tuple[int, ...]) -> bool:
-        """Return whether the results are those that were proved, or are defined by the application."""
+    def _is_known(self, key: str, operands: Operands, results: tuple[int, ...], first: int = 0) -> bool:
+        """Return whether the outputs from ``first`` on are those that were proved, or are defined by the application."""
         own = self._key(key, operands)
-        if (self._known.get(own) or ())[: len(results)] == results and results:
-            return True
-        return all(
+        known = self._known.get(own) or ()
+        return known[first : first + len(results)] == results or all(
             (term := self._terms[y]).op is not None
             and term.output == output
             and self._key(repr(term.op), _trim(term.operands)) == own
-            for output, y in enumerate(results)
+            for output, y in enumerate(results, first)
         )
 
     def _check(self, row: list[Any]) -> None:
@@ -551,14 +550,7 @@ class Replay:
                     raise Refused("a term over the real numbers must be the input or the constant of its exact term")
                 continue
             operands = _trim(tuple(None if x is None else links[x] for x in first.operands))
-            own = self._key(repr(first.op), operands)
-            known = self._known.get(own)
-            is_defined = (
-                second.op is not None
-                and second.output == first.output
-                and self._key(repr(second.op), _trim(second.operands)) == own
-            )
-            if not is_defined and (known is None or known[first.output] != real):
+            if not self._is_known(repr(first.op), operands, (real,), first.output):
                 raise Refused(f"a term over the real numbers does not follow from its exact term: {first.op}")
 
     def _are_one_source(self, exact: int, real: int, names: _SymbolNames) -> bool:
