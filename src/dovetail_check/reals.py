@@ -317,14 +317,16 @@ class RealElements(Elements):
         return self.f("Add", self.at(product_, index), self.at(xs[2], (index[1],)), dtype=self.terms[xs[0]].dtype)  # type: ignore[no-any-return]
 
     def _swish(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
-        dtype = self.terms[xs[0]].dtype
-        x = self.at(xs[0], index) if dtype in PLAIN else self.f("Cast", self.at(xs[0], index), dtype=dtype, to=Word("f32"))
+        dtype, alpha = self.terms[xs[0]].dtype, float(op.attributes.get("alpha", 1.0))
         if dtype not in (*PLAIN, "f16", "bf16"):
             raise Unproved("another type than a float")
-        scaled = self.f("Multiply", x, ("real", number(Fraction(float(op.attributes.get("alpha", 1.0))))))
-        result = self.f("Multiply", x, self.f("Sigmoid", scaled))
-        # In 16 bits, elements are computed in f32, and rounded once.
-        return result if dtype in PLAIN else self.f("Cast", result, to=Word(str(dtype)))
+        # In 16 bits, elements are computed in f32, and rounded once, unless the parts are of 16 bits.
+        is_cast = dtype not in PLAIN and (alpha != 1 or self._find(Operator("Sigmoid", {}), xs[:1]) is None)
+        x, kind = self.at(xs[0], index), "f32" if is_cast else dtype
+        x = self.f("Cast", x, dtype=dtype, to=Word("f32")) if is_cast else x
+        scaled = x if alpha == 1 else self.f("Multiply", x, ("real", number(Fraction(alpha))))
+        result = self.f("Multiply", x, self.f("Sigmoid", scaled, dtype=kind), dtype=kind)
+        return self.f("Cast", result, to=Word(str(dtype))) if is_cast else result  # type: ignore[no-any-return]
 
     def choose(self, condition: Any, x: Any, y: Any, dtype: str = "f32") -> Expression:
         return self.apply(Operator("Where", {}), (condition, x, y), ["boolean", dtype, dtype])

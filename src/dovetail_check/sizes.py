@@ -156,7 +156,7 @@ class Symbols:
                 return False
             if all(coefficient >= 0 for coefficient in shifted.terms.values()):
                 return True
-            bounded = self._replace_by_maximum(value)
+            bounded = self._replace_by_maximum(value) or self._replace_quotient(value)
             if bounded is None:
                 return False
             value = bounded
@@ -190,6 +190,15 @@ class Symbols:
                     continue
                 rest = Size({k: v for k, v in value.terms.items() if atom not in k})
                 return rest + slope * self.maximum[atom]
+        return None
+
+    def _replace_quotient(self, value: Size) -> Size | None:
+        """Replace a term -c * (x // n) by its least value -(x // (n / c)), if c divides n. None where there is none."""
+        for key, coefficient in value.terms.items():
+            name, xs = self._operations.get(key[0] if len(key) == 1 else "", ("", []))
+            divisor = (xs[1].number or 0) if name == "//" else 0
+            if coefficient < -1 and divisor > 0 and divisor % coefficient == 0:
+                return value - Size({key: coefficient}) - self.operation("//", xs[0], divisor // -coefficient)
         return None
 
     def is_less(self, first: SizeLike, second: SizeLike) -> bool:
