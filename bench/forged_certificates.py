@@ -42,8 +42,8 @@ def digest_of_text(text: str) -> str:
 class ForgedCertificate:
     """ForgedCertificate has the terms of all nodes of two models, and a step for each claim.
 
-    A value is called ``a.NAME`` or ``b.NAME``. ``claims`` are values of the first model that are said to equal values of the
-    second; ``integers`` are values that are said to be known integers. The definitions of all terms are parts of each claim.
+    A value is called ``a.NAME`` or ``b.NAME``. ``claims`` maps values of the first model to values of the second, ``integers``
+    values to known integers, which need not be true. The definitions of all terms are parts of each claim.
     """
 
     def __init__(
