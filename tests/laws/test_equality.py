@@ -299,6 +299,16 @@ OVER_REALS: dict[str, Pair] = {
         lambda b, x, y: b.GatherND(x, coordinates(b, x)),
         lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
     ),
+    "the greatest element": (
+        (OPEN, ()),
+        lambda b, x, y: b.Squeeze(b.TopK(x, np.int64([1]), axis=1)[1], [1]),
+        lambda b, x, y: b.ArgMax(x, axis=1, keepdims=False),
+    ),
+    "the smallest element": (
+        (OPEN, ()),
+        lambda b, x, y: b.Squeeze(b.TopK(x, np.int64([1]), axis=0, largest=False)[0], [0]),
+        lambda b, x, y: b.ReduceMin(x, [0], keepdims=False),
+    ),
     "a Softmax that is not NaN": (
         (OPEN, OPEN),
         lambda b, x, y: softmax_without_nan(b, x, y, -3e38),
@@ -325,6 +335,11 @@ DIFFERENT: dict[str, Pair] = {
         (OPEN, ()),
         lambda b, x, y: b.GatherND(x, coordinates(b, x, -1)),
         lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
+    ),
+    "the last of the greatest elements": (
+        (OPEN, ()),
+        lambda b, x, y: b.Squeeze(b.TopK(x - x, np.int64([1]), axis=1)[1], [1]),
+        lambda b, x, y: b.ArgMax(x - x, axis=1, keepdims=False, select_last_index=True),
     ),
     "a Softmax that may be NaN": (
         (OPEN, OPEN),

@@ -94,6 +94,7 @@ LAWS = (
         over_reals=PARTS,
     ),
     # Arithmetic over the real numbers
+    Law(pools.write_extremum, (TopK,), over_reals="TopK of one element in parts"),
     Law(gathers.write_flat_index, (GatherND,), over_reals=ONE_INDEX),
     Law(gathers.drop_nan_test, (logical.Where,), over_reals=WITHOUT_NAN),
     Law(real_arithmetic.write_quotient, (binary.Divide,), over_reals=QUOTIENTS),

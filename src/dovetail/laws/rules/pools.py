@@ -12,6 +12,7 @@ from dovetail.laws.law import Result
 from dovetail.laws.rules.arithmetic import is_all
 from dovetail.laws.terms.terms import Terms
 from dovetail.ops.nn.pool import MaxPool
+from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.tensor.topk import TopK
 
 
@@ -38,6 +39,18 @@ def write_top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
         return None
     values, indices = b.add(plain, *xs)
     return [values, b.Cast(indices, to=op.index_element_type)]
+
+
+def write_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite TopK of one element as the extremum and its index."""
+    assert isinstance(op, TopK)
+    x, k = xs
+    if x is None or x.shape is None or not is_all(k, 1):
+        return None
+    axis = op.axis % len(x.shape)
+    value = (b.ReduceMax if op.largest else b.ReduceMin)(x, [axis], keepdims=True)
+    index = b.add((ArgMax if op.largest else ArgMin)(axis), x)[0]
+    return [value, b.Cast(index, to=op.index_element_type)][: len(types)]
 
 
 def drop_limits(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
