@@ -47,6 +47,7 @@ from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.gather import Gather, GatherND
+from dovetail.ops.tensor.onehot_trilu_eye import Trilu
 from dovetail.ops.tensor.pad import Pad
 from dovetail.ops.tensor.reshape import Reshape, RowMajorOp
 from dovetail.ops.tensor.shape import ConstantOfShape
@@ -89,7 +90,7 @@ LAWS = (
             ArgMax, ArgMin, activation.Celu, activation.Gelu, activation.HardSwish, activation.Mish, activation.PRelu,
             activation.Shrink, activation.SwiGLU, activation.Swish, activation.ThresholdedRelu, binary.Mean,
             binary.SquaredDifference, binary.Sum, pool.GlobalAveragePool, pool.GlobalLpPool, pool.GlobalMaxPool, reduce.ReduceL1,
-            reduce.ReduceL2, reduce.ReduceLogSum, reduce.ReduceSumSquare,
+            reduce.ReduceL2, reduce.ReduceLogSum, reduce.ReduceSumSquare, Trilu,
         ),
         over_reals=PARTS,
     ),
