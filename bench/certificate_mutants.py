@@ -18,6 +18,7 @@ infinities, zeros of both signs and large numbers. It is a false acceptance if t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import json
 import random
@@ -515,27 +516,29 @@ def search(pairs: list[Pair], options: argparse.Namespace, work: Path) -> int:
     counts: Counter[tuple[str, str]] = Counter()
     results: Counter[tuple[str, str]] = Counter()
     start, done, number = perf_counter(), 0, 0
-    while done < options.count and number < options.count * 4:
-        draw = random.Random(f"{options.seed}:{number}")
-        kind, number = KINDS[number % len(KINDS)], number + 1
-        pair = draw.choice([each for each in pairs if each.is_small] if kind == "forged" else pairs)
-        with tempfile.TemporaryDirectory(dir=work) as folder:
-            made = make_mutant(pair, kind, draw, Path(folder))
-            if made is None:
-                continue
-            mutant, edit = made
-            verdict = mutant.check()
-            result = "refused" if verdict is None else judge(mutant, verdict)
-            if result == "different" or options.json:
-                row = {"number": number - 1, "pair": pair.name, "kind": kind, "edits": mutant.edits, "result": result}
-                print(json.dumps(row), flush=True)
-                if result == "different":
-                    print(json.dumps([*mutant.texts(), mutant.certificate])[:20000], file=sys.stderr, flush=True)
-        done += 1
-        counts[kind, edit] += 1
-        results[kind, result] += 1
-        if done % 250 == 0:
-            print(f"{done} mutants in {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    # An interrupted search has counts, too.
+    with contextlib.suppress(KeyboardInterrupt):
+        while done < options.count and number < options.count * 4:
+            draw = random.Random(f"{options.seed}:{number}")
+            kind, number = KINDS[number % len(KINDS)], number + 1
+            pair = draw.choice([each for each in pairs if each.is_small] if kind == "forged" else pairs)
+            with tempfile.TemporaryDirectory(dir=work) as folder:
+                made = make_mutant(pair, kind, draw, Path(folder))
+                if made is None:
+                    continue
+                mutant, edit = made
+                verdict = mutant.check()
+                result = "refused" if verdict is None else judge(mutant, verdict)
+                if result == "different" or options.json:
+                    row = {"number": number - 1, "pair": pair.name, "kind": kind, "edits": mutant.edits, "result": result}
+                    print(json.dumps(row), flush=True)
+                    if result == "different":
+                        print(json.dumps([*mutant.texts(), mutant.certificate])[:20000], file=sys.stderr, flush=True)
+            done += 1
+            counts[kind, edit] += 1
+            results[kind, result] += 1
+            if done % 250 == 0:
+                print(f"{done} mutants in {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     print(f"{done} mutants of {len(pairs)} pairs, in {perf_counter() - start:.0f} s")
     for kind in KINDS:
         found = {result: count for (each, result), count in sorted(results.items()) if each == kind}

@@ -19,7 +19,7 @@ from dovetail_check.sizes import Size, Symbols, Unproved
 
 MAX_TERMS = 100
 MAX_FACTORS = 16
-_BOUND, _BOUND_WITHIN = re.compile(r"[bc]\d"), re.compile(r"\b[bc]-?\d+:")
+_BOUND, _BOUND_WITHIN = re.compile(r"[bc]-?\d+:"), re.compile(r"\b[bc]-?\d+:")
 Coefficient = dict[tuple[Any, ...], Fraction]
 
 

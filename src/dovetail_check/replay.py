@@ -116,7 +116,7 @@ class Replay:
         return self._sizes[text]
 
     def _symbol_of(self, name: str) -> Size:
-        if re.match(r"[bci]-?\d", name):
+        if re.match(r"[bci]-?\d+:", name):
             raise Refused(f"a symbol must not have the name of an index: {name!r}")
         return self._symbols.symbol(name)
 
