@@ -5,7 +5,9 @@
 
 PYTHON is that of an environment with onnxslim, onnxsim, onnxscript, onnxruntime, onnx and openvino. Each tool runs in a process
 of its own, with a limit of time and memory (bench/other_tools.py): the simplifiers, onnxruntime's saved graphs (basic, extended),
-the newest opset of onnx's version converter, and OpenVINO's IR of the ONNX file. Each result is proved equal to the original:
+the newest opset of onnx's version converter, and OpenVINO's IR of the ONNX file. A file NAME.dyn*.onnx, which torch's dynamo
+exporter wrote, is compared with the file NAME.ts*.onnx of its TorchScript exporter beside it ("torch exporters"), with inputs and
+outputs in order. Each result is proved equal to the original:
 
 - proved: `dovetail.prove(..., real=True)` has a proof
 - refuted: on stored or random inputs, the outputs of both files differ in their runtimes, without optimizations, and in
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +44,7 @@ from dovetail.errors import DovetailError
 from dovetail.runtime.random_inputs import random_inputs
 
 SCRIPT = Path(__file__).resolve().parent / "other_tools.py"
+EXPORTERS = "torch exporters"
 COLUMNS = ("tool", "models", "proved", "in bits", "refuted", "open", "tool failed")
 NOT_RUN = "not run"
 RUNTIMES = "only the runtimes differ"
@@ -137,11 +141,31 @@ class Original:
         return calls
 
 
+def other_export(source: Path) -> Path | None:
+    """Return the file of torch's TorchScript exporter beside a file of its dynamo exporter; None for other files."""
+    found = re.fullmatch(r"(.*)\.dyn\d*([ds])\.onnx", source.name)
+    return next(iter(sorted(source.parent.glob(f"{found[1]}.ts*{found[2]}.onnx"))), None) if found else None
+
+
+def save_as_named(file: Path | None, like: Path, target: Path) -> None:
+    """Save a model with the names of the inputs and outputs of another one, in their order."""
+    assert file is not None
+    model, other = dovetail.load(file), dovetail.load(like)
+    for ports, named in ((model.inputs, other.inputs), (model.outputs, other.outputs)):
+        names = {port.name: name.name for port, name in zip(ports, named, strict=True) if port.name != name.name}
+        model = model.rename_values(names) if names else model
+    dovetail.save(model, target)
+
+
 def judge(original: Original, tool: str, runner: ToolRunner, folder: Path, *, runs_all: bool) -> Record:
     """Make the file of one tool, and prove it equal to the original or refute it."""
     target = folder / ("target.xml" if tool == "openvino" else "target.onnx")
     row: Record = {"model": original.source.name, "tool": tool, "verdict": "tool failed", "blockers": [], "notes": []}
-    _, row["reason"] = runner.run(tool, original.source, target)
+    if tool == EXPORTERS:
+        row["reason"] = ""
+        save_as_named(other_export(original.source), original.source, target)
+    else:
+        _, row["reason"] = runner.run(tool, original.source, target)
     if row["reason"] or not target.exists():
         return row
     row["verdict"] = "open"
@@ -205,7 +229,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", required=True, help="the Python of an environment with the tools")
     parser.add_argument("--models", default="", help="only models whose names contain one of these texts")
-    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--tools", default=",".join((*TOOLS, EXPORTERS)))
     parser.add_argument("--sample", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120, help="the most that one run of a tool may take")
     parser.add_argument("--memory", type=float, default=16, help="the most address space of a tool, in GB")
@@ -227,6 +251,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as inputs:
             original = Original(file, records.get(str(file.relative_to(arguments.folder)), {}), runner, Path(inputs))
             for tool in arguments.tools.split(","):
+                if tool == EXPORTERS and other_export(file) is None:
+                    continue
                 with tempfile.TemporaryDirectory() as folder:
                     rows.append(judge(original, tool, runner, Path(folder), runs_all=arguments.run_all))
                     if arguments.keep and rows[-1]["verdict"] in ("open", "refuted"):

@@ -21,7 +21,7 @@ from dovetail_check.elements import (
 from dovetail_check.pointwise import number_of
 from dovetail_check.polynomials import Coefficient, Polynomial, atom, bounds_in, close, is_number, number, power, size_of
 from dovetail_check.sizes import ONE, ZERO, Size, Symbols, Unproved, product
-from dovetail_check.text import FLOATS, Operator, Word
+from dovetail_check.text import FLOATS, NUMPY, Operator, Word
 from dovetail_check.types import LAYOUTS, RECURRENT, recurrent_sizes
 
 PLAIN = ("f32", "f64")
@@ -95,12 +95,18 @@ class RealElements(Elements):
         if name == "Where" and dtypes[1] in PLAIN:
             operands = (operands[0], *(("real", self.real(x, dtypes[1])) for x in operands[1:]))
         elif dtype in PLAIN:
-            operands = tuple(None if x is None else ("real", self.real(x, dtype)) for x in operands)
             if name == "Clip":
-                low, high = (None if x is None else x for x in (*operands[1:], None, None)[:2])
-                operands = operands[0], low, high
-                return ("apply", "Clip", tuple(map(close, operands)))
+                return self._clipped(operands, str(dtype))
+            operands = tuple(None if x is None else ("real", self.real(x, dtype)) for x in operands)
         return super().apply(op, tuple(map(close, operands)), dtypes)
+
+    def _clipped(self, operands: tuple[Any, ...], dtype: str) -> Expression:
+        """Return an element that is clipped; the lowest and the highest finite value of the type are no bounds."""
+        result, info = operands[0], np.finfo(NUMPY[dtype])
+        for name, bound, extreme in zip(("Maximum", "Minimum"), operands[1:], (info.min, info.max), strict=False):
+            if bound is not None and self.real(bound, dtype) != number(Fraction(float(extreme))):
+                result = self.f(name, result, bound, dtype=dtype)
+        return result
 
     def constant(self, term: Term, offset: Size) -> Expression:
         if term.uniform is not None:

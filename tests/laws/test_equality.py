@@ -299,6 +299,7 @@ OVER_REALS: dict[str, Pair] = {
         lambda b, x, y: b.GatherND(x, coordinates(b, x)),
         lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
     ),
+    "one bound": ((OPEN, ()), lambda b, x, y: b.Clip(x, y), lambda b, x, y: b.Maximum(x, y)),
     "the greatest element": (
         (OPEN, ()),
         lambda b, x, y: b.Squeeze(b.TopK(x, np.int64([1]), axis=1)[1], [1]),
@@ -335,6 +336,11 @@ DIFFERENT: dict[str, Pair] = {
         (OPEN, ()),
         lambda b, x, y: b.GatherND(x, coordinates(b, x, -1)),
         lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
+    ),
+    "bounds in the other order": (
+        (OPEN, ()),
+        lambda b, x, y: b.Clip(x, np.float32(2), np.float32(1)),
+        lambda b, x, y: b.Maximum(b.Minimum(x, np.float32(1)), np.float32(2)),
     ),
     "the last of the greatest elements": (
         (OPEN, ()),

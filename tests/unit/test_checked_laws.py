@@ -53,6 +53,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
         lambda b, x, y: b.LayerNormalization(x, ROW, ROW, axis=-1),
         lambda b, x, y: b.MeanVarianceNormalization(x, [-1], eps=9.999999747378752e-06) * ROW + ROW,
     ),
+    "write_clip_as_extrema": (
+        lambda b, x, y: b.Clip(x, np.float32(-1), np.float32(1)) + y,
+        lambda b, x, y: b.Minimum(b.Maximum(x, np.float32(-1)), np.float32(1)) + y,
+    ),
     "write_quotient": (lambda b, x, y: x / y, lambda b, x, y: x * (1 / y)),
     "write_negative": (lambda b, x, y: b.Negative(x) * y, lambda b, x, y: x * y * -1),
     "slice_product": (lambda b, x, y: b.MatMul(x, MATRIX)[1:], lambda b, x, y: b.MatMul(x[1:], MATRIX)),

@@ -95,6 +95,7 @@ LAWS = (
         over_reals=PARTS,
     ),
     # Arithmetic over the real numbers
+    Law(arithmetic.write_clip_as_extrema, (Clip,), over_reals="Clip in parts"),
     Law(pools.write_extremum, (TopK,), over_reals="TopK of one element in parts"),
     Law(gathers.write_flat_index, (GatherND,), over_reals=ONE_INDEX),
     Law(gathers.drop_nan_test, (logical.Where,), over_reals=WITHOUT_NAN),

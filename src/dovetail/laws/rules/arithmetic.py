@@ -204,6 +204,16 @@ def write_both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type
     return b.add(op, x, *bounds)
 
 
+def write_clip_as_extrema(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite Clip as Maximum and Minimum; a bound that is the lowest or the highest finite value of the type is no bound."""
+    x, low, high = (*xs, None, None)[:3]
+    if x is None or not is_plain(types[0]):
+        return None
+    lowest, highest = finite_range(x.dtype)
+    result = x if low is None or is_all(low, float(lowest)) else b.Maximum(x, low)
+    return result if high is None or is_all(high, float(highest)) else b.Minimum(result, high)
+
+
 def write_logical(kind: type[Op]) -> Rule:
     """Return the rule that rewrites a bitwise operator of booleans as the logical operator ``kind``."""
 
