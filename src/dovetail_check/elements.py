@@ -272,9 +272,9 @@ class Elements:
 
     def broadcast_index_of(self, extent: Size, index: Size, whole: Size) -> Size:
         """Return the index on an axis that is broadcast to ``whole``: 0 where its extent is 1, else ``index``."""
-        if extent == 1:
+        if extent == 1 or index == 0:
             return ZERO
-        if extent == whole or self.symbols.is_minimum_of(extent, whole):
+        if extent == whole or self.symbols.is_less(1, extent) or self.symbols.is_minimum_of(extent, whole):
             return index
         return self.symbols.broadcast_index_of(extent, index)
 

@@ -621,6 +621,9 @@ class Replay:
             if unknown:
                 raise Refused(f"line {node.line}: {unknown[0]!r} is not in the certificate")
             op, operands = node.op, _trim(tuple(None if name is None else env[name] for name in node.inputs))
+            if op.name in ("RandomNormalLike", "RandomUniformLike"):
+                # The draw of the shape of the first operand.
+                op, operands = op._replace(name=op.name.removesuffix("Like")), (self._shape_term(operands[0]), *operands[1:])
             known = None
             if op.name == "If":
                 # Its value is a function of the condition and of the values of both branches, or that of the branch taken.
@@ -658,6 +661,14 @@ class Replay:
         if not env.keys() >= {*graph.outputs}:
             raise Refused("an output is not in the certificate")
         return {name: env[name] for name in graph.outputs}
+
+    def _shape_term(self, x: int | None) -> int:
+        """Return the term of the sizes of a term. Raises Refused."""
+        shape = self._elements.shape_of(x)
+        for term in self._terms:
+            if term.integers == shape and term.dtype == "i64" and term.shape == (len(shape),):
+                return term.number
+        raise Refused("the sizes of a draw are not in the certificate")
 
     def _loop(self, node: Node, xs: list[int | None], names: _SymbolNames, by_raw: Any, depth: int) -> tuple[Operator, Operands]:
         """Return a loop as a function of its operands and of the results of one trip, which has parameters as inputs."""
@@ -777,8 +788,8 @@ def _name_of(extent: Size) -> str | None:
 
 _DRAWS = frozenset("Bernoulli Multinomial RandomNormal RandomUniform".split())
 """Operators that draw random numbers."""
-_REFUSED = frozenset("DefaultInput Foreign RandomNormalLike RandomUniformLike Scan".split())
-"""Operators that draw random numbers, hold graphs, or are not known to give the same outputs for the same inputs."""
+_REFUSED = frozenset("DefaultInput Foreign Scan".split())
+"""Operators that hold graphs, or are not known to give the same outputs for the same inputs."""
 _HOSTS = frozenset("ExactSlice Expand Pad Reshape Resize Slice Squeeze Tile TopK Transpose Unsqueeze".split()) | REDUCTIONS
 """Operators for which the element type of known integers after the first operand does not matter."""
 _MOVEMENT = RESHAPES | {"Expand", "Transpose"}

@@ -367,6 +367,15 @@ class Symbols:
             and (highest := self._highest(xs[0])) is not None
         ):
             maximum = size(highest // divisor)
+        if (
+            name == "//"
+            and maximum is None
+            and (atom := next(iter(xs[0].atoms()), "")) in self.maximum
+            and xs[0] == Size({(atom,): 1})
+        ):
+            # Where x is below n * divisor, its quotient is below n.
+            quotient, rest = self._reduce(self.maximum[atom] + 1, xs[1])
+            maximum = quotient - 1 if rest == 0 else None
         return self.symbol(text, minimum, maximum)
 
     def broadcast_index_of(self, extent: Size, index: Size) -> Size:

@@ -23,6 +23,7 @@ from dovetail.laws.terms.terms import Fold, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.random import RandomNormalLike, RandomUniformLike
 from dovetail.storage.safetensors_file import SafetensorsFile
 
 
@@ -52,6 +53,7 @@ def derive(
         if (op.holds_graphs and (is_random or not isinstance(op, If | Loop))) or isinstance(op, DefaultInput | Foreign):
             raise RuleError("argument.conflict", f"a proof of {op.title} has no derivation")
         if is_random:
+            op = op.with_shape_input() if isinstance(op, RandomUniformLike | RandomNormalLike) else op
             writer.random[operator_key(op)] = op
         elif not op.holds_graphs:
             writer.need(op, xs)
