@@ -48,7 +48,7 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         if condition is not None or operands[1] == operands[2]:
             return operands[1 if condition is None or condition else 2]  # type: ignore[no-any-return]
     is_plain = dtypes[0] in ("f32", "f64")
-    if name == "Subtract" and is_plain:
+    if name == "Subtract" and (is_plain or dtypes[0] in _SIGNED):
         return apply_pointwise(Operator("Add", {}), (operands[0], _negate(operands[1])), dtypes)
     if name == "SquaredDifference" and is_plain:
         difference = apply_pointwise(Operator("Subtract", {}), operands, dtypes)
@@ -77,8 +77,6 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         inverse = _power_of_two(operands[1])
         if inverse is not None:
             return apply_pointwise(Operator("Multiply", {}), (operands[0], inverse), dtypes)
-    if name == "Subtract" and dtypes[0] in _SIGNED and number_of(operands[1]) is not None:
-        return apply_pointwise(Operator("Add", {}), (operands[0], _negate(operands[1])), dtypes)
     if name == "Multiply" and dtypes[0] not in ("f32", "f64"):
         # In f32 and f64 the laws over the real numbers write negatives as products.
         for x, factor in (operands, operands[::-1]):

@@ -286,6 +286,16 @@ EXACT: dict[str, Pair] = {
         lambda b, x, y: transposed_in_heads(b, x, [0, 2, 1]),
         lambda b, x, y: b.Transpose(x, [0, 1, 3, 2]),
     ),
+    "a difference of integers": (
+        (OPEN, OPEN),
+        lambda b, x, y: integers(b, x) - integers(b, y),
+        lambda b, x, y: b.Negative(integers(b, y)) + integers(b, x),
+    ),
+    "a choice by a negated and reshaped condition": (
+        (OPEN, OPEN),
+        lambda b, x, y: b.Where(b.Unsqueeze(b.Not(b.Less(x, y)), [1]), b.Unsqueeze(x, [1]), np.float32(0)),
+        lambda b, x, y: b.Where(b.Unsqueeze(b.Less(x, y), [1]), np.float32(0), b.Unsqueeze(x, [1])),
+    ),
     "a column of rows": (
         (OPEN, (2, 2)),
         lambda b, x, y: b.Gather(b.Unsqueeze(x, [2]), integers(b, y), axis=1),

@@ -154,7 +154,8 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
         lambda b, x, y: b.Expand(np.array([[False]]), b.Shape(x)),
     ),
     "choose_by_negation": (
-        lambda b, x, y: b.Where(b.Not(b.Less(x, y)), x, y), lambda b, x, y: b.Where(b.Less(x, y), y, x),
+        lambda b, x, y: b.Where(b.Expand(b.Not(b.Less(x, y)), [2, 1, 3]), x, y),
+        lambda b, x, y: b.Where(b.Expand(b.Less(x, y), [2, 1, 3]), y, x),
     ),
     **{
         f"write_logical Bitwise{name}": (
@@ -178,9 +179,6 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     "write_not_equal": (lambda b, x, y: b.NotEqual(x, y), lambda b, x, y: b.Not(b.Equal(y, x))),
     "write_squared_difference": (lambda b, x, y: b.SquaredDifference(x, y), lambda b, x, y: (x - y) * (x - y)),
     "subtract_as_add": (lambda b, x, y: x - y, lambda b, x, y: x + b.Negative(y)),
-    "add_negative": (
-        lambda b, x, y: b.Cast(x, to="i32") - np.int32(3), lambda b, x, y: b.Cast(x, to="i32") + np.int32(-3),
-    ),
     "negate": (
         lambda b, x, y: b.Cast(x, to="i32") * np.int32(-1), lambda b, x, y: b.Negative(b.Cast(x, to="i32")),
     ),

@@ -168,7 +168,6 @@ LAWS = (
     Law(arithmetic.write_not_equal, (logical.NotEqual,)),
     Law(arithmetic.write_squared_difference, (binary.SquaredDifference,)),
     Law(arithmetic.subtract_as_add, (binary.Subtract,)),
-    Law(arithmetic.add_negative, (binary.Subtract,)),
     Law(arithmetic.negate, (binary.Multiply,)),
     Law(arithmetic.write_sum, (binary.Sum,)),
     Law(arithmetic.broadcast_operands, SEVERAL_OPERANDS),

@@ -24,6 +24,8 @@ from dovetail.ops.elementwise.logical import (
     Not,
 )
 from dovetail.ops.elementwise.unary import Negative
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
 
 PLAIN = ("f32", "f64")
 """Float types in which operators compute without an intermediate type."""
@@ -85,10 +87,19 @@ def is_all(value: Value | None, number: float, sign: bool | None = None) -> bool
 
 
 def choose_by_negation(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite Where(Not(c), x, y) as Where(c, y, x)."""
+    """Rewrite Where(Not(c), x, y) as Where(c, y, x); a Reshape, Transpose or Expand may be behind Not."""
     condition, first, second = xs
-    inner = producer(condition, Not)
-    return None if inner is None else b.add(op, inner.input(0), second, first)
+    negated = None if condition is None else _negate_condition(b, condition)
+    return None if negated is None else b.add(op, negated, second, first)
+
+
+def _negate_condition(b: Terms, condition: Value) -> Value | None:
+    """Return the condition of a Not whose elements are moved; None for other conditions."""
+    if (inner := producer(condition, Not)) is not None:
+        return inner.input(0)
+    moved = producer(condition, (Reshape, Transpose, Expand))
+    negated = None if moved is None else _negate_condition(b, moved.input(0))
+    return None if moved is None or negated is None else b.add(moved.op, negated, *moved.inputs[1:])[0]
 
 
 def mirror_comparison(kind: type[Op]) -> Rule:
@@ -121,17 +132,9 @@ def compare_with_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Ty
 
 
 def subtract_as_add(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite x - y of floats as x + (-y), which IEEE 754 defines to be equal."""
+    """Rewrite x - y as x + (-y): equal in IEEE 754, and in signed integers, which wrap to the same bits."""
     x, y = xs
-    if x is None or y is None or not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
-        return None
-    return b.add(Add(), x, b.add(Negative(), y)[0])
-
-
-def add_negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite x - c of signed integers as x + (-c), which wraps to the same bits."""
-    x, y = xs
-    if x is None or y is None or y.constant is None or not _is_signed(types[0]):
+    if x is None or y is None or not (is_plain(types[0]) or _is_signed(types[0])):
         return None
     return b.add(Add(), x, b.add(Negative(), y)[0])
 
