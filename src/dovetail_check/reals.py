@@ -96,11 +96,11 @@ class RealElements(Elements):
             operands = (operands[0], *(("real", self.real(x, dtypes[1])) for x in operands[1:]))
         elif dtype in PLAIN:
             if name == "Clip":
-                return self._clipped(operands, str(dtype))
+                return self._clip_of(operands, str(dtype))
             operands = tuple(None if x is None else ("real", self.real(x, dtype)) for x in operands)
         return super().apply(op, tuple(map(close, operands)), dtypes)
 
-    def _clipped(self, operands: tuple[Any, ...], dtype: str) -> Expression:
+    def _clip_of(self, operands: tuple[Any, ...], dtype: str) -> Expression:
         """Return an element that is clipped; the lowest and the highest finite value of the type are no bounds."""
         result, info = operands[0], np.finfo(NUMPY[dtype])
         for name, bound, extreme in zip(("Maximum", "Minimum"), operands[1:], (info.min, info.max), strict=False):
