@@ -441,6 +441,18 @@ def inputs_of(model: Model, verdict: dovetail_check.Verdict) -> Iterator[Arrays]
             yield special
 
 
+def takes(model: Model, inputs: Arrays) -> bool:
+    """Return whether inputs have the sizes of a model, in which equal symbols are equal sizes."""
+    pairs = [
+        (str(extent), size)
+        for x in model.inputs
+        if isinstance(x.type, Tensor) and x.type.shape is not None
+        for extent, size in zip(x.type.shape, inputs[x.name].shape, strict=True)
+    ]
+    sizes = dict(pairs)
+    return all(size == (int(name) if name.isdigit() else sizes[name]) for name, size in pairs)
+
+
 def run_model(model: Model, inputs: Arrays) -> Arrays:
     outputs = flatten_outputs(run_row_major(model, inputs))
     return {name: np.asarray(array) for name, array in outputs.items() if name not in random_outputs(model)}
@@ -454,6 +466,9 @@ def judge(mutant: Mutant, verdict: dovetail_check.Verdict) -> str:
         return "not run"
     runs = 0
     for inputs in inputs_of(first, verdict):
+        # A certificate says nothing of inputs that one of the models does not take.
+        if not all(takes(model, inputs) for model in (first, second)):
+            continue
         try:
             with np.errstate(all="ignore"):
                 results = [run_model(model, inputs) for model in (first, second)]
