@@ -90,6 +90,17 @@ def test_a_folded_constant_is_in_no_sum_that_cancels(tmp_path: Path) -> None:
     assert not dovetail.prove(*paths, real=True).is_proved
 
 
+def test_terms_that_cancel_are_not_equal_by_a_near_constant() -> None:
+    """In f32 (x * (1 + e) - x) * 1e7 is 1.19 * x, and (x - x) * 1e7 is 0, although 1e7 * (1 + e) is 1e7 up to rounding."""
+    models = []
+    for factor in (np.float32(1) + np.finfo(np.float32).eps, np.float32(1)):
+        with dovetail.Builder() as b:
+            x = b.input("x", "f32", ("n", 3))
+            b.output("y", b.Subtract(b.Multiply(x, factor), b.Multiply(x, np.float32(1))) * np.float32(1e7))
+        models.append(b.model)
+    assert not dovetail.prove(*models, real=True).is_proved
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bound_holds_for_evaluations_in_f32(seed: int) -> None:
     generator = np.random.default_rng(seed)

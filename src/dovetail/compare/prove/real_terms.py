@@ -68,6 +68,9 @@ class ConstantErrors:
         self._inexact.add(id(value))
         return True
 
+    def has_inexact(self) -> bool:
+        return bool(self._inexact)
+
     def keep_exact(self, values: Sequence[Value]) -> bool:
         """Record that ``values`` and their sources must stay exact. Returns False if one of them is inexact already."""
         origins = self._origins(values)
@@ -107,6 +110,10 @@ class RealTerms(Terms):
         if stored.constant is None or elements is None or elements.shape != stored.constant.shape:
             return False
         return are_within_rounding(np.asarray(stored.constant, np.float64), elements, stored.dtype)
+
+    def has_near_constants(self) -> bool:
+        """Return whether a computed constant equals a stored one up to rounding alone."""
+        return self._errors.has_inexact()
 
     def is_computed(self, x: Value) -> bool:
         """Return whether a constant was computed, so that its elements are not rounded."""

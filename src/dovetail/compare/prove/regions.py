@@ -56,7 +56,7 @@ def find_regions(
     values, reason = _run_both(models, seed, deadline)
     if reason:
         notes.append(f"the models could not run to find the regions: {reason}")
-    tolerance = QUANTIZED_TOLERANCE if any(map(_is_quantized, models)) else TOLERANCE
+    tolerance = _tolerance_of(models)
     is_different = not reason and any(_distance(pair, values) > tolerance for pair in outputs)
     taken = {id(value) for pair in outputs for value in pair}
     pairs = [*outputs, *_pair_values(unequal, values, taken, by_name=is_different or bool(reason), tolerance=tolerance)]
@@ -97,6 +97,22 @@ def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value])
             found.append(node)
             needed.update(id(x) for x in node.inputs if x is not None)
     return found[::-1]
+
+
+def differ_in_a_run(models: tuple[Model, Model], outputs: Sequence[Pair], seed: int, deadline: float) -> bool:
+    """Return whether floats of the outputs differ by more than rounding in a seeded run; False if the models cannot run.
+
+    Models that draw random numbers are not run.
+    """
+    if any(draws(node.op, node.inputs) for model in models for node in model.graph.nodes):
+        return False
+    values, reason = _run_both(models, seed, deadline)
+    floats = [pair for pair in outputs if isinstance(array := values[0].get(id(pair[0])), np.ndarray) and array.dtype.kind == "f"]
+    return not reason and any(_distance(pair, values) > _tolerance_of(models) for pair in floats)
+
+
+def _tolerance_of(models: tuple[Model, Model]) -> float:
+    return QUANTIZED_TOLERANCE if any(map(_is_quantized, models)) else TOLERANCE
 
 
 def _run_both(models: tuple[Model, Model], seed: int, deadline: float) -> tuple[list[dict[int, Any]], str]:

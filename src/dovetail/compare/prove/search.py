@@ -9,7 +9,7 @@ from time import monotonic
 from dovetail.compare.prove.equality_proof import EqualityProof
 from dovetail.compare.prove.model_terms import Numbered, number_terms
 from dovetail.compare.prove.real_terms import RealNumbered, real_terms
-from dovetail.compare.prove.regions import find_regions
+from dovetail.compare.prove.regions import differ_in_a_run, find_regions
 from dovetail.compare.prove.symbols import interface_differences
 from dovetail.ir.graph import Model, Value
 
@@ -44,6 +44,14 @@ class ProofSearch:
             over_reals = real_terms(exact, deadline=deadline)
             terms = over_reals.terms
             if is_comparable and are_equal(terms, pairs):
+                if over_reals.table.has_near_constants() and differ_in_a_run(
+                    self._models, pairs, self._seed, self._start + SECONDS
+                ):
+                    notes = [
+                        *self._notes,
+                        "constants are equal up to rounding, but results of a run differ: large numbers cancel",
+                    ]
+                    return EqualityProof("open", notes=notes, sizes=sizes)
                 rewrites = rewrites_of(exact, over_reals, pairs)
                 return EqualityProof("real", rewrites, notes=self._notes, sizes=sizes)
         proof = EqualityProof("open", notes=[*self._differences, *self._notes], sizes=sizes)
@@ -58,6 +66,9 @@ class ProofSearch:
         if any(region.is_different for region in proof.regions):
             proof.verdict = "different"
         return proof
+
+    def _differ_in_a_run(self, pairs: list[tuple[Value, Value]]) -> bool:
+        return differ_in_a_run(self._models, pairs, self._seed, self._start + SECONDS)
 
     def _pair_outputs(self, exact: Numbered) -> list[tuple[Value, Value]]:
         """Pair the outputs by name, and collect the differences of the interfaces."""
