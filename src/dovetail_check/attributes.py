@@ -62,6 +62,8 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
             attributes["coordinate_transformation_mode"] = "align_corners"
     if op.name == "Attention" and (len(xs) < 4 or xs[3] is None):
         attributes.pop("short_mask", None)
+    if op.name == "Conv" and attributes.get("auto_pad") == "valid":
+        del attributes["auto_pad"]
     if op.name in ("GRU", "LSTM", "RNN"):
         attributes.pop("outputs", None)
     if op.name == "TopK":

@@ -138,6 +138,7 @@ def parts_of_given_lengths(b: Any, x: Value, y: Value) -> Value:
 
 
 Pair = tuple[Any, Callable[[Any, Any, Any], Any], Callable[[Any, Any, Any], Any]]
+KERNEL = np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3) - 17
 OPEN, ROWS = ("n", 3), ("n", 5)
 
 
@@ -296,6 +297,16 @@ EXACT: dict[str, Pair] = {
         lambda b, x, y: b.Where(b.Unsqueeze(b.Not(b.Less(x, y)), [1]), b.Unsqueeze(x, [1]), np.float32(0)),
         lambda b, x, y: b.Where(b.Unsqueeze(b.Less(x, y), [1]), np.float32(0), b.Unsqueeze(x, [1])),
     ),
+    "padding by its name": (
+        (("n", 2, 5, 5), ()),
+        lambda b, x, y: b.Conv(x, KERNEL, auto_pad="valid"),
+        lambda b, x, y: b.Conv(x, KERNEL, pads=[0, 0, 0, 0]),
+    ),
+    "a factor for each row of transposed heads": (
+        (("n", 5, 4, 3), (5, 3)),
+        lambda b, x, y: b.Transpose(x, [0, 2, 1, 3]) * y,
+        lambda b, x, y: b.Transpose(x * b.Unsqueeze(y, [1]), [0, 2, 1, 3]),
+    ),
     "a column of rows": (
         (OPEN, (2, 2)),
         lambda b, x, y: b.Gather(b.Unsqueeze(x, [2]), integers(b, y), axis=1),
@@ -308,6 +319,16 @@ OVER_REALS: dict[str, Pair] = {
         (OPEN, ()),
         lambda b, x, y: b.GatherND(x, coordinates(b, x)),
         lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x), axis=0),
+    ),
+    "a factor before a convolution": (
+        (("n", 2, 5, 5), ()),
+        lambda b, x, y: b.Conv(x * 0.5, KERNEL),
+        lambda b, x, y: b.Conv(x, KERNEL * np.float32(0.5)),
+    ),
+    "a factor before a product": (
+        (OPEN, ()),
+        lambda b, x, y: b.MatMul(x * 3, MATRIX),
+        lambda b, x, y: b.MatMul(x, MATRIX * np.float32(3)),
     ),
     "one bound": ((OPEN, ()), lambda b, x, y: b.Clip(x, y), lambda b, x, y: b.Maximum(x, y)),
     "the greatest element": (

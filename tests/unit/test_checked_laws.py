@@ -53,6 +53,9 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
         lambda b, x, y: b.LayerNormalization(x, ROW, ROW, axis=-1),
         lambda b, x, y: b.MeanVarianceNormalization(x, [-1], eps=9.999999747378752e-06) * ROW + ROW,
     ),
+    "scale_weights_before": (
+        lambda b, x, y: b.MatMul(x * 3, MATRIX), lambda b, x, y: b.MatMul(x, MATRIX * np.float32(3)),
+    ),
     "write_clip_as_extrema": (
         lambda b, x, y: b.Clip(x, np.float32(-1), np.float32(1)) + y,
         lambda b, x, y: b.Minimum(b.Maximum(x, np.float32(-1)), np.float32(1)) + y,

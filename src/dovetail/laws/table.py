@@ -174,6 +174,7 @@ LAWS = (
     # Sums and products are ordered after the operands have their shortest form, and before terms are interned.
     Law(real_arithmetic.order_chain(binary.Add), (binary.Add,), over_reals=SUMS),
     Law(real_arithmetic.scale_weights, (binary.Multiply,), over_reals="constant factors in weights"),
+    Law(real_arithmetic.scale_weights_before, (Conv, MatMul), over_reals="constant factors in weights"),
     Law(products.move_factor, (binary.Multiply,), over_reals="scalar factors of products of matrices"),
     Law(real_arithmetic.distribute, (binary.Multiply,), over_reals="constant factors of sums"),
     Law(products.move_magnitudes, (binary.Multiply,), over_reals="scalar factors of products"),

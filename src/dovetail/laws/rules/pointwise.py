@@ -64,13 +64,14 @@ def _broadcasting(op: Op) -> Op:
 
 
 def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Move the Reshape or Transpose that all operands except scalars share behind an operator."""
+    """Move the Reshape or Transpose that operands share behind an operator.
+
+    A Reshape is moved if all operands but scalars have it, a Transpose also if it is a Reshape of the other operands.
+    """
     if not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
     moved = [x for x in xs if x is not None and x.shape != ()]
-    if not moved or any(x.node is None for x in moved):
-        return None
-    kinds = {type(x.node.op) for x in moved if x.node is not None and x.constant is None}
+    kinds = {None if x.node is None else type(x.node.op) for x in moved if x.constant is None}
     if kinds == {Reshape} and all(x.constant is None and are_equal_shapes(x.shape, types[0].shape) for x in moved):
         inner = [without_ones(b, x.node.input(0)) for x in moved if x.node is not None]
         shape = known_shape(inner[0])
@@ -81,7 +82,7 @@ def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[T
         replaced = iter(inner)
         operands = [x if x is None or x.shape == () else next(replaced) for x in xs]
         return reshape(b, b.term(_broadcasting(op), operands)[0], types[0].shape)
-    if kinds == {Transpose}:
+    if Transpose in kinds:
         return _same_transpose(b, op, xs, types[0].shape)
     return None
 
@@ -107,11 +108,19 @@ def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> R
         elif x.constant is not None:
             full = reshape(b, x, (1,) * (rank - len(x.shape)) + x.shape)
             operands.append(transpose(b, full, inverse_of(order)))
-        elif len(x.shape) == rank and x.node is not None:
+        elif len(x.shape) == rank and x.node is not None and isinstance(x.node.op, Transpose):
             operands.append(x.node.input(0))
+        elif _is_in_order(sizes := (1,) * (rank - len(x.shape)) + x.shape, back := inverse_of(order)):
+            operands.append(reshape(b, x, tuple(sizes[axis] for axis in back)))
         else:
             return None
     return transpose(b, b.term(_broadcasting(op), operands)[0], order)
+
+
+def _is_in_order(shape: Shape, order: Sequence[int]) -> bool:
+    """Return whether a Transpose moves axes of size 1 alone, so that it is a Reshape."""
+    kept = [axis for axis in order if not is_one(shape[axis])]
+    return kept == sorted(kept)
 
 
 def move_behind_trailing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

@@ -185,6 +185,22 @@ def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
     return None
 
 
+def scale_weights_before(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite a Conv or MatMul of x * c, with a scalar constant c, and constant weights as that of x and scaled weights."""
+    x, weights = xs[0], xs[1]
+    if len(xs) > 2 or x is None or x.node is None or weights is None or weights.constant is None or not is_plain(types[0]):
+        return None
+    if not isinstance(x.node.op, Multiply):
+        return None
+    for factor, other in (x.node.inputs, x.node.inputs[::-1]):
+        if factor is None or factor.constant is None or factor.shape != () or other is None or other.shape != x.shape:
+            continue
+        folded = b.fold_constants(Multiply(), [weights, factor])
+        if folded is not None:
+            return b.add(op, other, folded[0])
+    return None
+
+
 def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value | None, Value]:
     """Reshape a factor of a squeezed value to fit the value before the squeeze.
 

@@ -129,7 +129,12 @@ class Conv(
 
     def canonical(self, x: View, w: View, bias: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
-        return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
+        if count is None:
+            return self
+        plain = self.plain(count)
+        if self.auto_pad == "valid":
+            plain |= {"auto_pad": "explicit", "pads": (0,) * (2 * count)}
+        return self.with_(kernel_shape=None, **plain)
 
 
 _ONNX_TARGET = (
