@@ -153,17 +153,17 @@ def counted(b: Builder, size: Any) -> Any:
     return b.Range(np.int64(0), size, np.int64(1))
 
 
-def coordinates(b: Builder, x: Any, step: int = 1) -> Any:
+def coordinates(b: Builder, x: Any, step: int = 1, kind: str = "i64") -> Any:
     """Return the coordinates of every element of a row-major matrix x, f32[n, 3], as PyTorch writes x[rows, columns]."""
     size = b.Shape(x)[0]
-    rows, columns = counted(b, size) * step, counted(b, np.int64(3))
+    rows, columns = b.Cast(b.Cast(counted(b, size) * step, to=kind), to="i64"), counted(b, np.int64(3))
     whole = b.Shape(x)
     both = [b.Unsqueeze(b.Expand(b.Unsqueeze(rows, [1]), whole), [2]), b.Unsqueeze(b.Expand(columns, whole), [2])]
     return b.Concat(*both, axis=2)
 
 
-def flat_index(b: Builder, x: Any) -> Any:
-    return b.Unsqueeze(counted(b, b.Shape(x)[0]) * 3, [1]) + counted(b, np.int64(3))
+def flat_index(b: Builder, x: Any, kind: str = "i64") -> Any:
+    return b.Unsqueeze(b.Cast(b.Cast(counted(b, b.Shape(x)[0]), to=kind), to="i64") * 3, [1]) + counted(b, np.int64(3))
 
 
 def softmax_without_nan(b: Builder, x: Any, y: Any, low: float) -> Any:
@@ -378,15 +378,20 @@ DIFFERENT: dict[str, Pair] = {
         lambda b, x, y: b.Squeeze(b.TopK(x - x, np.int64([1]), axis=1)[1], [1]),
         lambda b, x, y: b.ArgMax(x - x, axis=1, keepdims=False, select_last_index=True),
     ),
+    "coordinates that may wrap": (
+        (OPEN, ()),
+        lambda b, x, y: b.GatherND(x, coordinates(b, x, kind="i8")),
+        lambda b, x, y: b.Gather(b.Reshape(x, [-1]), flat_index(b, x, kind="i8"), axis=0),
+    ),
     "a Softmax that may be NaN": (
         (OPEN, OPEN),
         lambda b, x, y: softmax_without_nan(b, x, y, -np.inf),
         lambda b, x, y: masked_softmax(b, x, y, -np.inf),
     ),
     "queries with heads in the batch": (
-        ((2, 3, 3, 3), ()),
-        lambda b, x, y: b.Reshape(b.Transpose(b.Reshape(x, [6, 3, 3]), [1, 0, 2]), [2, 3, 3, 3]),
-        lambda b, x, y: b.Transpose(x, [2, 0, 1, 3]),
+        ((3, 3, 3, 3), ()),
+        lambda b, x, y: b.Reshape(b.Transpose(b.Reshape(x, [9, 3, 3]), [1, 0, 2]), [3, 3, 3, 3]),
+        lambda b, x, y: b.Transpose(x, [0, 2, 1, 3]),
     ),
     "powers by several exponents": ((OPEN, OPEN), lambda b, x, y: b.Power(x, np.float32([2, 3, 2])), lambda b, x, y: x * x),
     "a power that broadcasts": (

@@ -66,19 +66,19 @@ def _scalar(size: Size) -> np.ndarray[Any, Any]:
 
 
 def _is_nonnegative(x: Value) -> bool:
-    """Return whether the integers of a term are not negative for any inputs."""
+    """Return whether the integers of a term are not negative for any inputs. Types that sizes may not fit wrap."""
 
     def sources_of(each: Value) -> Iterable[Value] | None:
+        if each.node is None or each.dtype.name not in ("i32", "i64"):
+            return None
         if each.constant is not None:
             return () if bool(np.all(each.constant >= 0)) else None
-        if each.node is None:
-            return None
         match each.node.op:
             case KnownIntegers():
                 return () if all(is_size(size) for size in each.node.op.elements) else None
             case Reshape() | Transpose() | Expand():
                 return (each.node.input(0),)
-            case Cast() if each.node.input(0).dtype.is_integer:
+            case Cast():
                 return (each.node.input(0),)
             case Range():
                 return (each.node.input(0), each.node.input(2))
