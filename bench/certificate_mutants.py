@@ -32,7 +32,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from equality_mutants import EDITS, TELLING, Arrays, Edit, difference, graphs_of, have_equal_bits
+from equality_mutants import EDITS, TELLING, Arrays, Edit, difference, graphs_of, have_equal_bits, infer_again
 from forged_certificates import digest_of_text, forge_equal_outputs, write_operator
 from prove import variants
 
@@ -340,10 +340,7 @@ class Mutant:
                 text = MODEL_EDITS[kind](graph, draw)
                 if text is None:
                     continue
-                for each in graphs_of(model.graph):
-                    for value in each.values():
-                        value.value = None  # Elements that were known before the edit.
-                dovetail.save(dovetail.infer(model), self.folder / FILES[side])
+                dovetail.save(infer_again(model), self.folder / FILES[side])
                 dovetail.load(self.folder / FILES[side])
             except (DovetailError, ValueError, TypeError, OverflowError, IndexError):
                 continue

@@ -283,6 +283,14 @@ def have_equal_bits(before: Arrays, after: Arrays) -> bool:
     )
 
 
+def infer_again(model: Model) -> Model:
+    """Infer the types of an edited model, without the elements that were known before the edit."""
+    for graph in graphs_of(model.graph):
+        for value in graph.values():
+            value.value = None
+    return dovetail.infer(model)
+
+
 def make_mutant(subject: Subject, seed: str, wanted: str) -> tuple[str, str, Model, float] | None:
     """Return the kind, the description, the mutant, and its difference; None where no edit of those tried changes an output.
 
@@ -297,10 +305,7 @@ def make_mutant(subject: Subject, seed: str, wanted: str) -> tuple[str, str, Mod
             text = EDITS[kind](graph, draw)
             if text is None:
                 continue
-            for each in graphs_of(mutant.graph):
-                for value in each.values():
-                    value.value = None  # Elements that were known before the edit.
-            mutant = dovetail.infer(mutant)
+            mutant = infer_again(mutant)
             found = subject.run(mutant)
             apart = min(difference(outputs, found) for outputs in subject.outputs)
         except (DovetailError, ValueError, TypeError, OverflowError, IndexError):
