@@ -77,6 +77,8 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
         inverse = _power_of_two(operands[1])
         if inverse is not None:
             return apply_pointwise(Operator("Multiply", {}), (operands[0], inverse), dtypes)
+    if name in ("Add", "Multiply") and dtypes[0] in _WRAPPING:
+        return _integer_chain(name, operands, str(dtypes[0]))
     if name == "Multiply" and dtypes[0] not in ("f32", "f64"):
         # In f32 and f64 the laws over the real numbers write negatives as products.
         for x, factor in (operands, operands[::-1]):
@@ -89,6 +91,29 @@ def apply_pointwise(op: Operator, operands: tuple[Any, ...], dtypes: Sequence[st
             return operand
     label = name if not attributes else f"{name}{sorted(attributes.items())!r}"
     return ("apply", label, operands)
+
+
+def _integer_chain(name: str, operands: tuple[Any, ...], dtype: str) -> Expression:
+    """Return a sum or product of integers, which wrap to the same bits in any order: sorted, with one constant."""
+    total = NUMPY[dtype](0 if name == "Add" else 1)
+    rest, pending = [], list(operands)
+    while pending:
+        x = pending.pop()
+        number = number_of(x)
+        if number is not None:
+            with np.errstate(all="ignore"):
+                total = total + number if name == "Add" else total * number
+        elif x[:2] == ("apply", name):
+            pending += x[2]
+        else:
+            rest.append(x)
+    is_negative = bool(rest) and name == "Multiply" and dtype in _SIGNED and total == -1
+    if not rest or not (is_negative or total == (name != "Add")):
+        rest.append(("constant", dtype, total.tobytes()))
+    result, *others = _sort(rest)
+    for other in others:
+        result = ("apply", name, (result, other))
+    return _negate(result) if is_negative else result  # type: ignore[no-any-return]
 
 
 def _bounds_of(operands: tuple[Any, ...], dtype: str | None) -> tuple[Any, ...]:
@@ -114,6 +139,7 @@ def number_of(expression: Any) -> Any:
 
 _WHOLE = {"boolean": 1, **{f"{sign}{bits}": bits - (sign == "i") for sign in "iu" for bits in (4, 8, 16, 32, 64)}}
 _SIGNED = ("i8", "i16", "i32", "i64")
+_WRAPPING = (*_SIGNED, "u8", "u16", "u32", "u64")
 _EXACT = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 """The number of bits up to which a type holds all integers."""
 

@@ -292,6 +292,11 @@ EXACT: dict[str, Pair] = {
         lambda b, x, y: integers(b, x) - integers(b, y),
         lambda b, x, y: b.Negative(integers(b, y)) + integers(b, x),
     ),
+    "integers in one order, with one constant": (
+        (OPEN, OPEN),
+        lambda b, x, y: (integers(b, x) + 3) + (integers(b, y) - 1),
+        lambda b, x, y: integers(b, y) + (integers(b, x) + 2),
+    ),
     "a choice by a negated and reshaped condition": (
         (OPEN, OPEN),
         lambda b, x, y: b.Where(b.Unsqueeze(b.Not(b.Less(x, y)), [1]), b.Unsqueeze(x, [1]), np.float32(0)),
@@ -324,6 +329,16 @@ OVER_REALS: dict[str, Pair] = {
         (("n", 2, 5, 5), ()),
         lambda b, x, y: b.Conv(x * 0.5, KERNEL),
         lambda b, x, y: b.Conv(x, KERNEL * np.float32(0.5)),
+    ),
+    "a factor before a Reshape and a convolution": (
+        (("n", 50), ()),
+        lambda b, x, y: b.Conv(b.Reshape(x * 0.5, [-1, 2, 5, 5]), KERNEL),
+        lambda b, x, y: b.Conv(b.Reshape(x, [-1, 2, 5, 5]), KERNEL * np.float32(0.5)),
+    ),
+    "a mean of a Transpose": (
+        (("n", 4, 5), ()),
+        lambda b, x, y: b.ReduceMean(b.Transpose(x, [2, 0, 1]), [-1], keepdims=False),
+        lambda b, x, y: b.Transpose(b.ReduceMean(x, [1], keepdims=False), [1, 0]),
     ),
     "a factor before a product": (
         (OPEN, ()),
@@ -392,6 +407,11 @@ DIFFERENT: dict[str, Pair] = {
         ((3, 3, 3, 3), ()),
         lambda b, x, y: b.Reshape(b.Transpose(b.Reshape(x, [9, 3, 3]), [1, 0, 2]), [3, 3, 3, 3]),
         lambda b, x, y: b.Transpose(x, [0, 2, 1, 3]),
+    ),
+    "integers of two types": (
+        (OPEN, ()),
+        lambda b, x, y: b.Cast(b.Cast(x, to="i8") + np.int8(100), to="i32") + 100,
+        lambda b, x, y: b.Cast(b.Cast(x, to="i8"), to="i32") + 200,
     ),
     "powers by several exponents": ((OPEN, OPEN), lambda b, x, y: b.Power(x, np.float32([2, 3, 2])), lambda b, x, y: x * x),
     "a power that broadcasts": (

@@ -62,6 +62,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     ),
     "write_quotient": (lambda b, x, y: x / y, lambda b, x, y: x * (1 / y)),
     "write_negative": (lambda b, x, y: b.Negative(x) * y, lambda b, x, y: x * y * -1),
+    "move_transpose": (
+        lambda b, x, y: b.Transpose(b.ReduceSum(b.Transpose(x, [1, 0]), [0]), [1, 0]) * y,
+        lambda b, x, y: b.ReduceSum(x, [1]) * y,
+    ),
     "slice_product": (lambda b, x, y: b.MatMul(x, MATRIX)[1:], lambda b, x, y: b.MatMul(x[1:], MATRIX)),
     "slice_reduction": (lambda b, x, y: b.ReduceSum(x, [1])[1:], lambda b, x, y: b.ReduceSum(x[1:], [1])),
     "write_power": (lambda b, x, y: b.Power(x, 2.0) + y, lambda b, x, y: x * x + y),
@@ -190,6 +194,14 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     "order_chain Add": (lambda b, x, y: (x + y) + 1, lambda b, x, y: x + (y + 1)),
     "scale_weights": (lambda b, x, y: b.MatMul(x, MATRIX) * ROW, lambda b, x, y: b.MatMul(x, MATRIX * ROW)),
     "distribute": (lambda b, x, y: (x + y) * 3, lambda b, x, y: x * 3 + y * 3),
+    "order_integers Add": (
+        lambda b, x, y: (b.Cast(x, to="i32") + 2) + (b.Cast(y, to="i32") - 3),
+        lambda b, x, y: (b.Cast(x, to="i32") - 1) + b.Cast(y, to="i32"),
+    ),
+    "order_integers Multiply": (
+        lambda b, x, y: (b.Cast(x, to="i32") * 2) * (b.Cast(y, to="i32") * 3),
+        lambda b, x, y: b.Cast(x, to="i32") * (b.Cast(y, to="i32") * 6),
+    ),
     "order_chain Multiply": (lambda b, x, y: (x * y) * b.Relu(x), lambda b, x, y: x * (y * b.Relu(x))),
     "order_operands": (lambda b, x, y: x + y, lambda b, x, y: y + x),
     "split_max_pool": (

@@ -172,6 +172,8 @@ LAWS = (
     Law(arithmetic.write_sum, (binary.Sum,)),
     Law(arithmetic.broadcast_operands, SEVERAL_OPERANDS),
     # Sums and products are ordered after the operands have their shortest form, and before terms are interned.
+    Law(real_arithmetic.order_integers(binary.Add), (binary.Add,)),
+    Law(real_arithmetic.order_integers(binary.Multiply), (binary.Multiply,)),
     Law(real_arithmetic.order_chain(binary.Add), (binary.Add,), over_reals=SUMS),
     Law(real_arithmetic.scale_weights, (binary.Multiply,), over_reals="constant factors in weights"),
     Law(real_arithmetic.scale_weights_before, (Conv, MatMul), over_reals="constant factors in weights"),
@@ -185,6 +187,7 @@ LAWS = (
     Law(pools.drop_limits, (NonMaxSuppression,)),
     Law(pools.write_top_k, (TopK,)),
     Law(pools.write_all_outputs, _of(RecurrentLayer)),
+    Law(reductions.move_transpose, _of(reduce.Reduction), over_reals="reductions before a Transpose"),
     Law(reductions.write_reduction, _of(reduce.Reduction)),
     Law(reductions.keep_axes, (ArgMax, ArgMin)),
     # Laws of graphs only: terms have these forms anyway, or are rewritten in the other direction

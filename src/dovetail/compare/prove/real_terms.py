@@ -34,6 +34,8 @@ MAX_LOSS = 64.0
 """Maximum factor by which a sum of inexact constants may magnify their relative error; a sum that cancels may be any number."""
 _SAMPLED = 64
 """Number of the elements of a constant of which the largest is compared first."""
+MAX_PLACES = 64
+"""Maximum number of buckets in which a constant with a bound of its rounding is listed."""
 MAX_BOUNDED = 1 << 14
 """Maximum number of elements of a constant of a rewrite whose rounding is bounded."""
 FOLDED = "folded constants up to rounding"
@@ -200,7 +202,7 @@ class RealTerms(Terms):
             value = super().constant(ones.astype(dtype.numpy), dtype)
             if self._errors.may_equal(value, is_exact=not is_inexact and np.array_equal(array, ones)):
                 return value
-        for value in self._candidates(array, dtype):
+        for value in self._candidates(array, dtype, bound):
             other = self.exact_elements(value)
             if other is None or not are_within_rounding(array, other, dtype, bound):
                 continue
@@ -208,18 +210,20 @@ class RealTerms(Terms):
                 return value
         return None
 
-    def _candidates(self, array: np.ndarray[Any, Any], dtype: DType) -> list[Value]:
+    def _candidates(self, array: np.ndarray[Any, Any], dtype: DType, bound: np.ndarray[Any, Any] | None = None) -> list[Value]:
         """Return the constants of ``dtype`` and the shape of ``array`` whose largest sampled elements are near."""
-        place = _place_of(array, dtype)
+        places = _places_of(array, dtype, bound)
         found = [
-            value for near in (place - 1, place, place + 1) for value in self._by_shape.get((dtype.name, array.shape, near), ())
+            value
+            for near in range(places.start - 1, places.stop + 1)
+            for value in self._by_shape.get((dtype.name, array.shape, near), ())
         ]
-        return found[:MAX_CANDIDATES]
+        return list(dict.fromkeys(found))[:MAX_CANDIDATES]
 
     def _list(self, value: Value, array: np.ndarray[Any, Any]) -> None:
         self._listed.add(id(value))
-        key = value.dtype.name, array.shape, _place_of(array, value.dtype)
-        self._by_shape.setdefault(key, []).append(value)
+        for place in _places_of(array, value.dtype, self._bounds.get(id(value))):
+            self._by_shape.setdefault((value.dtype.name, array.shape, place), []).append(value)
 
     def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
         """Return the term of a stored constant; a computed constant that is equal up to rounding is the same term."""
@@ -276,13 +280,14 @@ class RealTerms(Terms):
                 result = np.asarray(apply(op, np, operands)[0])
         except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
             return None
+        bound = self._bound_of(op, operands, xs, result.size)
         is_sum = isinstance(op, Add | Subtract) or is_reduced
-        if is_sum and _are_cancelled(op, operands, result) and not self._errors.keep_exact(floats):
+        if bound is None and is_sum and _are_cancelled(op, operands, result) and not self._errors.keep_exact(floats):
             # The sum is no constant, and equals only the sum of the same constants, which replace no further ones.
             return self.intern(op, xs, [Tensor(floats[0].dtype, result.shape)])
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super()._folded_constants(op, xs) if not is_computed else None
-        return [self.computed_constant(result, floats[0].dtype, floats, self._bound_of(op, operands, xs, result.size))]
+        return [self.computed_constant(result, floats[0].dtype, floats, bound)]
 
     def _bound_of(self, op: Op, operands: list[Any], xs: list[Value | None], size: int) -> np.ndarray[Any, Any] | None:
         """Return a bound of the rounding of a folded constant in f32; None for a constant that is large or without a bound."""
@@ -306,13 +311,19 @@ def _are_cancelled(op: Op, operands: list[Any], result: np.ndarray[Any, Any]) ->
         return bool(np.any(total > MAX_LOSS * np.abs(result)))
 
 
-def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
-    """Return the bucket number of an array's largest sampled element; arrays that are equal up to rounding have near numbers."""
+def _places_of(array: np.ndarray[Any, Any], dtype: DType, bound: np.ndarray[Any, Any] | None = None) -> range:
+    """Return the bucket numbers of an array's largest sampled element, which may be off by the largest element of ``bound``.
+
+    Arrays that are equal up to rounding have near numbers. Of more than MAX_PLACES numbers only those in the middle are returned.
+    """
     if not array.size:
-        return 0
+        return range(1)
     with np.errstate(all="ignore"):
-        sample = np.abs(array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]).astype(dtype.numpy)
-    return int(np.max(sample).reshape(1).view(np.int32 if dtype.bits == 32 else np.int64)[0]) >> 4
+        largest = np.max(np.abs(array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]))
+        reach = 0.0 if bound is None else np.max(bound)
+        ends = np.maximum([largest - reach, largest, largest + reach], 0.0).astype(dtype.numpy)
+    low, place, high = (int(bits) >> 4 for bits in ends.view(np.int32 if dtype.bits == 32 else np.int64))
+    return range(max(low, place - MAX_PLACES // 2), min(high, place + MAX_PLACES // 2) + 1)
 
 
 def are_within_rounding(

@@ -111,6 +111,11 @@ class RoundingFunctions(ElementFunctions):
 
     # Sums and products
 
+    def coefficients(self, array: Floats, dtype: npt.DTypeLike, roundings: float) -> RoundedArray:
+        """Return coefficients that a run computes in ``dtype``, each with an error of at most ``roundings`` units roundoff."""
+        error = None if self._generator is not None else np.full_like(array, (roundings + 0.5) * self.unit(dtype))
+        return RoundedArray(self, array, dtype, error)
+
     def _terms_of(self, x: RoundedArray, axis: Axis) -> int:
         axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         return math.prod(x.shape[each] for each in axes)

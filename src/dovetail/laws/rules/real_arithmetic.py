@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Size, Type, broadcast
+from dovetail.ir.types import Shape, Size, Tensor, Type, broadcast
 from dovetail.laws.law import Result
 from dovetail.laws.rules.arithmetic import is_all, is_plain
 from dovetail.laws.rules.movement import reshape
@@ -21,6 +21,7 @@ from dovetail.ops.nn.conv import Conv
 from dovetail.ops.reduction.reduce import Reduction
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 MAX_OPERANDS = 128
 """Maximum number of operands of a sum or product that is put into one order."""
@@ -70,16 +71,31 @@ def _is_neutral(kind: type[Op], constant: Value, values: Sequence[Value]) -> boo
 
 def order_chain(kind: type[Op]) -> Rule:
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-        if not is_plain(types[0]):
-            return None
-        operands = [item for x in xs if x is not None for item in operands_of(x, kind)]
-        if len(operands) > MAX_OPERANDS:
-            return None
-        if len(operands) < 3 and not any(_is_zero_or_one(kind, x) for x in operands):
-            return None
-        return chain_of(b, kind, operands)
+        return _sort_operands(b, kind, xs) if is_plain(types[0]) else None
 
     return rule
+
+
+def order_integers(kind: type[Op]) -> Rule:
+    """Return the rule that orders the operands of a sum or product of integers, which wrap to the same bits in any order."""
+
+    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+        return _sort_operands(b, kind, xs) if _is_integer(types[0]) else None
+
+    return rule
+
+
+def _sort_operands(b: Terms, kind: type[Op], xs: Sequence[Value | None]) -> Result:
+    operands = [item for x in xs if x is not None for item in operands_of(x, kind)]
+    if len(operands) > MAX_OPERANDS:
+        return None
+    if len(operands) < 3 and not any(_is_zero_or_one(kind, x) for x in operands):
+        return None
+    return chain_of(b, kind, operands)
+
+
+def _is_integer(type: Type) -> bool:
+    return isinstance(type, Tensor) and type.dtype is not None and type.dtype.is_integer and type.dtype.bits >= 8
 
 
 def _is_zero_or_one(kind: type[Op], x: Value) -> bool:
@@ -186,18 +202,23 @@ def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def scale_weights_before(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Rewrite a Conv or MatMul of x * c, with a scalar constant c, and constant weights as that of x and scaled weights."""
+    """Rewrite a Conv or MatMul of x * c, with a scalar constant c, and constant weights as that of x and scaled weights.
+
+    Between the product and the layer may be a Reshape or a Transpose.
+    """
     x, weights = xs[0], xs[1]
     if len(xs) > 2 or x is None or x.node is None or weights is None or weights.constant is None or not is_plain(types[0]):
         return None
-    if not isinstance(x.node.op, Multiply):
+    product = x.node.input(0) if isinstance(x.node.op, Reshape | Transpose) else x
+    if product.node is None or not isinstance(product.node.op, Multiply):
         return None
-    for factor, other in (x.node.inputs, x.node.inputs[::-1]):
-        if factor is None or factor.constant is None or factor.shape != () or other is None or other.shape != x.shape:
+    for factor, other in (product.node.inputs, product.node.inputs[::-1]):
+        if factor is None or factor.constant is None or factor.shape != () or other is None or other.shape != product.shape:
             continue
         folded = b.fold_constants(Multiply(), [weights, factor])
         if folded is not None:
-            return b.add(op, other, folded[0])
+            moved = other if product is x else b.add(x.node.op, other, *x.node.inputs[1:])[0]
+            return b.add(op, moved, folded[0])
     return None
 
 

@@ -21,6 +21,7 @@ from dovetail.ops.nn.interpolation import (
     Taps,
     interpolate,
     keys_kernel,
+    keys_roundings,
     round_positions,
     to_library_indices,
 )
@@ -288,14 +289,18 @@ class Resize(
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         indices = np.floor(x).astype(np.int64)[:, None] + span
         distance = np.abs(x.astype(np.float64)[:, None] - indices) * stretch
-        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else keys_kernel(distance, self.cubic_coeff_a)
+        if self.mode == "linear":
+            weights, roundings = np.clip(1 - distance, 0, None), 2.0
+        else:
+            weights, roundings = keys_kernel(distance, self.cubic_coeff_a), keys_roundings(self.cubic_coeff_a)
         if self.exclude_outside:
             weights = np.where((indices < 0) | (indices >= size), 0, weights)
         if self.exclude_outside or self.antialias:
             total = weights.sum(axis=1, keepdims=True)
             weights = weights / np.where(total == 0, 1, total)
+            roundings *= 2 * len(span)
         used = np.flatnonzero((weights != 0).any(axis=0)) if weights.any() else np.arange(1)
-        return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
+        return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside, roundings)
 
     def _reach(self, row: ResizeAxis) -> tuple[float, float]:
         """Return the factor for distances between elements and positions, and the largest distance with a nonzero weight."""
