@@ -3,7 +3,8 @@
     python bench/error_bounds.py [--networks N] [--first SEED] [--files FILE ...]
 
 Random networks (tests/networks): the results of the native engine beside those of the interpreter on the simplified network, each
-element against its bound. Files of either format: the native engine beside onnxruntime or OpenVINO. A row has the number of
+element against its bound. Files of either format: the native engine beside onnxruntime or OpenVINO, on the inputs in
+NAME.in.npz or on random ones. A row has the number of
 outputs whose elements are all within the bound, those without a bound, and quantiles of bound / measured difference and of
 expected / measured difference, over the outputs that differ. The exit code is 1 if an element is beyond its bound.
 """
@@ -54,7 +55,8 @@ def file_pairs(paths: Sequence[str], done: Counter[str]) -> Iterator[tuple[str, 
     for path in paths:
         try:
             model = dovetail.load(path)
-            inputs = random_inputs(model, seed=0)
+            stored = Path(path).with_suffix(".in.npz")
+            inputs = dict(np.load(stored)) if stored.exists() else random_inputs(model, seed=0)
             native = list(dovetail.compile(model)(inputs).values())
             engine = "onnxruntime" if path.endswith(".onnx") else "openvino"
             names = Names([value.name for value in model.inputs], [value.name for value in model.outputs])
