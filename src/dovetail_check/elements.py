@@ -93,6 +93,7 @@ class Elements:
         self._views = views or {}
         self.terms, self.symbols, self._forms, self._leaves = terms, symbols, forms, leaves
         self._depth = self._count = self._level = 0
+        self._open: set[int] = set()
         self._memo: dict[Any, Expression] = {}
         self._parts: dict[int, int] = {}
         self._parts_left = MAX_PARTS
@@ -153,9 +154,11 @@ class Elements:
         if form is None and number not in self._leaves and term.op is not None:
             form = term.op, term.operands, term.output
         is_part = number in self._forms
-        if form is not None and (is_part or self._level < MAX_LEVELS):
+        # Parts may define a term by itself, as transposed twice: it is then a leaf.
+        if form is not None and number not in self._open and (is_part or self._level < MAX_LEVELS):
             depth = self._depth
             self._level += not is_part
+            self._open.add(number)
             try:
                 found = self.of_application(*form, self.shape_of(number), index, offset)
                 if found is not None:
@@ -164,6 +167,7 @@ class Elements:
                 self._depth = depth
             finally:
                 self._level -= not is_part
+                self._open.discard(number)
         shape = self.shape_of(number)
         place = offset if offset is not None else self.symbols.join(offset_of(index or (), shape))
         if term.integers is not None and (len(term.integers) == 1 or place.number in range(len(term.integers))):

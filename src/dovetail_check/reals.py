@@ -189,12 +189,31 @@ class RealElements(Elements):
         ranges = self.bind(weights[1:])
         group = int(attributes.get("group", 1))
         chosen = (index[0], index[1] if group != 1 else ZERO, *index[2:])
-        window = ("window", xs[0], repr(sorted(attributes.items())), weights[0 if group != 1 else 1 :], chosen, tuple(ranges))
-        body = atom(window) * self.real(self.at(xs[1], (index[1], *ranges)), None)
+        image, factor = self._image_of(xs[0])
+        sizes = weights[0 if group != 1 else 1 :]
+        window = ("window", image, self.shape_of(xs[0]), repr(sorted(attributes.items())), sizes, chosen, tuple(ranges))
+        body = atom(window) * self.real(self.at(xs[1], (index[1], *ranges)), None) * factor
         result = self.sum_of(body, ranges, weights[1:])
         if len(xs) > 2 and xs[2] is not None:
             result = result + self.real(self.at(xs[2], (index[1],)), None)
         return ("real", result)
+
+    def _image_of(self, x: int) -> tuple[int, Polynomial]:
+        """Return a term and a constant whose product, reshaped, is the term ``x``; ``x`` and 1 if none are known."""
+        depth, own = self._depth, self.shape_of(x)
+        try:
+            index = tuple(self.bind(own))
+            body = self.real(self.at(x, index), None)
+            place = self.symbols.join(offset_of(index, own))
+        except Unproved:
+            return x, number(1)
+        finally:
+            self._depth = depth
+        if len(body.terms) == 1:
+            ((key, value),) = body.terms.items()
+            if len(key) == 1 and key[0][1] == 1 and key[0][0][0] == "at" and key[0][0][2] == place and not bounds_in(tuple(value), {}):
+                return key[0][0][1], Polynomial({(): value})
+        return x, number(1)
 
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         return close(super()._along(op, xs, output, shape, index))  # type: ignore[no-any-return]

@@ -306,8 +306,9 @@ class Replay:
                 views.setdefault(xs[0], []).append((xs, ys[0]))
             for output, y in enumerate(ys):
                 last[y] = part_op, xs, output
-                # A part that gives one of its operands, or of those before it, defines nothing.
-                if y not in read and not isinstance(self._terms[y].data, np.ndarray):
+                # A part that gives one of its operands, or of those before it, or that reshapes it back, defines nothing.
+                is_back = part_op.name in RESHAPES and xs[0] in forms and forms[xs[0]][1] == (y,)
+                if y not in read and not is_back and not isinstance(self._terms[y].data, np.ndarray):
                     forms[y] = part_op, xs, output
                     term = self._terms[y]
                     source = term.operands[0] if term.op is not None and term.op.name in RESHAPES else None
