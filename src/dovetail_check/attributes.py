@@ -66,6 +66,9 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
         del attributes["auto_pad"]
     if op.name in ("GRU", "LSTM", "RNN"):
         attributes.pop("outputs", None)
+    if op.name == "RotaryEmbedding" and rank == 4:
+        # The axis of heads gives their number.
+        attributes.pop("num_heads", None)
     if op.name == "TopK":
         # Equal elements have no order there, so that the order of a stable sort is one of those allowed.
         attributes.pop("stable", None)
