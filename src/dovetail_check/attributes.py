@@ -25,6 +25,13 @@ def _has_whole_sizes(attributes: dict[str, Any], xs: list[Any]) -> bool:
     return len(shape) == len(factors) and all((n * scale).denominator == 1 for n, scale in zip(shape, factors, strict=True))
 
 
+def _masks_all_keys(xs: list[Any]) -> bool:
+    """Return whether the mask of Attention without past keys has a column for each key."""
+    keys, mask = xs[1], xs[3]
+    has_past = any(x is not None for x in xs[4:])
+    return not has_past and bool(keys.shape and mask.shape) and len(keys.shape) == 4 and keys.shape[2] == mask.shape[-1]
+
+
 def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]:
     """Return the attributes of an operator without those that do not affect the output."""
     attributes, first = dict(op.attributes), xs[0] if xs else None
@@ -60,7 +67,7 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
             del attributes["axes"]
         if attributes.get("coordinate_transformation_mode") == "align_corners_scaled" and _has_whole_sizes(attributes, xs):
             attributes["coordinate_transformation_mode"] = "align_corners"
-    if op.name == "Attention" and (len(xs) < 4 or xs[3] is None):
+    if op.name == "Attention" and (len(xs) < 4 or xs[3] is None or _masks_all_keys(xs)):
         attributes.pop("short_mask", None)
     if op.name == "Conv" and attributes.get("auto_pad") == "valid":
         del attributes["auto_pad"]

@@ -441,6 +441,12 @@ class Elements:
                 is_counted = op.attributes.get("bounds") != "natural"
                 if is_counted and self.symbols.is_less(last, 0) and self.symbols.is_never_negative(first + extent):
                     return self.at(xs[0], (*before, chosen + extent, *after))
+        depth = self._depth
+        uniform = self.at(xs[0], (*before, *self.bind([own[axis]]), *after))
+        self._depth = depth
+        if uniform[0] == "constant":
+            # Every index that is valid gives this element.
+            return uniform
         element = self.at(xs[1], within)
         bounds = op.attributes.get("bounds", "error")
         if bounds == "natural":

@@ -353,6 +353,24 @@ class RealElements(Elements):
         result = self.f("Multiply", x, self.f("Sigmoid", scaled, dtype=kind), dtype=kind)
         return self.f("Cast", result, to=Word(str(dtype))) if is_cast else result  # type: ignore[no-any-return]
 
+    def _hardsigmoid(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        if self.terms[xs[0]].dtype not in PLAIN:
+            return self._pointwise(op, xs, output, shape, index)
+        return self._clamped_line(xs[0], index, op.attributes.get("alpha", 0.2), op.attributes.get("beta", 0.5))
+
+    def _hardswish(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        dtype = self.terms[xs[0]].dtype
+        if dtype not in PLAIN:
+            return self._pointwise(op, xs, output, shape, index)
+        return self.f("Multiply", self.at(xs[0], index), self._clamped_line(xs[0], index, 1 / 6, 0.5), dtype=dtype)  # type: ignore[no-any-return]
+
+    def _clamped_line(self, x: int, index: Index, alpha: float, beta: float) -> Any:
+        """Return max(0, min(1, alpha * x + beta)) of an element."""
+        dtype = self.terms[x].dtype
+        scaled = self.f("Multiply", self.at(x, index), ("real", number(Fraction(float(alpha)))), dtype=dtype)
+        line = self.f("Add", scaled, ("real", number(Fraction(float(beta)))), dtype=dtype)
+        return self.f("Maximum", self.f("Minimum", line, ("real", number(1)), dtype=dtype), ("real", number(0)), dtype=dtype)
+
     def choose(self, condition: Any, x: Any, y: Any, dtype: str = "f32") -> Expression:
         return self.apply(Operator("Where", {}), (condition, x, y), ["boolean", dtype, dtype])
 

@@ -298,10 +298,21 @@ class Symbols:
             self.memo[key] = self._operation(name, *operands)
         return self.memo[key]  # type: ignore[no-any-return]
 
+    def _without_minimum(self, value: Size) -> list[Size]:
+        """Return the operands of the max that x - min(x, y) is: x - y and 0; ``value`` for another size."""
+        for atom in value.atoms():
+            name, xs = self._operations.get(atom, ("", []))
+            rest = value + Size({(atom,): 1})
+            if name == "min" and value.terms.get((atom,)) == -1 and rest in xs:
+                return [rest - x for x in xs]
+        return [value]
+
     def _operation(self, name: str, *operands: SizeLike) -> Size:
         xs = [size(x) for x in operands]
         if name in ("min", "max", "broadcast"):
             xs = [each for x in xs for each in self.operands_of(name, x)]
+            if name == "max":
+                xs = [each for x in xs for each in self._without_minimum(x)]
             known = [x for x in xs if x.number is not None]
             if len(known) > 1 and name != "broadcast":
                 xs = [x for x in xs if x.number is None] + [size((min if name == "min" else max)(x.number or 0 for x in known))]
@@ -360,6 +371,8 @@ class Symbols:
         text = f"{name}({', '.join(map(repr, xs))})"
         self._operations[text] = name, xs
         maximum = xs[1] - 1 if is_remainder else None
+        if name == "min":
+            maximum = next((x for x in xs if x.number is not None), None)
         if (
             name == "//"
             and (divisor := xs[1].number) is not None

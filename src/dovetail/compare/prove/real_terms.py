@@ -36,7 +36,7 @@ _SAMPLED = 64
 """Number of the elements of a constant of which the largest is compared first."""
 MAX_PLACES = 64
 """Maximum number of buckets in which a constant with a bound of its rounding is listed."""
-MAX_BOUNDED = 1 << 14
+MAX_BOUNDED = 1 << 22
 """Maximum number of elements of a constant of a rewrite whose rounding is bounded."""
 FOLDED = "folded constants up to rounding"
 """The rewrite of a constant that an operator gives in f32 as the constant that it gives over the real numbers."""

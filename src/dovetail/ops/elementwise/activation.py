@@ -243,6 +243,10 @@ class HardSigmoid(
         line = x * self.alpha + self.beta
         return xp.maximum(xp.minimum(line, xp.ones_like(x)), xp.zeros_like(x))
 
+    def lower(self, b: Builder, x: Value) -> Any:
+        line = b.Add(b.Multiply(x, self.alpha), self.beta)
+        return b.Maximum(b.Minimum(line, scalar_like(b, 1, x)), scalar_like(b, 0, x))
+
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         line = b.Add(b.Multiply(x, self.alpha), self.beta)
         inside = b.And(b.Greater(line, 0), b.Less(line, 1))
