@@ -45,11 +45,17 @@ Isa select() {
     return best;
 }
 
+thread_local bool reproducible = false;
+
 }  // namespace
 
 Isa isa() {
     static const Isa selected = select();
-    return selected;
+    return reproducible ? Isa::avx2 : selected;
 }
+
+ReproducibleScope::ReproducibleScope(bool is_active) : previous_(reproducible) { reproducible = is_active; }
+ReproducibleScope::~ReproducibleScope() { reproducible = previous_; }
+bool is_reproducible() { return reproducible; }
 
 }  // namespace dovetail

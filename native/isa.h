@@ -11,8 +11,25 @@ constexpr std::int64_t kL2Bytes = 1 << 20;
 enum class Isa { base, avx2, avx512 };
 
 // The best instruction set of this processor, or the one that the environment variable DOVETAIL_ISA names if the processor has
-// it. Where DOVETAIL_ISA is set, the AMX and VNNI units are not used.
+// it; AVX2 while a ReproducibleScope is active. Where DOVETAIL_ISA is set, the AMX and VNNI units are not used.
 Isa isa();
+
+// While it exists, the kernels that this thread makes are reproducible if `is_active`: they run on AVX2, and add in an order that
+// does not depend on the number of rows or images.
+class ReproducibleScope {
+public:
+    explicit ReproducibleScope(bool is_active);
+    ~ReproducibleScope();
+    ReproducibleScope(const ReproducibleScope&) = delete;
+    ReproducibleScope& operator=(const ReproducibleScope&) = delete;
+
+private:
+    const bool previous_;
+};
+
+// True if the kernels that this thread makes are to be reproducible.
+bool is_reproducible();
+
 const char* name_of(Isa isa);
 
 }  // namespace dovetail

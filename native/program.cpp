@@ -108,6 +108,7 @@ void Program::add(const Spec& spec, bool shared) {
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
     // This precedes the construction of the kernel, which may read constants.
     const std::int64_t operand_bytes = check(spec);
+    const ReproducibleScope scope(spec.integer("reproducible") != 0);
     if (shared) {
         append(make(spec, *weights_), operand_bytes);
     } else {

@@ -6,14 +6,19 @@
 namespace dovetail {
 
 const std::vector<Opcode>& elementwise_opcodes() {
-    static const std::vector<Opcode> table = [] {
+    const auto table = [] {
         std::vector<Opcode> all;
         for (const OpcodeTable table_part : {DOVETAIL_SELECT_ISA(float_opcodes)(), DOVETAIL_SELECT_ISA(arithmetic_opcodes)(),
                                              DOVETAIL_SELECT_ISA(logical_opcodes)(), DOVETAIL_SELECT_ISA(cast_opcodes)()})
             all.insert(all.end(), table_part.first, table_part.first + table_part.count);
         return all;
-    }();
-    return table;
+    };
+    if (is_reproducible()) {
+        static const std::vector<Opcode> reproducible = table();
+        return reproducible;
+    }
+    static const std::vector<Opcode> fastest = table();
+    return fastest;
 }
 
 namespace {

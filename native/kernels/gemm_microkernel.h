@@ -61,7 +61,8 @@ struct GemmKernels {
     GemmFunction depthwise_triples[kMaxPixels];
 };
 
-// The micro-kernels of the instruction set in use.
+// The micro-kernels of the instruction set in use; in a ReproducibleScope, those whose order of additions does not depend on the
+// number of rows.
 const GemmKernels& gemm_kernels();
 
 }  // namespace dovetail

@@ -9,11 +9,11 @@
 
 namespace dovetail {
 
-DOVETAIL_DECLARE_PER_ISA(extern const PackingKernels packing_kernel_table; extern const GemmKernels gemm_kernel_table;
+DOVETAIL_DECLARE_PER_ISA(extern const PackingKernels packing_kernel_table; extern const GemmKernels gemm_kernel_table[2];
                          extern const PrologueKernels prologue_kernel_table; extern const Bf16Kernels bf16_kernel_table;
                          extern const WinogradKernels winograd_kernel_table[2]; const CopyKernels& isa_copy_kernels();)
 
-const GemmKernels& gemm_kernels() { return DOVETAIL_SELECT_ISA(gemm_kernel_table); }
+const GemmKernels& gemm_kernels() { return DOVETAIL_SELECT_ISA(gemm_kernel_table)[is_reproducible() ? 1 : 0]; }
 const PackingKernels& packing_kernels() { return DOVETAIL_SELECT_ISA(packing_kernel_table); }
 const PrologueKernels& prologue_kernels() { return DOVETAIL_SELECT_ISA(prologue_kernel_table); }
 const WinogradKernels& winograd_kernels(std::int64_t outputs) {

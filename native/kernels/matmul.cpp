@@ -118,12 +118,12 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     const bool is_compressed = right_ == RightOperand::compressed;
     if (!is_compressed && b_.is_constant())
         right_ = RightOperand::constant;
-    else if (!is_compressed && rows_ <= kMaxDotRows && b.row == 1 && is_plain)
+    else if (!is_compressed && rows_ <= kMaxDotRows && b.row == 1 && is_plain && !is_reproducible_)
         right_ = RightOperand::dots;
     else if (!is_compressed)
         right_ = rows_ < kMinRowsForPacking && b.column == 1 ? RightOperand::in_place : RightOperand::packed;
     const bool is_packed = right_ == RightOperand::constant || right_ == RightOperand::packed;
-    const bool is_decoded = is_compressed && byte_rows_ == nullptr && rows_ > compressed_kernels_.max_rows;
+    const bool is_decoded = is_compressed && byte_rows_ == nullptr && (is_reproducible_ || rows_ > compressed_kernels_.max_rows);
     if ((is_packed || is_decoded) && depth_ >= kMinBf16Depth && spec.text("precision") == "bf16") {
         bf16_ = &bf16_kernels();
         kernels_ = &bf16_->gemm;
@@ -146,9 +146,13 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     epilogue_.apply_to(shared_fields_);
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
+    const bool has_bias_row = has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
+                              std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; });
+    // The first block would start from the residual, which is otherwise added last.
+    const bool adds_first = epilogue_.has_residual || (has_bias_ && !has_bias_row);
     const std::int64_t block_depth = bf16_ != nullptr ? kBf16BlockDepth : kBlockDepth;
     if ((right_ == RightOperand::constant || is_compressed) && tiling_.tiles > 3 && words_ > block_depth * 3 / 2 &&
-        byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias)
+        byte_rows_ == nullptr && y.column == 1 && !adds_residual_last && !scales_bias && !(is_reproducible_ && adds_first))
         blocks_ = ceil_div(words_, block_depth);
     // The heads of a cache whose outermost axis is the length are read together, in the order of memory.
     interleaves_batches_ = right_ == RightOperand::dots && !batch_.empty() && b.column > depth_;
@@ -165,8 +169,7 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         row_offsets_.push_back(r * (copies_all_rows_                                     ? copy_pitch()
                                     : bf16_ == nullptr && (a.column == 1 || depth_ == 1) ? a.row
                                                                                          : row_floats()));
-    if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
-        std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
+    if (has_bias_row) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
         // Tiles read whole vectors.
         const std::int64_t padded = columns_ + kMaxVectors * 16;

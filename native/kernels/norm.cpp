@@ -72,7 +72,8 @@ protected:
         const bool is_dense = along.x == 4 && along.y == 4;
         const auto adjacent =
             std::find_if(others.begin(), others.end(), [](const Axis& axis) { return axis.x == 4 && axis.y == 4; });
-        is_across_ = across && !is_dense && adjacent != others.end();
+        // Rows side by side are added in another order than a row alone.
+        is_across_ = across && !is_dense && adjacent != others.end() && !is_reproducible();
         if (is_across_) std::rotate(adjacent, adjacent + 1, others.end());
         if (others.empty()) others.push_back({1, 0, 0});
         step_ = is_across_ ? 16 : 1;

@@ -111,20 +111,28 @@ private:
     void read_axes(const std::vector<std::int64_t>& axes) {
         std::size_t next = 0;
         const bool keeps_rank = y_.rank() == x_.rank();
+        std::vector<Axis> adjacent;
         for (std::size_t i = 0; i < x_.rank(); ++i) {
             const bool is_reduced = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) != axes.end();
             if (is_reduced) {
-                reduced_.push_back({x_.sizes[i], x_.strides[i], 0});
+                adjacent.push_back({x_.sizes[i], x_.strides[i], 0});
                 next += keeps_rank;
                 continue;
             }
+            // Around a kept axis of size 1 reduced axes may be merged, but would then be added in another order.
+            if (is_reproducible()) take_merged(adjacent);
             if (next >= y_.rank() || y_.sizes[next] != x_.sizes[i])
                 throw std::invalid_argument("reduce: the output has wrong sizes");
             kept_.push_back({x_.sizes[i], x_.strides[i], y_.strides[next++]});
         }
         if (next != y_.rank()) throw std::invalid_argument("reduce: the output has the wrong rank");
-        reduced_ = merge_axes(reduced_);
+        take_merged(adjacent);
         kept_ = merge_axes(kept_);
+    }
+
+    void take_merged(std::vector<Axis>& axes) {
+        for (const Axis& axis : merge_axes(axes)) reduced_.push_back(axis);
+        axes.clear();
     }
 
     // The innermost kept axis becomes the columns, and the innermost reduced axis the rows, whichever of the two is contiguous.
@@ -158,7 +166,7 @@ private:
         if (blocks_ < 8)
             slices_ = std::clamp<std::int64_t>(x_.count() / (4 * kElementsPerTask), 1,
                                                std::min(kMaxSlices, std::max<std::int64_t>(1, sliced_->size / 8)));
-        if (is_two_pass()) slices_ = 1;
+        if (is_two_pass() || is_reproducible()) slices_ = 1;
     }
 
     bool is_two_pass() const { return mode_.reduction == Reduction::sum_exp; }

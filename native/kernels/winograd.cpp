@@ -98,7 +98,9 @@ std::unique_ptr<Kernel> WinogradConv::create(const Spec& spec, WeightCache& cach
         !is_channels_last(geometry.x, geometry.channels) || !is_channels_last(geometry.y, geometry.outputs) ||
         (epilogue.has_residual && !is_channels_last(geometry.residual, geometry.outputs)))
         return nullptr;
-    const std::int64_t outputs = choose_outputs(geometry, gemm_kernels().lanes, spec.text("precision") == "bf16");
+    ConvGeometry chosen = geometry;
+    if (is_reproducible()) chosen.images = 1;  // the choice does not depend on the batch
+    const std::int64_t outputs = choose_outputs(chosen, gemm_kernels().lanes, spec.text("precision") == "bf16");
     if (outputs == 0) return nullptr;
     std::unique_ptr<WinogradConv> kernel(new WinogradConv(spec, epilogue, geometry, outputs));
     if (!kernel->pack_weights(spec, cache)) return nullptr;

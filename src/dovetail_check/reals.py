@@ -211,8 +211,9 @@ class RealElements(Elements):
             self._depth = depth
         if len(body.terms) == 1:
             ((key, value),) = body.terms.items()
-            if len(key) == 1 and key[0][1] == 1 and key[0][0][0] == "at" and key[0][0][2] == place and not bounds_in(tuple(value), {}):
-                return key[0][0][1], Polynomial({(): value})
+            atom_, exponent = key[0] if len(key) == 1 else ((None,), 0)
+            if exponent == 1 and atom_[0] == "at" and atom_[2] == place and not bounds_in(tuple(value), {}):
+                return atom_[1], Polynomial({(): value})
         return x, number(1)
 
     def _along(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:

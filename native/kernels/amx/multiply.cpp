@@ -109,7 +109,7 @@ bool is_available() {
     unsigned a = 7, b = 0, c = 0, d = 0;
     __asm__("cpuid" : "+a"(a), "+b"(b), "+c"(c), "+d"(d));
     constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-    if (isa() != Isa::avx512 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+    if ((d & kTile) == 0 || (d & kInt8) == 0) return false;
     constexpr long kAskPermission = 0x1023, kTileData = 18;
     return syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;
 }
@@ -119,7 +119,7 @@ bool is_available() {
 const Int8Unit* amx_unit() {
     static const Int8Unit unit{multiply, end, "amx"};
     static const bool is_present = std::getenv("DOVETAIL_ISA") == nullptr && is_available();
-    return is_present ? &unit : nullptr;
+    return is_present && isa() == Isa::avx512 ? &unit : nullptr;
 }
 
 }  // namespace dovetail

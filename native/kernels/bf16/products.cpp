@@ -23,8 +23,8 @@ bool has_bf16() {
 }  // namespace
 
 const Bf16Kernels* avx512_bf16_kernels() {
-    static const bool is_present = std::getenv("DOVETAIL_ISA") == nullptr && isa() == Isa::avx512 && has_bf16();
-    return is_present ? &bf16::bf16_kernel_table : nullptr;
+    static const bool is_present = std::getenv("DOVETAIL_ISA") == nullptr && has_bf16();
+    return is_present && isa() == Isa::avx512 ? &bf16::bf16_kernel_table : nullptr;
 }
 
 }  // namespace dovetail

@@ -80,11 +80,12 @@ constexpr GemmKernels with_depthwise(GemmKernels kernels) {
 }
 
 // A constant expression: initialization at run time would run code of an instruction set that the processor may lack.
-constexpr GemmKernels kKernels = with_depthwise(tiles_of<FloatProduct>());
+constexpr GemmKernels kKernels[] = {with_depthwise(tiles_of<FloatProduct>()),
+                                    with_depthwise(tiles_of<FloatProduct, true>())};
 
 }  // namespace
 
-extern const GemmKernels gemm_kernel_table;
-const GemmKernels gemm_kernel_table = kKernels;
+extern const GemmKernels gemm_kernel_table[2];
+const GemmKernels gemm_kernel_table[2] = {kKernels[0], kKernels[1]};
 
 }  // namespace dovetail::DOVETAIL_ISA

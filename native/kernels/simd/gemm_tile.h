@@ -48,7 +48,10 @@ constexpr int kMinSingleChainRows = 4;
 #else
 constexpr int kMinSingleChainRows = 3;
 #endif
-constexpr int chains_of(int count) { return count >= kMinSingleChainRows ? 1 : count >= 2 ? 2 : 4; }
+template <bool is_ordered>
+constexpr int chains_of(int count) {
+    return is_ordered || count >= kMinSingleChainRows ? 1 : count >= 2 ? 2 : 4;
+}
 
 // Loads the initial accumulators.
 void load_initial(const GemmTile& tile, Floats* accumulators, int count, int vectors) {
@@ -115,10 +118,11 @@ struct Bf16Product {
     DOVETAIL_INLINE void add(Floats& sum, Broadcast x, Floats w) { sum = add_pairs(sum, (Words)w, x); }
 };
 
-template <int count, int vectors, typename Product>
+// `is_ordered`: one chain for any number of rows, so that equal rows give equal sums.
+template <int count, int vectors, typename Product, bool is_ordered>
 void multiply_tile(const GemmTile& tile) {
     prefetch_results<count, vectors>(tile);
-    constexpr int chains = chains_of(count);
+    constexpr int chains = chains_of<is_ordered>(count);
     Floats accumulators[chains][count][vectors];
 #pragma GCC unroll 32
     for (int c = 0; c < chains; ++c)
@@ -226,30 +230,30 @@ void multiply_tile(const GemmTile& tile) {
     store_any(tile, stored, count, vectors, 0);
 }
 
-template <int count, int vectors, typename Product>
+template <int count, int vectors, typename Product, bool is_ordered>
 constexpr GemmFunction kernel_of() {
     if constexpr (count > kRows[vectors - 1])
         return nullptr;
     else
-        return multiply_tile<count, vectors, Product>;
+        return multiply_tile<count, vectors, Product, is_ordered && count < kMinSingleChainRows>;
 }
 
 template <int... rows>
 struct Rows {};
 
-template <int vectors, typename Product, int... rows>
+template <int vectors, typename Product, bool is_ordered, int... rows>
 constexpr void set_row(GemmKernels& kernels, Rows<rows...>) {
-    ((kernels.tile[vectors - 1][rows] = kernel_of<rows + 1, vectors, Product>()), ...);
+    ((kernels.tile[vectors - 1][rows] = kernel_of<rows + 1, vectors, Product, is_ordered>()), ...);
 }
 
-template <typename Product>
+template <typename Product, bool is_ordered = false>
 constexpr GemmKernels tiles_of() {
     GemmKernels kernels{kLanes, {kRows[0], kRows[1], kRows[2], kRows[3]}, {}, {}, {}};
     constexpr Rows<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13> rows;
-    set_row<1, Product>(kernels, rows);
-    set_row<2, Product>(kernels, rows);
-    set_row<3, Product>(kernels, rows);
-    set_row<4, Product>(kernels, rows);
+    set_row<1, Product, is_ordered>(kernels, rows);
+    set_row<2, Product, is_ordered>(kernels, rows);
+    set_row<3, Product, is_ordered>(kernels, rows);
+    set_row<4, Product, is_ordered>(kernels, rows);
     return kernels;
 }
 

@@ -14,9 +14,8 @@ const ByteRowsKernels* vnni_byte_rows() {
         using namespace vnni;
         return ByteRowsKernels{{DOVETAIL_BYTE_ROWS(2), DOVETAIL_BYTE_ROWS(4), DOVETAIL_BYTE_ROWS(8)}};
     }();
-    static const bool is_present =
-        std::getenv("DOVETAIL_ISA") == nullptr && isa() == Isa::avx512 && __builtin_cpu_supports("avx512vnni");
-    return is_present ? &kernels : nullptr;
+    static const bool is_present = std::getenv("DOVETAIL_ISA") == nullptr && __builtin_cpu_supports("avx512vnni");
+    return is_present && isa() == Isa::avx512 ? &kernels : nullptr;
 }
 
 }  // namespace dovetail

@@ -97,9 +97,8 @@ void end() {}
 
 const Int8Unit* vnni_unit() {
     static const Int8Unit unit{multiply, end, "vnni"};
-    static const bool is_present =
-        std::getenv("DOVETAIL_ISA") == nullptr && isa() == Isa::avx512 && __builtin_cpu_supports("avx512vnni");
-    return is_present ? &unit : nullptr;
+    static const bool is_present = std::getenv("DOVETAIL_ISA") == nullptr && __builtin_cpu_supports("avx512vnni");
+    return is_present && isa() == Isa::avx512 ? &unit : nullptr;
 }
 
 }  // namespace dovetail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from hashlib import sha256
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from dovetail.ir.dtypes import dtype
 @click.option("--engine", type=click.Choice(("auto", "native", "interpreter")), default="auto", show_default=True)
 @options.threads
 @options.precision
+@click.option("--digest", is_flag=True, help="Run a reproducible program, and print the SHA-256 of each output.")
 @loading
 def run(
     model: str,
@@ -31,18 +33,20 @@ def run(
     engine: str,
     threads: int | None,
     precision: str | None,
+    digest: bool,
     as_json: bool,
 ) -> int:
     """Run MODEL on input files or on seeded random inputs, and print a table of outputs and the time.
 
-    - is stdin for MODEL or an input. As output, - is stdout, which then gets .npz data instead of the table.
+    - is stdin for MODEL or an input. As output, - is stdout, which then gets .npz data instead of the table. A digest is that of
+    the element type, the shape and the elements, and is the same on every processor (docs/howto/reproduce.md).
     """
     from dovetail.cli.arrays import call_on_inputs, check_target, write_arrays
     from dovetail.runtime.compilation import compile
 
     if output == STREAM and as_json:
         raise click.UsageError("--json excludes the output -, since both write to stdout")
-    program = compile(load(model), engine=engine, threads=threads, precision=precision)
+    program = compile(load(model), engine=engine, threads=threads, precision=precision, reproducible=digest)
     if output and output != STREAM:
         check_target(output, len(program.model.outputs))
 
@@ -58,18 +62,34 @@ def run(
     if output:
         write_arrays(output, outputs)
         narrate(f"wrote {'stdout' if output == STREAM else output}")
-    rows = [_row(name, array) for name, array in outputs.items()]
+    rows = [[*_row(name, array), *([_digest_of(array)] if digest else [])] for name, array in outputs.items()]
     narrate(f"{seconds * 1000:.1f} ms, {program.engine}")
     if as_json:
-        keys = ("name", "type", "min", "mean", "max")
+        keys = ("name", "type", "min", "mean", "max", *(["digest"] if digest else []))
         say_json(
             "run", file=model, engine=program.engine, seconds=seconds, seed=seed, random=random, output=output,
             outputs=[dict(zip(keys, row, strict=True)) for row in rows],
         )  # fmt: skip
     elif output != STREAM:
-        columns = ("output", "type", "min", "mean", "max")
+        columns = ("output", "type", "min", "mean", "max", *(["digest"] if digest else []))
         table(columns, [["" if x is None else f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
     return 0
+
+
+def _digest_of(item: Any) -> str:
+    """Return the SHA-256 of an output: of the element type, the shape and the elements in row-major order; or of its items."""
+    import numpy as np
+
+    if isinstance(item, dict):
+        item = list(map(list, item.items()))
+    if isinstance(item, list):
+        return sha256("".join(map(_digest_of, item)).encode()).hexdigest()
+    if item is None:
+        return sha256(b"").hexdigest()
+    data = np.asarray(item)
+    if data.dtype.kind in "OTU":
+        return sha256(repr((data.shape, list(map(str, data.flat)))).encode()).hexdigest()
+    return sha256(f"{dtype(data.dtype)}{list(data.shape)}".encode() + data.tobytes()).hexdigest()
 
 
 def _row(name: str, array: Any) -> list[Any]:

@@ -25,6 +25,7 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import NonAffineInput, PlanOptions, Strides, check_elide, make_plan
+from dovetail.engine.reproducible import refuse_inexact_steps
 from dovetail.engine.rewrite.data_sizes import partition_at_data_sizes
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
@@ -77,7 +78,8 @@ class Engine:
     """Engine holds a model, rewritten once, and an executable for each set of input shapes. Several threads may call an Engine.
 
     ``outer``: the engine of the graph that contains a subgraph; the subgraph's engine uses the limits, threads and packed weights
-    of ``outer``. ``precision``: see :func:`dovetail.compile`. ``shared``: pairs of an input and an output that may share memory.
+    of ``outer``. ``precision`` and ``reproducible``: see :func:`dovetail.compile`. ``shared``: pairs of an input and an output
+    that may share memory.
     """
 
     def __init__(
@@ -89,17 +91,19 @@ class Engine:
         shared: Sequence[SharedPorts] = (),
         has_fast_calls: bool = True,
         precision: str | None = None,
+        reproducible: bool = False,
     ) -> None:
         check_elide(elide)
         self.model = model
         self.threads = thread_count(threads)
         self.elide = elide
         self.precision: str | None = outer.precision if outer else precision
-        self._options = PlanOptions(elide, self.precision)
+        self.reproducible: bool = outer.reproducible if outer else reproducible
+        self._options = PlanOptions(elide, self.precision, self.reproducible)
         self.shared = tuple(shared)
         self.copies = CopyCount()
         self.limits: Limits = outer.limits if outer else model.limits
-        self.graph = rewrite_for_engine(model.graph, file=model.file, precision=self.precision)
+        self.graph = rewrite_for_engine(model.graph, file=model.file, precision=self.precision, reproducible=self.reproducible)
         self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
         self._is_partitioned = native_core.is_compiled and partition_at_data_sizes(self.graph)
         self._constants = constants_of(self.graph)
@@ -165,7 +169,9 @@ class Engine:
             return
         try:
             if self._encoded_engine is None:
-                engine = Engine(self._encoded.model, self.threads, self.elide, precision=self.precision)
+                engine = Engine(
+                    self._encoded.model, self.threads, self.elide, precision=self.precision, reproducible=self.reproducible
+                )
                 engine._serve_calls_of(self)
                 self._encoded_engine = engine
             self._encoded_engine.bind(codes)
@@ -425,10 +431,13 @@ class Engine:
         fill: Callable[[object], None] | None = None,
         make_own: Callable[[Sequence[Array]], Executable] | None = None,
     ) -> Executable:
-        return Executable(
+        executable = Executable(
             plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self.output_pool, fill,
             self.shared, self.copies, make_own,
         )  # fmt: skip
+        if self.reproducible:
+            refuse_inexact_steps(executable.python_steps, self.model.file)
+        return executable
 
     def _compile(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> Executable:
         plan, graph, tensor_map = self._make_plan(arrays, sizes, strides)

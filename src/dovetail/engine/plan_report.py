@@ -174,7 +174,7 @@ def report(
     model: Model, inputs: Mapping[str, Any], options: PlanOptions = _DEFAULTS, *, threads: int | None = None, rounds: int = 5
 ) -> PlanReport:
     """Report the plan of ``model`` for ``inputs``, timed over ``rounds`` runs (0: not timed)."""
-    engine = Engine(model, threads, options.elide, precision=options.precision)
+    engine = Engine(model, threads, options.elide, precision=options.precision, reproducible=options.reproducible)
     executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
     times = median_times(executable, arrays, names, rounds) if rounds else None

@@ -45,6 +45,7 @@ class PlanOptions(NamedTuple):
 
     elide: str = "auto"
     precision: str | None = None
+    reproducible: bool = False
 
 
 def make_plan(
@@ -69,6 +70,8 @@ def make_plan(
         for call in calls:
             if traits_of(call.kernel).rounds_to_bf16:
                 call.attributes["precision"] = "bf16"
+    for call in calls if options.reproducible else ():
+        call.attributes["reproducible"] = 1
     elide = options.elide
 
     if like is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.evaluate import fold_op
@@ -10,13 +12,17 @@ from dovetail.ir.rewrite import rewrite
 from dovetail.ops.runtime_attributes import as_attributes
 
 
-def fold(graph: Graph) -> int:
+def fold(graph: Graph, is_foldable: Callable[[Node], bool] | None = None) -> int:
     """Replace nodes with constant inputs by constants, and attribute inputs of known value by attributes.
 
-    Returns the number of nodes that changed. Random operators, operators without rules, and operators with results larger than
-    ``evaluate.FOLD_LIMIT`` are not folded.
+    ``is_foldable``: a test of the nodes that may become constants; None: all. Returns the number of nodes that changed. Random
+    operators, operators without rules, and operators with results larger than ``evaluate.FOLD_LIMIT`` are not folded.
     """
-    changed = rewrite(graph, _fold_node)
+
+    def rule(b: Builder, node: Node) -> list[Value] | None:
+        return _fold_node(b, node) if is_foldable is None or is_foldable(node) else as_attributes(b, node)
+
+    changed = rewrite(graph, rule)
     if changed:
         remove_dead(graph)
     return changed

@@ -87,10 +87,10 @@ LAWS = (
     Law(
         decompositions.decompose,
         (
-            ArgMax, ArgMin, activation.Celu, activation.Gelu, activation.HardSigmoid, activation.HardSwish, activation.Mish, activation.PRelu,
-            activation.Shrink, activation.SwiGLU, activation.Swish, activation.ThresholdedRelu, binary.Mean,
-            binary.SquaredDifference, binary.Sum, pool.GlobalAveragePool, pool.GlobalLpPool, pool.GlobalMaxPool, reduce.ReduceL1,
-            reduce.ReduceL2, reduce.ReduceLogSum, reduce.ReduceSumSquare, Trilu,
+            ArgMax, ArgMin, activation.Celu, activation.Gelu, activation.HardSigmoid, activation.HardSwish, activation.Mish,
+            activation.PRelu, activation.Shrink, activation.SwiGLU, activation.Swish, activation.ThresholdedRelu,
+            binary.Mean, binary.SquaredDifference, binary.Sum, pool.GlobalAveragePool, pool.GlobalLpPool, pool.GlobalMaxPool,
+            reduce.ReduceL1, reduce.ReduceL2, reduce.ReduceLogSum, reduce.ReduceSumSquare, Trilu,
         ),
         over_reals=PARTS,
     ),

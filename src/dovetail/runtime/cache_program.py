@@ -28,15 +28,24 @@ class CacheProgram(LoadedProgram):
     returns a longer array that begins with the earlier array. No call changes the elements of an array that was returned before.
     """
 
-    def __init__(self, model: Model, threads: int | None = None, elide: str = "auto", precision: str | None = None) -> None:
-        super().__init__(model, "native", {"threads": threads, "elide": elide, "precision": precision})
+    def __init__(
+        self,
+        model: Model,
+        threads: int | None = None,
+        elide: str = "auto",
+        precision: str | None = None,
+        reproducible: bool = False,
+    ) -> None:
+        options = {"threads": threads, "elide": elide, "precision": precision, "reproducible": reproducible}
+        super().__init__(model, "native", options)
         self._caches = find_caches(self.model)
         self._growing = [cache for cache in self._caches if cache.order]
         self._updated = [cache for cache in self._caches if not cache.order]
         inputs = [value.name for value in self.model.inputs]
         outputs = [value.name for value in self.model.outputs]
         shared = [(inputs.index(cache.input), outputs.index(cache.output), cache.order) for cache in self._caches]
-        self._program = NativeProgram(with_leading_growth(self.model, self._caches), threads, elide, shared, precision)
+        grown = with_leading_growth(self.model, self._caches)
+        self._program = NativeProgram(grown, threads, elide, shared, precision, reproducible)
         self._core, self._output_pool = native_core.core(), self._program.output_pool
         if self._initial_states is None:
             self._call_fast = self._program.call_growing

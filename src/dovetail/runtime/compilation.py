@@ -63,6 +63,7 @@ def compile(
     reuse_caches: bool = False,
     device: DeviceOptions | None = None,
     precision: str | None = None,
+    reproducible: bool = False,
 ) -> Program:
     """Compile ``model`` (a Model or the path of a model file) to a Program.
 
@@ -91,6 +92,11 @@ def compile(
     constant integer weights of up to 8 bits to 8 bits, in blocks as long as those of the weights, each scaled by its greatest
     magnitude (dynamic quantization). By default only products that permit this are rounded: MatMulNBits of accuracy level 4.
 
+    ``reproducible``, an option of the native engine: outputs have the same bits on every x86-64 processor with AVX2, with any
+    number of threads, and for a row in any batch, at any position (docs/howto/reproduce.md). Such a program computes with AVX2
+    on processors with AVX-512 too, excludes ``precision="bf16"``, and refuses operators that only numpy computes, whose bits
+    depend on the processor [run.bits].
+
     ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 
     Raises EngineError [argument.value], [argument.type], [argument.conflict], [cache.folder], [device.*], [file.changed],
@@ -105,12 +111,13 @@ def compile(
         names = ("auto", *ENGINES, *plugins.load("engines", ("auto", *ENGINES)))
         if engine not in names:
             raise EngineError("argument.value", f"engine must be one of {', '.join(names)}, got {engine!r}")
-    precision = precision_of(precision, engine)
+    # The precision of a reproducible program is that of any processor.
+    precision = "f32" if reproducible and precision == "auto" else precision_of(precision, engine)
     if device is not None and not isinstance(device, DeviceOptions):
         raise EngineError("argument.type", f"device must be DeviceOptions(device={device!r}), got {device!r}")
     if is_plugin or engine in ("jax", "torch"):
         own = {"threads": threads, "elide": elide, "cache_dir": cache_dir, "reuse_caches": reuse_caches}
-        own["precision"] = precision
+        own |= {"precision": precision, "reproducible": reproducible or None}
         wrong = [name for name, value in own.items() if value != {"elide": "auto", "reuse_caches": False}.get(name)]
         if wrong:
             raise EngineError("argument.conflict", f"engine={engine!r} does not take {', '.join(wrong)}")
@@ -129,18 +136,20 @@ def compile(
     if engine == "interpreter" and (reuse_caches or precision in ("int8", "bf16")):
         option = "reuse_caches" if reuse_caches else f"precision={precision!r}"
         raise EngineError("argument.conflict", f"{option} is an option of the native engine")
+    if reproducible:
+        _check_reproducible(engine, precision)
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
         thread_count(threads)
         if elide != "auto":
             _check_elide(elide)
         return _compile_interpreter(_load(model, limits), is_requested=engine == "interpreter")
+    options = {"threads": threads, "elide": elide, "precision": precision, "reproducible": reproducible}
     if reuse_caches:
-        return _compile_with_caches(_load(model, limits), {"threads": threads, "elide": elide, "precision": precision})
+        return _compile_with_caches(_load(model, limits), options)
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
-        options = {"threads": thread_count(threads), "elide": elide, "precision": precision}
-        return _compile_with_cache(folder, os.fspath(model), limits, options)
-    return _compile_native(_load(model, limits), {"threads": threads, "elide": elide, "precision": precision})
+        return _compile_with_cache(folder, os.fspath(model), limits, {**options, "threads": thread_count(threads)})
+    return _compile_native(_load(model, limits), options)
 
 
 def precision_of(precision: str | None, engine: str = "native") -> str | None:
@@ -158,6 +167,17 @@ def precision_of(precision: str | None, engine: str = "native") -> str | None:
     if precision == "auto":
         return "bf16" if has_bf16 and engine in ("auto", "native") else "f32"
     return precision
+
+
+def _check_reproducible(engine: str, precision: str | None) -> None:
+    """Raise EngineError [argument.conflict] where no program can be reproducible."""
+    if engine == "interpreter" or precision == "bf16":
+        other = "engine='interpreter'" if engine == "interpreter" else "precision='bf16'"
+        raise EngineError("argument.conflict", f"reproducible=True excludes {other}")
+    if native_core.instruction_set() not in ("avx2", "avx512", "amx"):
+        raise EngineError(
+            "argument.conflict", f"reproducible=True needs the native core and AVX2, got {native_core.instruction_set()}"
+        )
 
 
 def _check_elide(elide: str) -> None:

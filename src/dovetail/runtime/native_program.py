@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class NativeProgram(LoadedProgram):
-    """NativeProgram is a Program of the native engine. ``threads``, ``elide`` and ``precision`` are the options of ``compile``.
+    """NativeProgram is a Program of the native engine. ``threads``, ``elide``, ``precision`` and ``reproducible`` are the
+    options of ``compile``.
 
     ``shared``: pairs of inputs and outputs that may share memory, see :class:`dovetail.engine.engine.Engine`.
     """
@@ -29,13 +30,17 @@ class NativeProgram(LoadedProgram):
         elide: str = "auto",
         shared: Sequence[SharedPorts] = (),
         precision: str | None = None,
+        reproducible: bool = False,
     ) -> None:
         # Deferred import: a program from the plan cache imports this module, and needs no engine.
         from dovetail.engine.engine import Engine
 
-        super().__init__(model, "native", {"threads": threads, "elide": elide, "precision": precision})
+        options = {"threads": threads, "elide": elide, "precision": precision, "reproducible": reproducible}
+        super().__init__(model, "native", options)
         with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
-            self._engine: Engine | None = Engine(self.model, threads, elide, shared=shared, precision=precision)
+            self._engine: Engine | None = Engine(
+                self.model, threads, elide, shared=shared, precision=precision, reproducible=reproducible
+            )
         self._call_fast = fast_call_of(self._engine)
         self._stream: _Stream | None = None
 

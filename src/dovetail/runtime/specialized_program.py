@@ -19,8 +19,16 @@ class SpecializedProgram(LoadedProgram):
     first call for which a condition does not hold.
     """
 
-    def __init__(self, model: Model, threads: int | None = None, elide: str = "auto", precision: str | None = None) -> None:
-        super().__init__(model, "native", {"threads": threads, "elide": elide, "precision": precision})
+    def __init__(
+        self,
+        model: Model,
+        threads: int | None = None,
+        elide: str = "auto",
+        precision: str | None = None,
+        reproducible: bool = False,
+    ) -> None:
+        options = {"threads": threads, "elide": elide, "precision": precision, "reproducible": reproducible}
+        super().__init__(model, "native", options)
         special = specialize_caches(self.model)
         assert special is not None
         self._special = special

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.reproducible import is_exact
 from dovetail.engine.rewrite.activations import rewrite_multiply
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.compressed_gather import gather_codes
@@ -115,10 +116,12 @@ Result = Value | Sequence[Value | None] | None
 Rule = Callable[[Builder, Node], Result]
 
 
-def rewrite_for_engine(graph: Graph, file: str | None = None, precision: str | None = None) -> Graph:
+def rewrite_for_engine(
+    graph: Graph, file: str | None = None, precision: str | None = None, *, reproducible: bool = False
+) -> Graph:
     """Return a copy of ``graph`` with inferred types and operators that have kernels, equivalent to within rounding.
 
-    ``precision``: see :func:`dovetail.compile`.
+    ``precision`` and ``reproducible``: see :func:`dovetail.compile`.
     """
     new = copy_graph(graph)
     freeze_in_graph(new)
@@ -133,7 +136,7 @@ def rewrite_for_engine(graph: Graph, file: str | None = None, precision: str | N
     _compress(new, precision, skips_quantized=False)
     unpack = _unpacking_rule()
     rewrite(new, unpack)
-    fold(new)
+    fold(new, is_foldable=is_exact if reproducible else None)
     if rewrite(new, fuse_integer_product):
         remove_dead(new)
     _rewrite_in_rounds(new, unpack)
