@@ -1,15 +1,18 @@
 """Two checkouts of dovetail, each with its own virtual environment and native core: medians of interleaved calls, as ratios.
 
-    python bench/builds.py OTHER [--cells arrays|networks|zoo] [--only TEXT] [--rounds N] [--threads N ...]
+    python bench/builds.py OTHER [--cells arrays|networks|light|zoo] [--only TEXT] [--rounds N] [--threads N ...] [--without-core]
 
 OTHER is the folder of another checkout. Each checkout runs the cells of this one's bench/arrays.py or bench/networks.py, or the
 models of this one's build/zoo, which bench/zoo.py fills, in a process of its own, and the processes take turns call by call. A
-ratio below 1 means that this checkout is faster. DOVETAIL_ISA chooses the instruction set of both.
+ratio below 1 means that this checkout is faster. DOVETAIL_ISA chooses the instruction set of both. The cells ``light`` are the
+nine light models, BERT-base and GPT-2 at batch 1. With --without-core this checkout runs as it is installed without a compiler;
+OTHER may then be this checkout.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -30,9 +33,10 @@ HERE = Path(__file__).resolve().parents[1]
 class Checkout:
     """A process that runs cells in the virtual environment of a checkout."""
 
-    def __init__(self, folder: Path, cells: str, threads: int) -> None:
+    def __init__(self, folder: Path, cells: str, threads: int, without_core: bool) -> None:
         environment = {**os.environ, "DOVETAIL_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
         command = [str(folder / ".venv/bin/python"), "-P", __file__, str(folder), "--cells", cells, "--work"]
+        command += ["--without-core"] if without_core else []
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def __call__(self, request: str) -> str:
@@ -75,6 +79,29 @@ def network_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
             yield f"{name} batch {batch}", prepare
 
 
+def light_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
+    import language_models
+    import light_models
+
+    import dovetail
+
+    def prepare(model: Any, feed: dict[str, Any]) -> Callable[[], Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(model.SerializeToString())
+            program = dovetail.compile(path)
+        return lambda: program(feed)
+
+    def prepare_light(name: str) -> Callable[[], Any]:
+        model = light_models.with_random_weights(name)
+        return prepare(model, light_models.image(model))
+
+    for name in light_models.names():
+        yield name, functools.partial(prepare_light, name)
+    yield "BERT-base, 1 x 128", lambda: prepare(*language_models.bert())
+    yield "GPT-2 small, 1 after 511", lambda: prepare(*language_models.gpt2())
+
+
 def _plain(array: Any) -> Any:
     """Return strings as objects; numpy stores them with a length."""
     return array.astype(object) if array.dtype.kind in "US" else array
@@ -97,7 +124,7 @@ def zoo_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
         yield facts["id"], prepare
 
 
-CALLS = {"arrays": array_calls, "networks": network_calls, "zoo": zoo_calls}
+CALLS = {"arrays": array_calls, "networks": network_calls, "light": light_calls, "zoo": zoo_calls}
 
 
 def work(cells: str) -> None:
@@ -144,14 +171,21 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name has this text")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--without-core", action="store_true", help="run this checkout without its native core")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
+        if options.without_core:
+            # The import of the core then raises ModuleNotFoundError, as it does where none was compiled.
+            sys.modules["dovetail._native"] = None  # type: ignore[assignment]
         work(options.cells)
         return
     ratios = []
     for threads in options.threads:
-        checkouts = [Checkout(folder.resolve(), options.cells, threads) for folder in (HERE, options.other)]
+        checkouts = [
+            Checkout(folder.resolve(), options.cells, threads, options.without_core and folder is HERE)
+            for folder in (HERE, options.other)
+        ]
         while names := {checkout("next") for checkout in checkouts} - {""}:
             (name,) = names
             if options.only not in name:

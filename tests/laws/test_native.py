@@ -16,6 +16,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
 from dovetail.ir.op import has
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.numpy_program import NumpyProgram
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,14 @@ def check_native_engine_with_constants(case: Case) -> None:
         fixed = replace(case, inputs=inputs, constants=tuple(range(1, len(inputs))))
         model = model_of(fixed)
         _assert_all_agree(case, model, compile(model, engine="native", threads=2)(feeds(fixed)))
+
+
+@law()
+def check_program_without_core(case: Case) -> None:
+    """The program of an installation without the core gives what the interpreter gives."""
+    for fixed in (case, replace(case, constants=tuple(range(1, len(case.inputs))))):
+        model = model_of(fixed)
+        _assert_all_agree(case, model, NumpyProgram(model, threads=2)(feeds(fixed)))
 
 
 def is_plain(x: Any) -> bool:
@@ -79,4 +88,4 @@ def _assert_agrees(case: Case, found: Any, want: Any, name: str) -> None:
         assert_close(found, want, max(case.tolerance or 0, 2e-6) if want.dtype != np.float64 else case.tolerance, name)
 
 
-test_case = hold(check_native_engine, check_native_engine_with_constants)
+test_case = hold(check_native_engine, check_native_engine_with_constants, check_program_without_core)

@@ -178,6 +178,10 @@ class RunArrays(dict[int, Any]):
                 except EngineError as error:
                     raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None
 
+    def owns(self, key: int) -> bool:
+        """Return whether the run allocated the array of a value, and no other live value has a part of its memory."""
+        return self._readers.get(id(owner_of(self[key])), 0) == 1
+
     def release(self, key: int) -> None:
         """Remove the array of a value that has no further reader."""
         for owner in _owners_in(self.pop(key, None)):
@@ -244,13 +248,19 @@ def bytes_of_types(types: Several[Type]) -> int | None:
     return total
 
 
-def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool = False) -> tuple[Any, ...]:
-    """Evaluate a node. Raises only DovetailErrors, which name the node."""
+def evaluate_node(
+    node: Node,
+    xp: Namespace,
+    xs: Several[Array],
+    on_host: bool = False,
+    compute: Callable[[Op, Namespace, Several[Array]], tuple[Any, ...]] = apply,
+) -> tuple[Any, ...]:
+    """Evaluate a node, by ``compute`` unless on the host. Raises only DovetailErrors, which name the node."""
     try:
         if xp is np and not (node.outputs and node.outputs[0].storage is not None):
             _refuse_results(node, xs)
         with np.errstate(all="ignore"):
-            ys = _evaluate_on_host(node, xs) if on_host else apply(node.op, xp, xs)
+            ys = _evaluate_on_host(node, xs) if on_host else compute(node.op, xp, xs)
         if node.op.is_custom and xp is np:
             _check_results(node.op, xs, ys)
         for y in ys:

@@ -69,10 +69,10 @@ def compile(
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
     "jax" or "torch" (that library runs the operators, with the options ``device``), or "auto": native if the native core is
-    compiled, else the interpreter; or the engine of a plug-in (docs/howto/custom_operators.md).
+    compiled, else numpy on the native engine's graph; or the engine of a plug-in (docs/howto/custom_operators.md).
 
-    Options of the native engine: ``threads``, by default DOVETAIL_THREADS or the number of processors that this process may use;
-    ``elide``, the elision of operators that only move data: "auto" (where elision is faster), "all" (wherever elision is
+    Options of "native" and "auto": ``threads``, by default DOVETAIL_THREADS or the number of usable processors; ``elide``, the
+    elision of operators that only move data: "auto" (where elision is faster), "all" (wherever elision is
     possible) or "none".
 
     ``limits``: the limits of compilation and of each run, by default the limits of the model. The arena, outputs and constant
@@ -142,7 +142,8 @@ def compile(
         thread_count(threads)
         if elide != "auto":
             _check_elide(elide)
-        return _compile_interpreter(_load(model, limits), is_requested=engine == "interpreter")
+        loaded = _load(model, limits)
+        return _compile_interpreter(loaded) if engine == "interpreter" else _compile_without_core(loaded, threads)
     options = {"threads": threads, "elide": elide, "precision": precision, "reproducible": reproducible}
     if reuse_caches:
         return _compile_with_caches(_load(model, limits), options)
@@ -187,14 +188,21 @@ def _check_elide(elide: str) -> None:
     check_elide(elide)
 
 
-def _compile_interpreter(model: Model, *, is_requested: bool) -> Program:
+def _compile_interpreter(model: Model) -> Program:
     from dovetail.runtime.interpreter_program import InterpretedProgram
 
     if not native_core.is_compiled:
         native_core.warn_without_core()
-    reason = "as requested" if is_requested else "the native core is not compiled"
-    LOGGER.info("%s: interpreter engine, %s", printable(model.file or "the model"), reason)
+    LOGGER.info("%s: interpreter engine, as requested", printable(model.file or "the model"))
     return InterpretedProgram(model)
+
+
+def _compile_without_core(model: Model, threads: int | None) -> Program:
+    from dovetail.runtime.numpy_program import NumpyProgram
+
+    native_core.warn_without_core()
+    LOGGER.info("%s: interpreter engine, the native core is not compiled", printable(model.file or "the model"))
+    return NumpyProgram(model, threads)
 
 
 def _compile_native(model: Model, options: Mapping[str, Any]) -> NativeProgram:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +19,15 @@ from dovetail.ir.arrays.windows import at_offset, offsets, window_counts, window
 # Bytes of the im2col columns of one block: small enough to stay in cache, large enough for an efficient matrix product.
 _BLOCK_BYTES = 1 << 22
 _CACHED_ELEMENTS = 1 << 16
+
+Runner: TypeAlias = Callable[[Iterable[Callable[[], object]]], None]
+"""A function that runs independent tasks, in any order or at once, and returns when all have ended."""
+
+
+def run_in_order(tasks: Iterable[Callable[[], object]]) -> None:
+    """Run tasks one after the other."""
+    for task in tasks:
+        task()
 
 
 def convolve(
@@ -47,9 +59,9 @@ def convolve(
     if not is_numpy(xp):
         return _convolve_offsets(xp, x, w, strides, dilations, group)
     if kind.is_integer and _fits_f64(x, w):
-        wide = _convolve_blocks(x.astype(np.float64), w.astype(np.float64), strides, dilations, group)
+        wide = convolve_blocks(x.astype(np.float64), w.astype(np.float64), strides, dilations, group)
         return wide.astype(np.int64).astype(kind.numpy)
-    return _convolve_blocks(x, w, strides, dilations, group)
+    return convolve_blocks(x, w, strides, dilations, group)
 
 
 def _is_empty(x: Array, w: Array, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> bool:
@@ -77,30 +89,38 @@ def _convolve_offsets(xp: Namespace, x: Array, w: Array, strides: Ints, dilation
     return xp.reshape(total, (batch, outputs, *outs))
 
 
-def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
-    """Convolve in numpy by blocked im2col: multiply the weight matrix by columns of windows."""
+def convolve_blocks(
+    x: Array, w: Array, strides: Ints, dilations: Ints, group: int, run: Runner = run_in_order, parts: int = 1
+) -> Array:
+    """Convolve a padded ``x`` in numpy by blocked im2col: multiply the weight matrix by columns of windows.
+
+    Blocks of the result are the tasks of ``run``; products of one kernel element are divided into ``parts``.
+    """
     batch, channels, kernel = x.shape[0], w.shape[1], w.shape[2:]
     outs = window_counts(x.shape[2:], kernel, strides, dilations)
     x = x.reshape(batch, group, channels, *x.shape[2:])
     weights = w.reshape(group, w.shape[0] // group, channels, *kernel)
-    result = np.zeros((batch, *weights.shape[:2], *outs), x.dtype)
     if channels == 1 and weights.shape[1] <= 4:
-        _convolve_depthwise(x, weights, strides, dilations, result)
+        result = np.zeros((batch, *weights.shape[:2], *outs), x.dtype)
+        _convolve_depthwise(x, weights, strides, dilations, result, run)
     elif math.prod(kernel) == 1:
         pixels = at_offset(x, (0,) * len(kernel), outs, strides, dilations).reshape(batch, group, channels, -1 if x.size else 0)
-        result = np.matmul(weights.reshape(*weights.shape[:3]), pixels)
-    elif result.size:
-        windows = window_view(x, outs, kernel, strides, dilations)
-        _convolve_columns(windows, weights.reshape(*weights.shape[:2], math.prod(weights.shape[2:])), len(kernel), result)
+        result = multiply_matrices(weights.reshape(*weights.shape[:3]), pixels, run, parts)
+    else:
+        result = np.zeros((batch, *weights.shape[:2], *outs), x.dtype)
+        if result.size:
+            windows = window_view(x, outs, kernel, strides, dilations)
+            rows = weights.reshape(*weights.shape[:2], math.prod(weights.shape[2:]))
+            _convolve_columns(windows, rows, len(kernel), result, run, parts)
     return result.reshape(batch, w.shape[0], *outs)
 
 
-def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints, result: Array) -> None:
+def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints, result: Array, run: Runner) -> None:
     """Convolve depthwise: multiply and add per kernel position, in blocks of groups whose results fit the cache."""
     kernel, outs = weights.shape[3:], result.shape[3:]
     step = max(1, _CACHED_ELEMENTS // max(1, result[:, :1].size))
-    for start in range(0, result.shape[1], step):
-        part = slice(start, start + step)
+
+    def convolve_groups(part: slice) -> None:
         product = np.empty_like(result[:, part])
         for offset in offsets(kernel):
             scale = weights[(part, slice(None), 0, *offset)]
@@ -108,17 +128,59 @@ def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints
             np.multiply(at_offset(x[:, part], offset, outs, strides, dilations), scale, out=product)
             result[:, part] += product
 
+    run([partial(convolve_groups, slice(start, start + step)) for start in range(0, result.shape[1], step)])
 
-def _convolve_columns(windows: Array, weights: Array, spatial: int, result: Array) -> None:
+
+def _convolve_columns(windows: Array, weights: Array, spatial: int, result: Array, run: Runner, parts: int) -> None:
     """Multiply ``windows`` [N, G, C, *outs, *kernel] by ``weights`` [G, O, C*kernel] into ``result`` [N, G, O, *outs]."""
     rows = result.shape[3]
     row_bytes = max(1, windows[:1, :, :, :1].size * windows.itemsize)
     row_step = min(rows, max(1, _BLOCK_BYTES // row_bytes))
     batch_step = max(1, _BLOCK_BYTES // (row_bytes * rows))
-    for image, row in itertools.product(range(0, len(windows), batch_step), range(0, rows, row_step)):
+
+    def multiply(image: int, row: int) -> None:
         block = (slice(image, image + batch_step), slice(None), slice(None), slice(row, row + row_step))
         columns = _columns(windows[block], spatial)
         result[block] = np.matmul(weights, columns).reshape(result[block].shape)
+
+    blocks = list(itertools.product(range(0, len(windows), batch_step), range(0, rows, row_step)))
+    if len(blocks) >= parts:
+        run([partial(multiply, *block) for block in blocks])
+        return
+    columns = _columns(windows, spatial)
+    result[...] = multiply_matrices(weights, columns, run, parts).reshape(result.shape)
+
+
+PART_PRODUCTS = 1 << 20
+"""The minimum number of multiply-adds of one part of a product that is divided among threads."""
+
+
+def multiply_matrices(x: Array, y: Array, run: Runner = run_in_order, parts: int = 1) -> Array:
+    """Multiply matrices in numpy, in up to ``parts`` tasks of ``run``: parts of an axis of the batch, the rows or the columns."""
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    shape = (*batch, x.shape[-2], y.shape[-1])
+    parts = min(parts, math.prod(shape) * x.shape[-1] // PART_PRODUCTS)
+    if parts < 2:
+        return np.matmul(x, y)
+    rows, columns = len(shape) - 2, len(shape) - 1
+    axis = next((axis for axis, size in enumerate(batch) if size >= parts), rows if shape[rows] >= shape[columns] else columns)
+    result = np.empty(shape, x.dtype)
+
+    def multiply(part: slice) -> None:
+        left = x if axis == columns else _part_of(x, axis - len(shape), part)
+        right = y if axis == rows else _part_of(y, axis - len(shape), part)
+        np.matmul(left, right, out=_part_of(result, axis - len(shape), part))
+
+    bounds = [shape[axis] * number // parts for number in range(parts + 1)]
+    run([partial(multiply, slice(*pair)) for pair in itertools.pairwise(bounds)])
+    return result
+
+
+def _part_of(x: Array, axis: int, part: slice) -> Array:
+    """Return a part of an axis counted from the end; all of an array that broadcasts along it."""
+    if -axis > x.ndim or x.shape[axis] == 1:
+        return x
+    return x[(..., part, *(slice(None),) * (-axis - 1))]
 
 
 def _columns(windows: Array, spatial: int) -> Array:
