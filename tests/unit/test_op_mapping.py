@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats import converter_index
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.converters import ONNX
@@ -358,3 +361,11 @@ def test_mappings_for_a_node_are_those_of_the_table(dialect: Dialect) -> None:
         found = dialect.mappings_for(ForeignNode(kind, version, [], [], {}, domain=domain))
         assert [mapping.text for mapping in found] == [mapping.text for mapping in mappings]
         assert not dialect.mappings_for(ForeignNode(kind, version, [], [], {}, domain="nobody.knows"))
+
+
+@pytest.mark.parametrize("format", converter_index.FORMATS)
+def test_the_index_names_the_converters_of_every_foreign_operator(format: str) -> None:
+    program = f"from dovetail.formats import converter_index\nprint(converter_index.index_text({format!r}), end='')"
+    text = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8").stdout
+    is_current = converter_index.path_of(format).read_text(encoding="utf-8") == text
+    assert is_current, f"the index is out of date: run `{converter_index.COMMAND}`"

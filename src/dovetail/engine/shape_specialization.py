@@ -92,7 +92,9 @@ class ShapeTensorNodes:
         """The nodes that are left to kernels in every call."""
         if not any(symbols for _, symbols in self._nodes):
             return frozenset()
-        names = self.pieces.keys() | steps_of(self._graph)
+        names: AbstractSet[str] = self.pieces.keys()
+        if any(symbols and symbols.isdisjoint(names) for _, symbols in self._nodes):
+            names = names | steps_of(self._graph)
         return frozenset(node for node, symbols in self._nodes if not symbols.isdisjoint(names))
 
     def are_left_to_kernels(self, names: AbstractSet[str]) -> bool:

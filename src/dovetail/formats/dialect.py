@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dovetail.formats.export_context import ExportContext
@@ -26,6 +27,11 @@ Exporter = Callable[[ExportContext, Node], list[ForeignNode]]
 Supports = Callable[[Op, int], bool]
 
 
+def label_of(domain: str, kind: str, version: int) -> str:
+    """Return the label of a foreign operator, ``[domain:]Kind-version``."""
+    return f"{domain}:{kind}-{version}" if domain else f"{kind}-{version}"
+
+
 @dataclass
 class Dialect(FormatTraits):
     """Dialect is a format with the converters of its operators.
@@ -36,6 +42,9 @@ class Dialect(FormatTraits):
     - ``exporters``: export core operators, by name, that no op mapping can export.
     - ``supports``: functions of exporters that return whether a version of the foreign operator can express the core operator.
     - ``domains``: the domains of the foreign operators that exporters create, if they are not the default domain.
+    - ``converters``: all modules of converters, relative to the package of the format. Importing a module registers its
+      converters.
+    - ``importer_modules``: the module of the importer of each foreign operator, by ``[domain:]Kind-version``.
     """
 
     importers: dict[tuple[str, str, int], Importer] = field(default_factory=dict)
@@ -44,6 +53,25 @@ class Dialect(FormatTraits):
     exporters: dict[str, Exporter] = field(default_factory=dict)
     supports: dict[str, Supports] = field(default_factory=dict)
     domains: dict[str, str] = field(default_factory=dict)
+    converters: tuple[str, ...] = ()
+    importer_modules: Mapping[str, str] = field(default_factory=dict)
+
+    def importer_of(self, domain: str, kind: str, version: int) -> Importer | None:
+        """Return the importer of a foreign operator; None if it has none. Imports only the module of this operator."""
+        importer = self.importers.get((domain, kind, version))
+        if importer is None and (module := self.importer_modules.get(label_of(domain, kind, version))):
+            self._import((module,))
+            importer = self.importers.get((domain, kind, version))
+        return importer
+
+    def load_converters(self) -> Dialect:
+        """Import all converters, and return the dialect."""
+        self._import(self.converters)
+        return self
+
+    def _import(self, modules: Iterable[str]) -> None:
+        for module in modules:
+            importlib.import_module(f"dovetail.formats.{self.name}.{module}")
 
     def importer(self, kind: str, *versions: int, domain: str = "") -> Callable[[Importer], Importer]:
         """Register the importer of a foreign operator for ``versions``."""

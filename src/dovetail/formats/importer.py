@@ -185,7 +185,7 @@ class GraphImporter:
 
     def _read_as_one(self, node: ForeignNode, xs: list[Value | None]) -> Reading | None:
         """Return the core operator and the inputs of a node; None if the node is unknown or becomes several operators."""
-        importer = self.dialect.importers.get((node.domain, node.kind, node.version))
+        importer = self.dialect.importer_of(node.domain, node.kind, node.version)
         result = None if importer is None else importer(ImportContext(self.scope, node, xs, self))
         if isinstance(result, Op):
             return result, xs
@@ -198,7 +198,7 @@ class GraphImporter:
 
         Returns False if the operator has no importer, or the importer leaves the node to the op mappings.
         """
-        importer = self.dialect.importers.get((node.domain, node.kind, node.version))
+        importer = self.dialect.importer_of(node.domain, node.kind, node.version)
         if importer is None:
             return False
         mark = len(self.graph.nodes)

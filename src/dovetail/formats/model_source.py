@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from os import PathLike
-from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import FormatError, MissingFileError, UnsupportedError
@@ -41,13 +40,14 @@ def format_of(path: str | PathLike[str]) -> str:
 
     Raises UnsupportedError [format.unknown].
     """
-    suffix = Path(path).suffix.lower()
+    suffix = os.path.splitext(os.fspath(path).rstrip(os.sep))[1].lower()
     format = SUFFIXES.get(suffix)
     if format is None and suffix[1:] in plugins.load("formats", [name[1:] for name in SUFFIXES]):
         return suffix[1:]
     if format is None:
         raise UnsupportedError(
-            "format.unknown", f"the name of a model file must end in {' or '.join(SUFFIXES)}, got {Path(path).name!r}"
+            "format.unknown",
+            f"the name of a model file must end in {' or '.join(SUFFIXES)}, got {os.path.basename(os.fspath(path))!r}",
         )
     return format
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir import symbolic
@@ -15,8 +16,7 @@ _TRIALS = 4096
 """The maximum number of values of a symbol that are tried for one dimension."""
 
 
-@dataclass(frozen=True, slots=True)
-class Equation:
+class Equation(NamedTuple):
     """Equation states that two dimensions are equal in every run, because the operator at ``node`` requires it."""
 
     first: Size

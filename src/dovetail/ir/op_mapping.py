@@ -29,8 +29,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -63,8 +62,7 @@ class OpMappingError(ValueError):
         self.position = position
 
 
-@dataclass(frozen=True, slots=True)
-class ParamMapping:
+class ParamMapping(NamedTuple):
     """ParamMapping maps one parameter of a foreign operator to a core input or attribute."""
 
     foreign_names: tuple[str, ...]
@@ -80,8 +78,7 @@ class ParamMapping:
         return self.name == "_"
 
 
-@dataclass(frozen=True, slots=True)
-class OpMapping:
+class OpMapping(NamedTuple):
     """OpMapping is a parsed op mapping of one operator class.
 
     ``implied`` holds the fixed core attributes with their values, ``foreign_attributes`` the names of all mapped attributes of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -52,6 +51,9 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     size = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if size <= IN_MEMORY or not hasattr(os, "posix_fallocate"):
         return np.empty(shape, dtype)
+    # Deferred for start-up time.
+    import tempfile
+
     try:
         with tempfile.TemporaryFile() as stream:
             # Without space on the disk, a write to a mapped page would raise SIGBUS, which ends the process.

@@ -6,7 +6,6 @@ as OpenVINO keeps compressed weights, Convert, Subtract, Multiply and Reshape.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -152,7 +151,7 @@ def _exact_weights(y: Value) -> ScaledCodes:
         raise EncodingFault("its scales and zero points are no constants that broadcast to the codes")
     if weights.rounding is None:
         raise EncodingFault("its operators round more than once")
-    return replace(weights, storage=weights.codes)
+    return weights._replace(storage=weights.codes)
 
 
 # Weights
@@ -312,10 +311,10 @@ def _change_matmul_nbits(b: Builder, op: MatMulNBits, inputs: list[Value | None]
     factors = np.asarray(scales.constant).reshape(op.n, op.blocks).astype(np.float32)
     weights = ScaledCodes(codes, kind, factors, points)
     if op.blocks > 1:
-        weights = replace(weights, block_axis=1, block=op.block_size)
+        weights = weights._replace(block_axis=1, block=op.block_size)
     if encoding == QDQ and op.bits == 8 and np.all(points == 128):
         # Runtimes prefer signed codes without zero points.
-        weights = replace(weights, storage=(_numbers(weights) - 128).astype(np.int8), dtype=dtypes.i8, points=None)
+        weights = weights._replace(storage=(_numbers(weights) - 128).astype(np.int8), dtype=dtypes.i8, points=None)
     emit = {QDQ: _dequantize, FAKE_QUANTIZE: _fake_quantize, COMPRESSED: _compress}[encoding]
     y = b.MatMul(as_type(b, x, dtypes.f32), emit(b, weights, packed.name), transpose_b=True)
     if bias is not None:

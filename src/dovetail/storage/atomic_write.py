@@ -7,7 +7,6 @@ save happen under a lock of the folder, so that two concurrent saves do not mix 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -223,6 +222,9 @@ def _stem(name: str) -> str:
     data = os.fsencode(name)
     if len(data) <= _STEM_BYTES:
         return name
+    # Deferred for start-up time.
+    import hashlib
+
     return os.fsdecode(data[: _STEM_BYTES // 2]) + "." + hashlib.sha256(data).hexdigest()[:32]
 
 

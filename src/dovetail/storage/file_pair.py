@@ -15,7 +15,6 @@ file is on the disk. The signature has the draft's digest, and the next read rea
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -212,4 +211,7 @@ def _newer(path: files.StrPath, limit: int, data: files.Content, pair: Pair) -> 
 
 
 def _digest(data: files.Content) -> str:
+    # Deferred for start-up time.
+    import hashlib
+
     return hashlib.sha256(data).digest()[:DIGEST].hex()

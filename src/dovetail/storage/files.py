@@ -14,7 +14,6 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import PureWindowsPath
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -292,6 +291,9 @@ def folder_of(model_path: StrPath) -> str:
 def parts_of(location: str, *, file: str | None) -> tuple[str, ...]:
     """Split a relative POSIX path into steps. Raises FormatError [path.escape] for paths that are unsafe on POSIX or Windows."""
     refuse_nul(location, file)
+    # Deferred for start-up time.
+    from pathlib import PureWindowsPath
+
     windows = PureWindowsPath(location)
     if location.startswith("/") or windows.drive or windows.root:
         raise FormatError("path.escape", f"{location!r} must be a relative path", file=file)

@@ -7,7 +7,6 @@ of a mapped file are copied from file to file by the system (copy_file_range), w
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,6 +88,8 @@ class WeightsFile:
     @contextmanager
     def hashing(self) -> Iterator[Callable[[], str]]:
         """Hash the content in threads during the ``with`` block. Yields a function that waits for and returns the hex digest."""
+        # Deferred for start-up time.
+        import hashlib
         from concurrent.futures import ThreadPoolExecutor
 
         blocks = [
@@ -169,6 +170,9 @@ class _Known:
 
     def digest(self) -> bytes:
         if self._digest is None:
+            # Deferred for start-up time.
+            import hashlib
+
             self._digest = hashlib.sha256(self.data.data).digest()
         return self._digest
 

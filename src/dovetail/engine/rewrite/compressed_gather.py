@@ -6,8 +6,8 @@ It is then not unpacked as a whole: only the slices that are read become floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ MIN_ELEMENTS = 1 << 14
 """The number of elements from which a table stays in few bits; smaller tables are faster as floats."""
 
 
-@dataclass(frozen=True)
-class _Slices:
+class _Slices(NamedTuple):
     """_Slices gathers slices of values that have the same axis: ``indices`` of ``rank`` axes, and the ``bounds`` of Gather."""
 
     b: Builder

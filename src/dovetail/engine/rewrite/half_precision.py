@@ -12,7 +12,7 @@ from typing import TypeGuard
 import numpy as np
 
 from dovetail.engine.select.elementwise_codegen import HALF_TYPES, INSTRUCTIONS
-from dovetail.engine.select.kernels import KERNELS
+from dovetail.engine.select.kernels import selector_of
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
@@ -63,7 +63,7 @@ def _create_rule() -> Rule:
 
 
 def _is_computed_in_f32(kind: type[Op]) -> bool:
-    has_f32_kernels = kind in INSTRUCTIONS or kind in KERNELS or kind.decomposes_in_f32
+    has_f32_kernels = kind in INSTRUCTIONS or selector_of(kind) is not None or kind.decomposes_in_f32
     return has_f32_kernels and kind.rounds_half_once and not kind.moves_elements
 
 

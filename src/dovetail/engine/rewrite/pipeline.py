@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,22 +19,7 @@ from dovetail.engine.rewrite.grouped_heads import multiply_by_cache
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
 from dovetail.engine.rewrite.image_products import transpose_product
 from dovetail.engine.rewrite.integer_conv import fuse_integer_product
-from dovetail.engine.rewrite.integer_ops import (
-    rewrite_conv_integer,
-    rewrite_dynamic_quantize_matmul,
-    rewrite_function_of_byte,
-    rewrite_global_average,
-    rewrite_matmul_integer,
-    rewrite_matmul_integer_to_float,
-    rewrite_qlinear_add,
-    rewrite_qlinear_conv,
-    rewrite_quantization,
-)
-from dovetail.engine.rewrite.nms import rewrite_nms
-from dovetail.engine.rewrite.positions import rewrite_hardmax, rewrite_one_hot, rewrite_range, rewrite_softmax
 from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
-from dovetail.engine.rewrite.recurrent import rewrite_layer, rewrite_quantized_layer, with_checked_lengths
-from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder, shape_value
@@ -46,60 +32,27 @@ from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
 from dovetail.laws.fold import fold
-from dovetail.laws.sequences import decompose_sequence_op
-from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
-from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
 from dovetail.ops.default_inputs import freeze_in_graph
-from dovetail.ops.detection.detection_output import DetectionOutput
-from dovetail.ops.detection.nms import NonMaxSuppression
-from dovetail.ops.elementwise.activation import PRelu
-from dovetail.ops.elementwise.binary import Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
-from dovetail.ops.elementwise.unary import ErfInv
-from dovetail.ops.linalg.einsum import Einsum
-from dovetail.ops.linalg.grouped_matmul import GroupedMatMul
-from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
-from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
-from dovetail.ops.ml.svm import SVMClassifier, SVMRegressor
-from dovetail.ops.ml.tree_ensemble import TreeEnsemble
-from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
-from dovetail.ops.nn.dropout import Dropout
-from dovetail.ops.nn.group_conv import GroupConv
-from dovetail.ops.nn.lrn import LpNormalization, NormalizeL2
-from dovetail.ops.nn.normalization import (
-    BatchNormalization,
-    GroupNormalization,
-    InstanceNormalization,
-    MeanVarianceNormalization,
-    RMSNormalization,
-    is_parameter,
-)
-from dovetail.ops.nn.pool import GlobalLpPool, LpPool, MaxPool
-from dovetail.ops.nn.resize import Resize
-from dovetail.ops.quantization.integer_matmul_conv import (
-    ConvInteger,
-    DynamicQuantizeMatMul,
-    MatMulInteger,
-    MatMulIntegerToFloat,
-    QLinearConv,
-)
-from dovetail.ops.quantization.matmul_nbits import MatMulNBits
-from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearGlobalAveragePool, QLinearLeakyRelu, QLinearSigmoid
-from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize, QuantizeLinear
-from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
-from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
-from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
-from dovetail.ops.reduction.softmax import Hardmax, LogSoftmax, Softmax
-from dovetail.ops.sequence.sequence import ConcatFromSequence, SequenceOp
-from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
-from dovetail.ops.signal.stft import ISTFT, STFT
-from dovetail.ops.tensor.onehot_trilu_eye import EyeLike, OneHot
-from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
-from dovetail.ops.tensor.shape import Range
+from dovetail.ops.nn.normalization import BatchNormalization, is_parameter
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
 from dovetail.storage.mapped_files import release_pages
+
+if TYPE_CHECKING:
+    from dovetail.ops.detection.nms import NonMaxSuppression
+    from dovetail.ops.elementwise.activation import PRelu
+    from dovetail.ops.elementwise.binary import Sum
+    from dovetail.ops.linalg.matmul import Gemm, MatMul
+    from dovetail.ops.ml.tree_ensemble import TreeEnsemble
+    from dovetail.ops.nn.dropout import Dropout
+    from dovetail.ops.nn.group_conv import GroupConv
+    from dovetail.ops.nn.pool import MaxPool
+    from dovetail.ops.nn.resize import Resize
+    from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
+    from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
+    from dovetail.ops.signal.dft import DFT
+    from dovetail.ops.tensor.scatter import TensorScatter
 
 MAX_ROUNDS = 4
 """The maximum number of rounds of rewriting: a decomposition may contain operators that need rewriting too."""
@@ -107,7 +60,7 @@ MAX_UNPACKED_BYTES = 2 << 30
 """The maximum bytes of floats unpacked in advance from constant low-bit weights; other weights are unpacked in each run."""
 MAX_UNROLLED_STEPS = 256
 """A recurrent layer is unrolled up to this number of time steps, summed over directions; more steps make planning slow."""
-KEPT = (DetectionOutput,)
+KEPT = ("DetectionOutput",)
 """Operators that are not decomposed: the decomposition divides by sizes, and the interpreter refuses sizes of 0 by name."""
 
 Inputs = list[Value | None]
@@ -210,13 +163,30 @@ def _unpacking_rule() -> Rule:
 
 def _rewrite_node(b: Builder, node: Node) -> Result:
     kind = type(node.op)
-    rule = REWRITES.get(kind)
-    if rule is None and isinstance(node.op, SequenceOp):
+    rule = None if kind.is_custom else REWRITES.get(kind.__name__)
+    if rule is None and kind.__module__.startswith("dovetail.ops.sequence.") and _is_sequence_op(kind):
         rule = _rewrite_sequence
-    elif rule is None and (kind.is_composite or not has(kind, "evaluate")) and has(kind, "decompose") and kind not in KEPT:
+    elif rule is None and (kind.is_composite or not has(kind, "evaluate")) and has(kind, "decompose"):
         # The interpreter evaluates the same decomposition.
-        rule = _decompose_known_ranks
+        rule = None if kind.__name__ in KEPT else _decompose_known_ranks
     return None if rule is None else rule(b, node)
+
+
+def _is_sequence_op(kind: type[Op]) -> bool:
+    # Deferred: most models have no sequences.
+    from dovetail.ops.sequence.sequence import SequenceOp
+
+    return issubclass(kind, SequenceOp)
+
+
+def _import_rule(module: str, name: str) -> Rule:
+    """Return the rule ``name`` of a module of this package, which the first use imports: few models have its operators."""
+
+    def rule(b: Builder, node: Node) -> Result:
+        result: Result = getattr(import_module(f"dovetail.engine.rewrite.{module}"), name)(b, node)
+        return result
+
+    return rule
 
 
 def _decompose(b: Builder, node: Node) -> Result:
@@ -250,9 +220,12 @@ def _decompose_known_ranks(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_sequence(b: Builder, node: Node) -> Result:
-    if isinstance(node.op, ConcatFromSequence) and not isinstance(getattr(node.input(0).type, "length", None), int):
+    if type(node.op).__name__ == "ConcatFromSequence" and not isinstance(getattr(node.input(0).type, "length", None), int):
         # Only the run can refuse a sequence that turns out to be empty.
         return None
+    # Deferred: most models have no sequences.
+    from dovetail.laws.sequences import decompose_sequence_op
+
     result: Result = decompose_sequence_op(b, node)
     return result
 
@@ -275,15 +248,21 @@ def _rewrite_rms_norm(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_tree_ensemble(b: Builder, node: Node) -> Result:
-    assert isinstance(node.op, TreeEnsemble)
-    return rewrite_tree_ensemble(b, node.op, node.input(0))
+    # Deferred: few models have the operator.
+    from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
+
+    return rewrite_tree_ensemble(b, cast("TreeEnsemble", node.op), node.input(0))
 
 
 def _rewrite_resize(b: Builder, node: Node) -> Result:
     """Decompose an interpolating Resize of integers to a Resize of floats, which has a kernel."""
-    assert isinstance(node.op, Resize)
     x = node.input(0)
-    is_integer = node.op.mode != "nearest" and isinstance(x.type, Tensor) and x.type.dtype is not None and x.dtype.is_integer
+    is_integer = (
+        cast("Resize", node.op).mode != "nearest"
+        and isinstance(x.type, Tensor)
+        and x.type.dtype is not None
+        and x.dtype.is_integer
+    )
     return _decompose_known_ranks(b, node) if is_integer else None
 
 
@@ -292,8 +271,7 @@ def _rewrite_tensor_scatter(b: Builder, node: Node) -> Result:
 
     ScatterElements would count negative positions from the end; the length of the axis is out of range for both operators.
     """
-    op, (cache, update, *rest) = node.op, node.inputs
-    assert isinstance(op, TensorScatter)
+    op, (cache, update, *rest) = cast("TensorScatter", node.op), node.inputs
     if cache is None or update is None or cache.shape is None or update.shape is None:
         return None
     starts = rest[0] if rest else None
@@ -305,8 +283,10 @@ def _rewrite_tensor_scatter(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_nms(b: Builder, node: Node) -> Result:
-    assert isinstance(node.op, NonMaxSuppression)
-    return rewrite_nms(b, node.op, node.inputs)
+    # Deferred: few models have the operator.
+    from dovetail.engine.rewrite.nms import rewrite_nms
+
+    return rewrite_nms(b, cast("NonMaxSuppression", node.op), node.inputs)
 
 
 def _rewrite_cast_like(b: Builder, node: Node) -> Result:
@@ -316,6 +296,9 @@ def _rewrite_cast_like(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_quantization(b: Builder, node: Node) -> Result:
+    # Deferred: few models have the operator.
+    from dovetail.engine.rewrite.integer_ops import rewrite_quantization
+
     assert isinstance(node.op, QuantizeLinear | DequantizeLinear)
     try:
         return rewrite_quantization(b, node.op, node.inputs)
@@ -325,8 +308,10 @@ def _rewrite_quantization(b: Builder, node: Node) -> Result:
 
 def _rewrite_layer(b: Builder, node: Node) -> Result:
     """Rewrite a recurrent layer to a call of its kernel; without a kernel, unroll a layer of few time steps."""
-    op = node.op
-    assert isinstance(op, RNN | GRU | LSTM)
+    # Deferred: few models have the operator.
+    from dovetail.engine.rewrite.recurrent import rewrite_layer, with_checked_lengths
+
+    op = cast("RNN | GRU | LSTM", node.op)
     result: Result = rewrite_layer(b, op, node.inputs)
     if result is not None or not _has_known_f32_inputs(node.inputs):
         return result
@@ -337,8 +322,10 @@ def _rewrite_layer(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_quantized_layer(b: Builder, node: Node) -> Result:
-    assert isinstance(node.op, DynamicQuantizeLSTM)
-    result: Result = rewrite_quantized_layer(b, node.op, node.inputs)
+    # Deferred: few models have the operator.
+    from dovetail.engine.rewrite.recurrent import rewrite_quantized_layer
+
+    result: Result = rewrite_quantized_layer(b, cast("DynamicQuantizeLSTM", node.op), node.inputs)
     return result
 
 
@@ -355,27 +342,28 @@ def _has_known_f32_inputs(xs: Inputs) -> bool:
 
 
 def _rewrite_sum(b: Builder, node: Node) -> Result:
-    assert isinstance(node.op, Sum)
-    return b.Add(node.input(0), node.input(1)) if len(node.inputs) == 2 and node.op.broadcast else None
+    return b.Add(node.input(0), node.input(1)) if len(node.inputs) == 2 and cast("Sum", node.op).broadcast else None
 
 
 def _rewrite_group_conv(b: Builder, node: Node) -> Result:
-    assert isinstance(node.op, GroupConv)
-    return node.op.decompose(b, node.input(0), node.input(1)) if node.input(1).constant is not None else None
+    op = cast("GroupConv", node.op)
+    return op.decompose(b, node.input(0), node.input(1)) if node.input(1).constant is not None else None
 
 
 def _rewrite_dropout(b: Builder, node: Node) -> Result:
     """Rewrite Dropout outside training mode to Identity."""
-    assert isinstance(node.op, Dropout)
     training = node.inputs[2] if len(node.inputs) > 2 else None
     is_off = training is None or (training.constant is not None and not training.constant.any())
-    return [b.Identity(node.input(0)), None][: node.op.outputs] if is_off and _uses_first_output_only(b, node) else None
+    return (
+        [b.Identity(node.input(0)), None][: cast("Dropout", node.op).outputs]
+        if is_off and _uses_first_output_only(b, node)
+        else None
+    )
 
 
 def _rewrite_max_pool(b: Builder, node: Node) -> Result:
     """Rewrite MaxPool whose indices nothing reads to MaxPool without indices."""
-    assert isinstance(node.op, MaxPool)
-    if node.op.outputs != 2 or not _uses_first_output_only(b, node):
+    if cast("MaxPool", node.op).outputs != 2 or not _uses_first_output_only(b, node):
         return None
     return [*b.add(node.op.with_(outputs=1), *node.inputs), None]
 
@@ -386,12 +374,12 @@ def _uses_first_output_only(b: Builder, node: Node) -> bool:
 
 def _rewrite_dft(b: Builder, node: Node) -> Result:
     """Rewrite a DFT over several axes to one DFT per axis; a one-sided axis comes first, but last in an inverse DFT."""
-    op, (x, axes, signal_size) = node.op, (*node.inputs, None)[:3]
-    assert isinstance(op, DFT) and x is not None and axes is not None
+    op, (x, axes, signal_size) = cast("DFT", node.op), (*node.inputs, None)[:3]
+    assert x is not None and axes is not None
     if x.shape is None or axes.constant is None or axes.constant.size < 2:
         return None
     indices = axes_in(axes.constant.reshape(-1).tolist(), len(x.shape) - 1)
-    steps = [(DFT(op.inverse), place) for place in range(len(indices))]
+    steps = [(type(op)(op.inverse), place) for place in range(len(indices))]
     steps[-1] = (op, len(indices) - 1)
     for transform, place in steps if op.inverse else reversed(steps):
         size = () if signal_size is None else (b.Gather(signal_size, b.constant([place]), axis=0),)
@@ -401,8 +389,7 @@ def _rewrite_dft(b: Builder, node: Node) -> Result:
 
 def _rewrite_matmul(b: Builder, node: Node) -> Result:
     """Rewrite vector operands of MatMul to matrices of one row or one column, and products of repeated heads."""
-    op, x, y = node.op, node.input(0), node.input(1)
-    assert isinstance(op, MatMul)
+    op, x, y = cast("MatMul", node.op), node.input(0), node.input(1)
     if x.shape is None or y.shape is None or 1 not in (len(x.shape), len(y.shape)):
         return multiply_by_cache(b, node)
     is_row, is_column = len(x.shape) == 1, len(y.shape) == 1
@@ -413,98 +400,97 @@ def _rewrite_matmul(b: Builder, node: Node) -> Result:
 
 def _rewrite_gemm(b: Builder, node: Node) -> Result:
     """Decompose a Gemm of another type than f32, whose kernel has no epilogue; an integer Gemm only if its factors are 1."""
-    op, x = node.op, node.input(0)
-    assert isinstance(op, Gemm)
+    op, x = cast("Gemm", node.op), node.input(0)
     is_exact = x.dtype.is_float or op.alpha == op.beta == 1
     return _decompose(b, node) if x.dtype.name != "f32" and is_exact else None
 
 
 def _rewrite_prelu(b: Builder, node: Node) -> Result:
     """Rewrite a PRelu whose slope may be per channel to a PRelu whose slope is reshaped to broadcast."""
-    op, x, slope = node.op, node.input(0), node.input(1)
-    assert isinstance(op, PRelu)
+    op, x, slope = cast("PRelu", node.op), node.input(0), node.input(1)
     is_by_channel = op.is_by_channel(x.shape, slope.shape)
     if not op.channels or is_by_channel is None or x.shape is None:
         return None
     return b.PRelu(x, b.Unsqueeze(slope, list(range(1, len(x.shape) - 1))) if is_by_channel else slope)
 
 
-REWRITES: dict[type[Op], Rule] = {
-    Attention: _decompose_f32,
-    BatchNormalization: _rewrite_batch_norm,
-    Bernoulli: _decompose_any_type,
-    CastLike: _rewrite_cast_like,
-    ConvInteger: rewrite_conv_integer,
-    DFT: _rewrite_dft,
-    DequantizeLinear: _rewrite_quantization,
-    Dropout: _rewrite_dropout,
-    DynamicQuantizeLSTM: _rewrite_quantized_layer,
-    DynamicQuantizeMatMul: rewrite_dynamic_quantize_matmul,
-    Einsum: _decompose_f32,
-    ErfInv: _decompose_any_type,
-    EyeLike: _decompose_any_type,
-    FakeQuantize: _decompose_f32,
-    FeatureVectorizer: _decompose_any_type,
-    GRU: _rewrite_layer,
-    GRUCell: _rewrite_cell,
-    Gemm: _rewrite_gemm,
-    GroupConv: _rewrite_group_conv,
-    GlobalLpPool: _decompose_any_type,
-    GroupNormalization: _decompose_f32,
-    GroupedMatMul: _decompose_known_ranks,
-    Hardmax: rewrite_hardmax,
-    IRDFT: _decompose_any_type,
-    ISTFT: _decompose_any_type,
-    Imputer: _decompose_any_type,
-    InstanceNormalization: _decompose_f32,
-    LSTM: _rewrite_layer,
-    LSTMCell: _rewrite_cell,
-    LinearClassifier: _decompose_any_type,
-    LinearRegressor: _decompose_any_type,
-    LogSoftmax: rewrite_softmax,
-    LpNormalization: _decompose_f32,
-    LpPool: _decompose_any_type,
-    MatMul: _rewrite_matmul,
-    MatMulInteger: rewrite_matmul_integer,
-    MatMulIntegerToFloat: rewrite_matmul_integer_to_float,
-    MatMulNBits: _rewrite_matmul_nbits,
-    MaxPool: _rewrite_max_pool,
-    MeanVarianceNormalization: _decompose_f32,
-    Multinomial: _decompose_any_type,
-    Multiply: rewrite_multiply,
-    NonMaxSuppression: _rewrite_nms,
-    NormalizeL2: _decompose_f32,
-    Normalizer: _decompose_any_type,
-    OneHot: rewrite_one_hot,
-    OneHotEncoder: _decompose_any_type,
-    PRelu: _rewrite_prelu,
-    QLinearAdd: rewrite_qlinear_add,
-    QLinearConv: rewrite_qlinear_conv,
-    QLinearGlobalAveragePool: rewrite_global_average,
-    QLinearLeakyRelu: rewrite_function_of_byte,
-    QLinearSigmoid: rewrite_function_of_byte,
-    RDFT: _decompose_any_type,
-    QuantizeLinear: _rewrite_quantization,
-    RMSNormalization: _rewrite_rms_norm,
-    RNN: _rewrite_layer,
-    RNNCell: _rewrite_cell,
-    RandomNormal: _decompose_any_type,
-    RandomNormalLike: _decompose_any_type,
-    RandomUniform: _decompose_any_type,
-    RandomUniformLike: _decompose_any_type,
-    Range: rewrite_range,
-    Resize: _rewrite_resize,
-    RotaryEmbedding: _decompose_f32,
-    STFT: _decompose_any_type,
-    SVMClassifier: _decompose_any_type,
-    SVMRegressor: _decompose_any_type,
-    ScaledDotProductAttention: _decompose_f32,
-    Scaler: _decompose_any_type,
-    ScatterElements: _decompose_any_type,
-    Softmax: rewrite_softmax,
-    Sum: _rewrite_sum,
-    TensorScatter: _rewrite_tensor_scatter,
-    TreeEnsemble: _rewrite_tree_ensemble,
-    TreeEnsembleClassifier: _decompose_any_type,
-    TreeEnsembleRegressor: _decompose_any_type,
+# Keyed by name, so that a model imports the modules of its own operators alone.
+REWRITES: dict[str, Rule] = {
+    "Attention": _decompose_f32,
+    "BatchNormalization": _rewrite_batch_norm,
+    "Bernoulli": _decompose_any_type,
+    "CastLike": _rewrite_cast_like,
+    "ConvInteger": _import_rule("integer_ops", "rewrite_conv_integer"),
+    "DFT": _rewrite_dft,
+    "DequantizeLinear": _rewrite_quantization,
+    "Dropout": _rewrite_dropout,
+    "DynamicQuantizeLSTM": _rewrite_quantized_layer,
+    "DynamicQuantizeMatMul": _import_rule("integer_ops", "rewrite_dynamic_quantize_matmul"),
+    "Einsum": _decompose_f32,
+    "ErfInv": _decompose_any_type,
+    "EyeLike": _decompose_any_type,
+    "FakeQuantize": _decompose_f32,
+    "FeatureVectorizer": _decompose_any_type,
+    "GRU": _rewrite_layer,
+    "GRUCell": _rewrite_cell,
+    "Gemm": _rewrite_gemm,
+    "GroupConv": _rewrite_group_conv,
+    "GlobalLpPool": _decompose_any_type,
+    "GroupNormalization": _decompose_f32,
+    "GroupedMatMul": _decompose_known_ranks,
+    "Hardmax": _import_rule("positions", "rewrite_hardmax"),
+    "IRDFT": _decompose_any_type,
+    "ISTFT": _decompose_any_type,
+    "Imputer": _decompose_any_type,
+    "InstanceNormalization": _decompose_f32,
+    "LSTM": _rewrite_layer,
+    "LSTMCell": _rewrite_cell,
+    "LinearClassifier": _decompose_any_type,
+    "LinearRegressor": _decompose_any_type,
+    "LogSoftmax": _import_rule("positions", "rewrite_softmax"),
+    "LpNormalization": _decompose_f32,
+    "LpPool": _decompose_any_type,
+    "MatMul": _rewrite_matmul,
+    "MatMulInteger": _import_rule("integer_ops", "rewrite_matmul_integer"),
+    "MatMulIntegerToFloat": _import_rule("integer_ops", "rewrite_matmul_integer_to_float"),
+    "MatMulNBits": _rewrite_matmul_nbits,
+    "MaxPool": _rewrite_max_pool,
+    "MeanVarianceNormalization": _decompose_f32,
+    "Multinomial": _decompose_any_type,
+    "Multiply": rewrite_multiply,
+    "NonMaxSuppression": _rewrite_nms,
+    "NormalizeL2": _decompose_f32,
+    "Normalizer": _decompose_any_type,
+    "OneHot": _import_rule("positions", "rewrite_one_hot"),
+    "OneHotEncoder": _decompose_any_type,
+    "PRelu": _rewrite_prelu,
+    "QLinearAdd": _import_rule("integer_ops", "rewrite_qlinear_add"),
+    "QLinearConv": _import_rule("integer_ops", "rewrite_qlinear_conv"),
+    "QLinearGlobalAveragePool": _import_rule("integer_ops", "rewrite_global_average"),
+    "QLinearLeakyRelu": _import_rule("integer_ops", "rewrite_function_of_byte"),
+    "QLinearSigmoid": _import_rule("integer_ops", "rewrite_function_of_byte"),
+    "RDFT": _decompose_any_type,
+    "QuantizeLinear": _rewrite_quantization,
+    "RMSNormalization": _rewrite_rms_norm,
+    "RNN": _rewrite_layer,
+    "RNNCell": _rewrite_cell,
+    "RandomNormal": _decompose_any_type,
+    "RandomNormalLike": _decompose_any_type,
+    "RandomUniform": _decompose_any_type,
+    "RandomUniformLike": _decompose_any_type,
+    "Range": _import_rule("positions", "rewrite_range"),
+    "Resize": _rewrite_resize,
+    "RotaryEmbedding": _decompose_f32,
+    "STFT": _decompose_any_type,
+    "SVMClassifier": _decompose_any_type,
+    "SVMRegressor": _decompose_any_type,
+    "ScaledDotProductAttention": _decompose_f32,
+    "Scaler": _decompose_any_type,
+    "ScatterElements": _decompose_any_type,
+    "Softmax": _import_rule("positions", "rewrite_softmax"),
+    "Sum": _rewrite_sum,
+    "TensorScatter": _rewrite_tensor_scatter,
+    "TreeEnsemble": _rewrite_tree_ensemble,
+    "TreeEnsembleClassifier": _decompose_any_type,
+    "TreeEnsembleRegressor": _decompose_any_type,
 }

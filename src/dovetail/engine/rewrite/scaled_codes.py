@@ -5,7 +5,7 @@ These are DequantizeLinear; Cast, Subtract, Multiply and Reshape, as OpenVINO's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from dovetail.ops.tensor.reshape import Reshape
 _FLOATS = ("f16", "bf16", "f32")
 
 
-@dataclass(frozen=True)
-class ScaledCodes:
+class ScaledCodes(NamedTuple):
     """ScaledCodes holds a constant ``(number - points) * scales``, whose numbers have the codes ``storage``, packed or an array.
 
     Along each axis, scales and points have 1 element, one for each element of the codes, or, along ``block_axis``, one for each
@@ -64,7 +63,7 @@ def weights_of(value: Value, *, reads_fake_quantize: bool = False) -> ScaledCode
             weights = weights_of(source, reads_fake_quantize=reads_fake_quantize)
             if weights is None or value.dtype in ("f32", weights.rounding):
                 return weights
-            return replace(weights, rounding=None)
+            return weights._replace(rounding=None)
         case Multiply(), [Value() as first, Value() as second]:
             for one, other in ((first, second), (second, first)):
                 factor = _numbers_of(other)
@@ -76,7 +75,7 @@ def weights_of(value: Value, *, reads_fake_quantize: bool = False) -> ScaledCode
             if weights is not None and points is not None and weights.points is None and bool(np.all(weights.scales == 1)):
                 # bf16 has 8 bits, and does not represent all differences of two numbers of 8 bits.
                 is_exact = value.dtype != "bf16" or (weights.dtype.is_integer and weights.dtype.bits < 8)
-                return _align(replace(weights, points=points, rounding=weights.rounding if is_exact else None))
+                return _align(weights._replace(points=points, rounding=weights.rounding if is_exact else None))
         case DequantizeLinear(), [Value() as codes, Value() as scale, *rest] if codes.storage is not None:
             return _weights_of_dequantize(node.op, codes, scale, rest[0] if rest else None)
         case Reshape(), [Value() as source, Value()] if value.shape is not None:
@@ -111,7 +110,7 @@ def _numbers_of(value: Value) -> Array | None:
 def _with_scales(weights: ScaledCodes, factor: Array) -> ScaledCodes | None:
     if weights.block or not bool(np.all(weights.scales == 1)):
         return None
-    return _align(replace(weights, scales=factor))
+    return _align(weights._replace(scales=factor))
 
 
 def _align(weights: ScaledCodes) -> ScaledCodes | None:
@@ -124,7 +123,7 @@ def _align(weights: ScaledCodes) -> ScaledCodes | None:
         full.append(array.reshape((1,) * (rank - array.ndim) + array.shape))
         if any(size not in (1, own) for size, own in zip(full[-1].shape, weights.storage.shape, strict=True)):
             return None
-    return replace(weights, scales=full[0], points=full[1] if full[1:] else None)
+    return weights._replace(scales=full[0], points=full[1] if full[1:] else None)
 
 
 def _weights_of_dequantize(op: DequantizeLinear, codes: Value, scale: Value, zero_point: Value | None) -> ScaledCodes | None:
@@ -194,6 +193,6 @@ def _reshape(weights: ScaledCodes, shape: Shape) -> ScaledCodes | None:
         storage, squeezed = weights.storage.reshape(merged), [array.squeeze(inner) for array in parameters]
         if any(array.shape[axis] != 1 for array in squeezed):
             squeezed = [np.broadcast_to(array, (*array.shape[:axis], sizes[axis], *array.shape[inner:])) for array in squeezed]
-            weights = replace(weights, block_axis=axis, block=sizes[inner])
-        return replace(weights, storage=storage, scales=squeezed[0], points=squeezed[1] if squeezed[1:] else None)
+            weights = weights._replace(block_axis=axis, block=sizes[inner])
+        return weights._replace(storage=storage, scales=squeezed[0], points=squeezed[1] if squeezed[1:] else None)
     return None

@@ -16,8 +16,6 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.op import moves_first_input
 from dovetail.ir.types import Tensor
-from dovetail.ops.ml.feature_encoding import OneHotEncoder
-from dovetail.ops.ml.label_encoder import LabelEncoder
 from dovetail.ops.tensor.concat_split import Concat
 
 UNKNOWN_CODE = -1
@@ -45,6 +43,9 @@ def encode_strings(model: Model) -> EncodedStrings | None:
     """Return the model with codes in place of strings; None without a string input, or if strings have a use besides look-ups."""
     if not any(map(is_string, model.inputs)):
         return None
+    # Deferred: few models have inputs of strings.
+    from dovetail.ops.ml.feature_encoding import OneHotEncoder
+
     new = copy_model(model)
     lookups = _lookups_of(new.graph)
     if lookups is None:
@@ -103,6 +104,10 @@ def _moved_inputs(node: Node, seen: set[int]) -> Sequence[Value | None]:
 
 
 def _looks_up(node: Node, index: int) -> bool:
+    # Deferred: few models have inputs of strings.
+    from dovetail.ops.ml.feature_encoding import OneHotEncoder
+    from dovetail.ops.ml.label_encoder import LabelEncoder
+
     if isinstance(node.op, OneHotEncoder):
         return bool(node.op.cats_strings)
     if not isinstance(node.op, LabelEncoder) or index != 0:
@@ -112,6 +117,9 @@ def _looks_up(node: Node, index: int) -> bool:
 
 
 def _words_of(node: Node) -> list[str]:
+    # Deferred: few models have inputs of strings.
+    from dovetail.ops.ml.feature_encoding import OneHotEncoder
+
     if isinstance(node.op, OneHotEncoder):
         return list(node.op.cats_strings)
     keys = node.input(1).constant
@@ -121,6 +129,9 @@ def _words_of(node: Node) -> list[str]:
 
 def _encode_lookup(graph: Graph, node: Node, codes: Mapping[str, int]) -> None:
     """Change a look-up node to look up codes in place of strings."""
+    # Deferred: few models have inputs of strings.
+    from dovetail.ops.ml.feature_encoding import OneHotEncoder
+
     if isinstance(node.op, OneHotEncoder):
         # encode() never passes an unknown string to a model that refuses unknown strings.
         node.op = OneHotEncoder(cats_int64s=tuple(codes[word] for word in node.op.cats_strings), zeros=True)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dovetail.engine.memory.tensor import KernelCall, RunTensor
-from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.ir.graph import Node
 from dovetail.ir.types import axis_in
-from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
-from dovetail.ops.reduction.cumulative import CumProd, CumSum
-from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
-from dovetail.ops.tensor.onehot_trilu_eye import Trilu
-from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
-from dovetail.ops.tensor.shape import Range
-from dovetail.ops.tensor.topk import TopK
+
+if TYPE_CHECKING:
+    from dovetail.engine.rewrite.nms import NmsTable
+    from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
+    from dovetail.ops.reduction.cumulative import CumProd, CumSum
+    from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+    from dovetail.ops.tensor.onehot_trilu_eye import Trilu
+    from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
+    from dovetail.ops.tensor.shape import Range
+    from dovetail.ops.tensor.topk import TopK
 
 SORTABLE = ("f32", "f64", "i32", "i64")
 """Element types for which there are kernels that sort, compare and sum along an axis."""
@@ -109,7 +113,7 @@ def select_arg_min_max(op: ArgMax | ArgMin, node: Node, reads: Reads, writes: Wr
         return f"comparison of {x.dtype}"
     attributes = {
         "axis": axis_in(op.axis, len(x.sizes)),
-        "greatest": int(isinstance(op, ArgMax)),
+        "greatest": int(type(op).__name__ == "ArgMax"),
         "last": int(op.select_last_index),
     }
     return KernelCall("argminmax", (node,), [x], writes, attributes)
@@ -125,7 +129,7 @@ def select_cumulative(op: CumSum | CumProd, node: Node, reads: Reads, writes: Wr
     if x.dtype.name not in SORTABLE:
         return f"cumulation of {x.dtype}"
     attributes = {"axis": axis_in(int(axis.data.reshape(())), len(x.sizes))}
-    attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse), "product": int(isinstance(op, CumProd))}
+    attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse), "product": int(type(op).__name__ == "CumProd")}
     return KernelCall("cumsum", (node,), [x], writes, attributes)
 
 

@@ -7,18 +7,11 @@ KERNEL_TRAITS too where the kernel differs from the defaults.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor, TensorMap
-from dovetail.engine.rewrite.compressed_product import CompressedMatMul
-from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
-from dovetail.engine.rewrite.integer_conv import IntegerConv
-from dovetail.engine.rewrite.nms import NmsTable
-from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
-from dovetail.engine.rewrite.recurrent import RecurrentSteps, cell_of
-from dovetail.engine.rewrite.tree_ensemble import TreeEnsembleSums
 from dovetail.engine.select.elementwise_codegen import explain_refusal
 from dovetail.engine.select.indexing import (
     COMBINABLE,
@@ -45,41 +38,26 @@ from dovetail.ir.graph import Node
 from dovetail.ir.op import Op, has, host_inputs
 from dovetail.ir.types import Unknown, axis_in
 from dovetail.ops.elementwise.clip import Clip, finite_range
-from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.ops.ml.label_encoder import LabelEncoder
-from dovetail.ops.ml.svm import SquaredDistances
-from dovetail.ops.nn.conv import Conv, ConvTranspose
-from dovetail.ops.nn.grid_sample import GridSample
-from dovetail.ops.nn.lrn import LRN
-from dovetail.ops.nn.normalization import LayerNormalization
-from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
-from dovetail.ops.nn.resize import Resize
-from dovetail.ops.nn.sliding_window import Geometry
-from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
-from dovetail.ops.random import RandomUniform
-from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
-from dovetail.ops.reduction.cumulative import CumProd, CumSum
-from dovetail.ops.reduction.reduce import (
-    ReduceAll,
-    ReduceAny,
-    ReduceL1,
-    ReduceL2,
-    ReduceLogSum,
-    ReduceLogSumExp,
-    ReduceMax,
-    ReduceMean,
-    ReduceMin,
-    ReduceProd,
-    ReduceSum,
-    ReduceSumSquare,
-)
-from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
-from dovetail.ops.signal.dft import DFT
-from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
-from dovetail.ops.tensor.onehot_trilu_eye import Trilu
-from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
-from dovetail.ops.tensor.shape import Range
-from dovetail.ops.tensor.topk import TopK
+
+if TYPE_CHECKING:
+    from dovetail.engine.rewrite.compressed_product import CompressedMatMul
+    from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
+    from dovetail.engine.rewrite.integer_conv import IntegerConv
+    from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
+    from dovetail.engine.rewrite.recurrent import RecurrentSteps
+    from dovetail.engine.rewrite.tree_ensemble import TreeEnsembleSums
+    from dovetail.ops.linalg.matmul import Gemm, MatMul
+    from dovetail.ops.nn.conv import Conv, ConvTranspose
+    from dovetail.ops.nn.lrn import LRN
+    from dovetail.ops.nn.normalization import LayerNormalization
+    from dovetail.ops.nn.pool import AveragePool, MaxPool
+    from dovetail.ops.nn.resize import Resize
+    from dovetail.ops.nn.sliding_window import Geometry
+    from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
+    from dovetail.ops.reduction.reduce import (
+        ReduceSum,
+    )
+    from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 
 PRODUCT_TYPES = tuple(name for name in COMBINABLE if name not in ("f32", "boolean"))
 """Element types of native matrix products, except f32."""
@@ -87,6 +65,11 @@ ROUNDED_REDUCTIONS = ("l2", "logsum", "logsumexp")
 """Reductions whose terms or results are rounded; for integers these operators are defined to compute in f64."""
 Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
 """A function of operator, node, reads and writes, which returns the kernel call, or the reason why the node has no kernel."""
+
+
+def selector_of(kind: type[Op]) -> Selector | None:
+    """Return the selector of an operator with a specific kernel; None for any other operator."""
+    return None if kind.is_custom else KERNELS.get(kind.__name__)
 
 
 def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
@@ -111,7 +94,7 @@ def _select(node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         return "its shape depends on a value that is known only at run time"
     if has(node.op, "windows"):
         return _select_move(node, reads, writes)
-    return KERNELS.get(type(node.op), _select_elementwise)(node.op, node, reads, writes)
+    return (selector_of(type(node.op)) or _select_elementwise)(node.op, node, reads, writes)
 
 
 def _select_move(node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
@@ -269,6 +252,9 @@ def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writ
         return "a recurrent layer of another type than f32"
     if not steps.count:
         return "a recurrent layer over an empty sequence"
+    # Deferred: most models have no recurrent layer.
+    from dovetail.engine.rewrite.recurrent import cell_of
+
     layer = op.layer
     names = ("has_inner", "has_lengths", "has_h", "has_c", "has_peepholes")
     attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=False)}
@@ -458,59 +444,60 @@ def _select_elementwise(op: Op, node: Node, reads: Reads, writes: Writes) -> Ker
     return KernelCall("elementwise", (node,), reads, writes, {"body": [(op, tuple(range(len(inputs))))], "results": [0]})
 
 
-# A table instead of attributes of operators: kernels belong to the engine, on which operators do not depend.
-KERNELS: dict[type[Op], Selector] = {
-    ArgMax: select_arg_min_max,
-    ArgMin: select_arg_min_max,
-    AveragePool: _select_average_pool,
-    Clip: _select_clip,
-    CompressedMatMul: _select_compressed_matmul,
-    Conv: _select_conv,
-    ConvTranspose: _select_conv_transpose,
-    CumProd: select_cumulative,
-    CumSum: select_cumulative,
-    DFT: select_dft,
-    DynamicQuantizeLinear: _select_dynamic_quantize,
-    Gather: select_gather,
-    GatherElements: select_gather_elements,
-    GatherND: select_gather_nd,
-    Gemm: _select_gemm,
-    GlobalAveragePool: _global_pool("mean"),
-    GlobalMaxPool: _global_pool("max"),
-    GridSample: select_grid_sample,
-    IntegerConv: _select_integer_conv,
-    LRN: _select_lrn,
-    LabelEncoder: select_label_encoder,
-    LayerNormalization: _select_layer_norm,
-    LogSoftmax: _softmax("log_softmax"),
-    MatMul: _select_matmul,
-    MaxPool: _select_max_pool,
-    NmsTable: select_nms,
-    QuantizedConv: _select_quantized_conv,
-    RandomUniform: select_random_uniform,
-    Range: select_range,
-    RecurrentSteps: _select_recurrent,
-    ReduceAll: _reduce("min"),
-    ReduceAny: _reduce("max"),
-    ReduceL1: _reduce("l1"),
-    ReduceL2: _reduce("l2"),
-    ReduceLogSum: _reduce("logsum"),
-    ReduceLogSumExp: _reduce("logsumexp"),
-    ReduceMax: _reduce("max"),
-    ReduceMean: _reduce("mean"),
-    ReduceMin: _reduce("min"),
-    ReduceProd: _reduce("prod"),
-    ReduceSum: _reduce("sum"),
-    ReduceSumSquare: _reduce("sumsquare"),
-    Resize: _select_resize,
-    ScaledConv: _select_conv,
-    ScatterElements: select_scatter_elements,
-    ScatterND: select_scatter_nd,
-    ScatterUpdate: select_scatter_update,
-    Softmax: _softmax("softmax"),
-    SquaredDistances: select_squared_distances,
-    TopK: select_top_k,
-    TreeEnsembleSums: _select_tree_ensemble,
-    Trilu: select_trilu,
+# A table instead of attributes of operators: kernels belong to the engine, on which operators do not depend. Its keys are names,
+# so that a model imports the modules of its own operators alone.
+KERNELS: dict[str, Selector] = {
+    "ArgMax": select_arg_min_max,
+    "ArgMin": select_arg_min_max,
+    "AveragePool": _select_average_pool,
+    "Clip": _select_clip,
+    "CompressedMatMul": _select_compressed_matmul,
+    "Conv": _select_conv,
+    "ConvTranspose": _select_conv_transpose,
+    "CumProd": select_cumulative,
+    "CumSum": select_cumulative,
+    "DFT": select_dft,
+    "DynamicQuantizeLinear": _select_dynamic_quantize,
+    "Gather": select_gather,
+    "GatherElements": select_gather_elements,
+    "GatherND": select_gather_nd,
+    "Gemm": _select_gemm,
+    "GlobalAveragePool": _global_pool("mean"),
+    "GlobalMaxPool": _global_pool("max"),
+    "GridSample": select_grid_sample,
+    "IntegerConv": _select_integer_conv,
+    "LRN": _select_lrn,
+    "LabelEncoder": select_label_encoder,
+    "LayerNormalization": _select_layer_norm,
+    "LogSoftmax": _softmax("log_softmax"),
+    "MatMul": _select_matmul,
+    "MaxPool": _select_max_pool,
+    "NmsTable": select_nms,
+    "QuantizedConv": _select_quantized_conv,
+    "RandomUniform": select_random_uniform,
+    "Range": select_range,
+    "RecurrentSteps": _select_recurrent,
+    "ReduceAll": _reduce("min"),
+    "ReduceAny": _reduce("max"),
+    "ReduceL1": _reduce("l1"),
+    "ReduceL2": _reduce("l2"),
+    "ReduceLogSum": _reduce("logsum"),
+    "ReduceLogSumExp": _reduce("logsumexp"),
+    "ReduceMax": _reduce("max"),
+    "ReduceMean": _reduce("mean"),
+    "ReduceMin": _reduce("min"),
+    "ReduceProd": _reduce("prod"),
+    "ReduceSum": _reduce("sum"),
+    "ReduceSumSquare": _reduce("sumsquare"),
+    "Resize": _select_resize,
+    "ScaledConv": _select_conv,
+    "ScatterElements": select_scatter_elements,
+    "ScatterND": select_scatter_nd,
+    "ScatterUpdate": select_scatter_update,
+    "Softmax": _softmax("softmax"),
+    "SquaredDistances": select_squared_distances,
+    "TopK": select_top_k,
+    "TreeEnsembleSums": _select_tree_ensemble,
+    "Trilu": select_trilu,
 }
-"""The selector of each operator with a specific kernel; any other operator may have an elementwise kernel."""
+"""The selector of each operator with a specific kernel, by name; any other operator may have an elementwise kernel."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from dovetail.engine.memory.tensor import KernelCall, RunTensor
 from dovetail.engine.select.indexing import Reads, Writes
 from dovetail.ir.graph import Node
-from dovetail.ops.ml.label_encoder import LabelEncoder
-from dovetail.ops.ml.svm import SquaredDistances
+
+if TYPE_CHECKING:
+    from dovetail.ops.ml.label_encoder import LabelEncoder
+    from dovetail.ops.ml.svm import SquaredDistances
 
 
 def select_label_encoder(op: LabelEncoder, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:

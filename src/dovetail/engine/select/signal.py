@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.engine.memory.tensor import KernelCall
 from dovetail.engine.select.indexing import Reads, Writes
 from dovetail.ir.graph import Node
-from dovetail.ops.nn.grid_sample import GridSample
-from dovetail.ops.random import RandomUniform
-from dovetail.ops.signal.dft import DFT
+
+if TYPE_CHECKING:
+    from dovetail.ops.nn.grid_sample import GridSample
+    from dovetail.ops.random import RandomUniform
+    from dovetail.ops.signal.dft import DFT
 
 FLOATS = ("f32", "f64")
 MAX_DFT_LENGTH = 1 << 22

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.onnx.importer_index import CONVERTERS, IMPORTERS
 from dovetail.formats.onnx.schemas import schema
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
@@ -213,4 +214,6 @@ ONNX = Dialect(
     input_arity=input_arity,
     first_version=first_version,
     normalize=normalize,
+    converters=CONVERTERS,
+    importer_modules=IMPORTERS,
 )

@@ -6,15 +6,15 @@ all fields. Source: the ``onnx`` package; ``python -m dovetail.formats.onnx.mess
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 
-_DESCRIPTOR = Path(__file__).with_name("messages.binpb")
+_DESCRIPTOR = os.path.join(os.path.dirname(__file__), "messages.binpb")
 _FILE = "onnx/onnx-ml.proto"
 # Fields whose type is bytes.
 _BYTES = frozenset(("s", "raw_data"))
@@ -73,7 +73,8 @@ def _file() -> Any:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
-    pool.AddSerializedFile(_DESCRIPTOR.read_bytes())
+    with open(_DESCRIPTOR, "rb") as file:
+        pool.AddSerializedFile(file.read())
     return pool.FindFileByName(_FILE)
 
 
@@ -151,4 +152,5 @@ def _descriptor_of_package() -> bytes:
 
 
 if __name__ == "__main__":
-    _DESCRIPTOR.write_bytes(_descriptor_of_package())
+    with open(_DESCRIPTOR, "wb") as stream:
+        stream.write(_descriptor_of_package())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.importer import import_model
-from dovetail.formats.onnx.converters import ONNX
+from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, from_text
 from dovetail.storage.deviations import Deviations

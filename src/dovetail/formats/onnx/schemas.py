@@ -7,11 +7,11 @@ package where it is installed. Source: ``onnx.defs``; ``python -m dovetail.forma
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-_TABLE = Path(__file__).with_name("schemas.json")
+_TABLE = os.path.join(os.path.dirname(__file__), "schemas.json")
 _FIRST_IR_VERSION = 3
 
 
@@ -86,7 +86,8 @@ def _package() -> Any:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(_TABLE.read_text("ascii"))
+    with open(_TABLE, encoding="ascii") as file:
+        table: dict[str, Any] = json.load(file)
     return table
 
 
@@ -173,4 +174,5 @@ def _table_of_package() -> str:
 
 
 if __name__ == "__main__":
-    _TABLE.write_text(_table_of_package(), "ascii")
+    with open(_TABLE, "w", encoding="ascii") as stream:
+        stream.write(_table_of_package())

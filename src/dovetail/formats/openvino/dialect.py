@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.openvino.importer_index import CONVERTERS, IMPORTERS
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 from dovetail.ir.types import Tensor
@@ -38,4 +39,12 @@ def encode_attribute(value: object) -> str:
     return str(value)
 
 
-OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, is_text=True, encode_attribute=encode_attribute)
+OPENVINO = Dialect(
+    "openvino",
+    lambda cls: cls.openvino,
+    check_types,
+    is_text=True,
+    encode_attribute=encode_attribute,
+    converters=CONVERTERS,
+    importer_modules=IMPORTERS,
+)

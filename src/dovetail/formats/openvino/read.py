@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.importer import import_model
-from dovetail.formats.openvino.converters import OPENVINO
+from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Model
 from dovetail.storage.deviations import Deviations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -58,10 +57,10 @@ def scale_size(size: Any, scale: Any, roi: tuple[float, float], has_margin: bool
     if isinstance(size, int):
         part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
         return floor_product(part, scale)
-    exact = Fraction(float(scale))
-    if not whole or exact.denominator > 1024:
+    numerator, denominator = float(scale).as_integer_ratio()
+    if not whole or denominator > 1024:
         return None
-    return size * exact.numerator // exact.denominator
+    return size * numerator // denominator
 
 
 SURE = 1.5

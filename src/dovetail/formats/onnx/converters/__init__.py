@@ -1,71 +1,25 @@
-"""Converters for ONNX operators without an op mapping, one module per family; importing a module registers its converters."""
+"""Converters for ONNX operators without an op mapping, one module per family; importing a module registers its converters.
 
-from dovetail.formats.onnx.converters import (
-    ai_onnx_ml,
-    attention,
-    col2im,
-    com_microsoft,
-    conv,
-    detection,
-    dft,
-    elementwise,
-    flex_attention,
-    fusions,
-    gather_before_11,
-    gradient,
-    if_op,
-    loop,
-    matmul,
-    nchwc,
-    older_opsets,
-    pool,
-    quantize,
-    random,
-    recurrent,
-    required_outputs,
-    resize,
-    roi_align,
-    sequences,
-    softmax,
-    split_reshape,
-    tensor,
-    topk,
-    tree_ensemble,
-    window_functions,
-)
-from dovetail.formats.onnx.dialect import ONNX
+``ONNX`` is the dialect with all converters, which the first use of this name imports. The import of a model uses the dialect of
+:mod:`dovetail.formats.onnx.dialect`, which imports the converters of the model's operators alone.
+"""
 
-__all__ = [
-    "ONNX",
-    "ai_onnx_ml",
-    "attention",
-    "col2im",
-    "com_microsoft",
-    "conv",
-    "detection",
-    "dft",
-    "elementwise",
-    "flex_attention",
-    "fusions",
-    "gather_before_11",
-    "gradient",
-    "if_op",
-    "loop",
-    "matmul",
-    "nchwc",
-    "older_opsets",
-    "pool",
-    "quantize",
-    "random",
-    "recurrent",
-    "required_outputs",
-    "resize",
-    "roi_align",
-    "sequences",
-    "softmax",
-    "split_reshape",
-    "tensor",
-    "topk",
-    "tree_ensemble",
-    "window_functions",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail.formats.onnx.dialect import ONNX
+
+__all__ = ["ONNX"]
+
+
+def _import_dialect(name: str) -> object:
+    if name != "ONNX":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dovetail.formats.onnx.dialect import ONNX
+
+    return ONNX.load_converters()
+
+
+if not TYPE_CHECKING:
+    # Type checkers, which do not see it, report names that the package lacks.
+    __getattr__ = _import_dialect

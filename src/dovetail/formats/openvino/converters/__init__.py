@@ -1,69 +1,25 @@
-"""Converters for OpenVINO operators without an op mapping, one module per family.
+"""Converters for OpenVINO operators without an op mapping, one module per family; importing a module registers its converters.
 
-Importing a module registers its converters.
+``OPENVINO`` is the dialect with all converters, which the first use of this name imports. The import of a model uses the dialect
+of :mod:`dovetail.formats.openvino.dialect`, which imports the converters of the model's operators alone.
 """
 
-from dovetail.formats.openvino import unsupported_operators, variables
-from dovetail.formats.openvino.converters import (
-    attention,
-    col2im,
-    color_conversion,
-    conv,
-    ctc,
-    detection,
-    dft,
-    elementwise,
-    embedding_bag,
-    experimental_detectron,
-    grid_sample,
-    if_op,
-    indexing,
-    loop,
-    matmul,
-    normalization,
-    pool,
-    random,
-    recurrent,
-    resize,
-    roi_align,
-    segment_ops,
-    space_to_batch,
-    stft,
-    tensor,
-    topk,
-    type_promotion,
-)
-from dovetail.formats.openvino.dialect import OPENVINO
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "OPENVINO",
-    "attention",
-    "col2im",
-    "color_conversion",
-    "conv",
-    "ctc",
-    "detection",
-    "dft",
-    "elementwise",
-    "embedding_bag",
-    "experimental_detectron",
-    "grid_sample",
-    "if_op",
-    "indexing",
-    "loop",
-    "matmul",
-    "normalization",
-    "pool",
-    "random",
-    "recurrent",
-    "resize",
-    "roi_align",
-    "segment_ops",
-    "space_to_batch",
-    "stft",
-    "tensor",
-    "topk",
-    "type_promotion",
-    "unsupported_operators",
-    "variables",
-]
+if TYPE_CHECKING:
+    from dovetail.formats.openvino.dialect import OPENVINO
+
+__all__ = ["OPENVINO"]
+
+
+def _import_dialect(name: str) -> object:
+    if name != "OPENVINO":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dovetail.formats.openvino.dialect import OPENVINO
+
+    return OPENVINO.load_converters()
+
+
+if not TYPE_CHECKING:
+    # Type checkers, which do not see it, report names that the package lacks.
+    __getattr__ = _import_dialect
