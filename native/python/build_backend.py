@@ -58,7 +58,7 @@ REASON = reason_for_pure_python()
 def warning(reason: str) -> str:
     return f"""
 WARNING: dovetail is installed without its native core: {reason}.
-         Models run 6 to 134 times slower. To get the core, install what is missing, then dovetail again (make clean install).
+         Models run several times slower. To get the core, install what is missing, then dovetail again (make clean install).
 """
 
 

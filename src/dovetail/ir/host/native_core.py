@@ -31,7 +31,7 @@ LOGGER = logging.getLogger("dovetail.core")
 is_compiled: bool = _compiled is not None
 
 WITHOUT_CORE = (
-    "dovetail is installed without its native core: models run 6 to 134 times slower. "
+    "dovetail is installed without its native core: models run several times slower. "
     "Install a C++ compiler and Python's headers (Debian, Ubuntu: g++ and python3-dev), then dovetail again"
 )
 """The warning that a program logs when it runs without a compiled core."""
