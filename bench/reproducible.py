@@ -7,7 +7,7 @@ A process for each instruction set that the processor has (DOVETAIL_ISA=avx2, av
 ``reproducible=True``, and runs one row in batches of five sizes, at the first, the middle and the last position, with each number
 of threads: the outputs of the row must have one digest. Models without a batch, files and random networks (tests/networks) run on
 one set of inputs. Models are those of bench/cost.py. The exit code is 1 if digests differ; models that a reproducible program
-refuses are listed. --cost times reproducible programs beside default ones, in turns.
+refuses are listed. --cost compares the times of reproducible programs and of default ones in interleaved runs.
 """
 
 from __future__ import annotations

@@ -354,12 +354,12 @@ class RealElements(Elements):
         result = self.f("Multiply", x, self.f("Sigmoid", scaled, dtype=kind), dtype=kind)
         return self.f("Cast", result, to=Word(str(dtype))) if is_cast else result  # type: ignore[no-any-return]
 
-    def _hardsigmoid(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+    def _hardsigmoid(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
         if self.terms[xs[0]].dtype not in PLAIN:
             return self._pointwise(op, xs, output, shape, index)
         return self._clamped_line(xs[0], index, op.attributes.get("alpha", 0.2), op.attributes.get("beta", 0.5))
 
-    def _hardswish(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+    def _hardswish(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
         dtype = self.terms[xs[0]].dtype
         if dtype not in PLAIN:
             return self._pointwise(op, xs, output, shape, index)

@@ -528,7 +528,7 @@ def test_nothing_is_printed_or_logged_to_the_root(model: dovetail.Model, capfd: 
 # Signatures, examples and docstrings of the public functions
 
 FUNCTIONS = [name for name in dovetail.__all__ if not isinstance(getattr(dovetail, name), type)]
-MAX_PARAMETERS = 9
+MAX_PARAMETERS = 10
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -76,7 +76,7 @@ def run(
     return 0
 
 
-def _digest_of(item: Any) -> str:
+def _digest_of(item: object) -> str:
     """Return the SHA-256 of an output: of the element type, the shape and the elements in row-major order; or of its items."""
     import numpy as np
 

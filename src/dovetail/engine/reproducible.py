@@ -8,17 +8,10 @@ from dovetail.engine.plan import Step
 from dovetail.errors import UnsupportedError, raise_all
 from dovetail.ir.graph import Node
 from dovetail.ir.types import Tensor
-from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.binary import Power
-from dovetail.ops.elementwise.cast import Cast, CastLike
-from dovetail.ops.elementwise.clip import Clip
-from dovetail.ops.elementwise.logical import Where
-from dovetail.ops.elementwise.unary import Abs, Ceil, Floor, Round, Sign
+from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear
 from dovetail.ops.tensor.shape import Range
-
-EXACT = (Abs, Cast, CastLike, Ceil, Clip, DequantizeLinear, Floor, Range, Relu, Round, Sign, Where)
-"""Operators of floats that round each result once, or not at all."""
 
 
 def is_exact(node: Node) -> bool:
@@ -29,7 +22,7 @@ def is_exact(node: Node) -> bool:
     """
     if isinstance(node.op, Power):
         return False
-    if node.op.moves_elements or node.op.is_algebraic or isinstance(node.op, EXACT):
+    if node.op.moves_elements or node.op.is_algebraic or isinstance(node.op, Cast | DequantizeLinear | Range):
         return True
     types = [y.type for y in node.outputs]
     return all(isinstance(type, Tensor) and type.dtype is not None and not type.dtype.is_float for type in types)
