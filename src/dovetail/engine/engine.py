@@ -25,7 +25,6 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import NonAffineInput, PlanOptions, Strides, check_elide, make_plan
-from dovetail.engine.reproducible import refuse_inexact_steps
 from dovetail.engine.rewrite.data_sizes import partition_at_data_sizes
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
@@ -436,6 +435,9 @@ class Engine:
             self.shared, self.copies, make_own,
         )  # fmt: skip
         if self.reproducible:
+            # Deferred for start-up time.
+            from dovetail.engine.reproducible import refuse_inexact_steps
+
             refuse_inexact_steps(executable.python_steps, self.model.file)
         return executable
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dovetail.engine.reproducible import is_exact
 from dovetail.engine.rewrite.activations import rewrite_multiply
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.compressed_gather import gather_codes
@@ -89,7 +88,13 @@ def rewrite_for_engine(
     _compress(new, precision, skips_quantized=False)
     unpack = _unpacking_rule()
     rewrite(new, unpack)
-    fold(new, is_foldable=is_exact if reproducible else None)
+    if reproducible:
+        # Deferred for start-up time.
+        from dovetail.engine.reproducible import is_exact
+
+        fold(new, is_foldable=is_exact)
+    else:
+        fold(new)
     if rewrite(new, fuse_integer_product):
         remove_dead(new)
     _rewrite_in_rounds(new, unpack)

@@ -8,9 +8,6 @@ from contextlib import contextmanager
 
 from dovetail.ir.host.forks import ForkLock, renew_in_child
 
-MAX_MOVED = 400_000
-"""The maximum number of objects that pauses move past the young generations; a full collection then frees garbage among them."""
-
 
 class _Pauses:
     """_Pauses counts the pauses of all threads: the last one to end resumes the collection that the first one paused."""
@@ -19,7 +16,6 @@ class _Pauses:
         self._lock = ForkLock()
         self._count = 0
         self._resumes = False
-        self._moved = 0
         renew_in_child(self)
 
     def begin(self) -> None:
@@ -35,21 +31,7 @@ class _Pauses:
             if self._count:
                 self._count -= 1
                 if not self._count and self._resumes:
-                    self._move_to_oldest()
                     gc.enable()
-
-    def _move_to_oldest(self) -> None:
-        """Move all objects to the oldest generation, without the traversal that the next young collection would make.
-
-        Objects that the application froze would thaw too, so that nothing is moved where there are any.
-        """
-        self._moved += gc.get_count()[0]
-        if self._moved > MAX_MOVED:
-            self._moved = 0
-            gc.collect()
-        elif not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
 
     def renew(self) -> None:
         """Resume garbage collection in a forked child: the threads that paused it exist in the parent only."""
@@ -66,7 +48,7 @@ def pause_gc() -> Iterator[None]:
     """Pause cyclic garbage collection in the ``with`` block; resume it afterwards if it was enabled before.
 
     All objects of a graph under construction are alive, so that a collection frees nothing. Without the pause, collections took
-    a quarter of the time to load densenet121. The end of the pause moves the new objects to the oldest generation.
+    a quarter of the time to load densenet121.
     """
     _pauses.begin()
     try:
