@@ -73,9 +73,12 @@ class ConstantErrors:
     def has_inexact(self) -> bool:
         return bool(self._inexact)
 
-    def keep_exact(self, values: Sequence[Value]) -> bool:
-        """Record that ``values`` and their sources must stay exact. Returns False if one of them is inexact already."""
-        origins = self._origins(values)
+    def keep_exact(self, values: Sequence[Value], bounded: Collection[int] = ()) -> bool:
+        """Record that ``values`` and their sources must stay exact. Returns False if one of them is inexact already.
+
+        ``bounded``: ids of constants that may be inexact, since the bound of their rounding is part of a bound of the sum.
+        """
+        origins = {key for key in self._origins(values) if key not in bounded}
         self._exact |= origins
         return origins.isdisjoint(self._inexact)
 
@@ -282,7 +285,8 @@ class RealTerms(Terms):
             return None
         bound = self._bound_of(op, operands, xs, result.size)
         is_sum = isinstance(op, Add | Subtract) or is_reduced
-        if bound is None and is_sum and _are_cancelled(op, operands, result) and not self._errors.keep_exact(floats):
+        known = () if bound is None else self._bounds
+        if is_sum and _are_cancelled(op, operands, result) and not self._errors.keep_exact(floats, known):
             # The sum is no constant, and equals only the sum of the same constants, which replace no further ones.
             return self.intern(op, xs, [Tensor(floats[0].dtype, result.shape)])
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
