@@ -33,7 +33,9 @@ class NumpyProgram(LoadedProgram):
         super().__init__(model, "interpreter", {"threads": threads})
         count = thread_count(threads)
         with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
-            self._schedule: NodeSchedule | None = NodeSchedule(rewrite_for_engine(self.model.graph, file=self.model.file))
+            self._schedule: NodeSchedule | None = NodeSchedule(
+                rewrite_for_engine(self.model.graph, file=self.model.file, precision="f32")
+            )
         self._workers = WorkerThreads(1 if thread_control() is None else count)
 
     def _compute(self, inputs: Sequence[Any] | Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
