@@ -16,6 +16,7 @@ import pytest
 import dovetail
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.host import native_core
+from dovetail.ops.elementwise.unary import Sin
 from networks.generator import generate
 
 Build = Callable[[Any, Any], Any]
@@ -118,13 +119,25 @@ def test_random_networks_have_the_same_bits_with_any_threads(seed: int) -> None:
 
 
 @needs_avx2
-def test_constants_are_folded_by_exact_operators_alone() -> None:
+@pytest.mark.parametrize("is_sized", [False, True])
+def test_numpy_evaluates_no_inexact_operator_before_a_run(is_sized: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of constants nor of sizes, as in the positions of a transformer; a HardSwish makes the engine fold again."""
     with dovetail.Builder() as b:
         x = b.input("x", "f32", ("n", 8))
-        b.output("y", x * b.Exp(b.constant(weights(8))) + b.constant(weights(8)) * 2)
-    plan = dovetail.compile(b.model, reproducible=True)
-    x = weights(2, 8)
-    assert np.allclose(plan(x)["y"], dovetail.interpret(b.model, [x])["y"], rtol=1e-6)
+        angles = b.Cast(b.Range(0, b.Shape(x)[0], 1), to="f32") if is_sized else b.constant(weights(1))
+        b.output("y", b.HardSwish(x) * b.Unsqueeze(b.Sin(angles * 2), [1]))
+    used: list[str] = []
+
+    def function(self: Sin, xp: Any, x: Any) -> Any:
+        used.append("Sin")
+        return np.sin(x)
+
+    monkeypatch.setattr(Sin, "function", function)
+    x = weights(3, 8)
+    found = dovetail.compile(b.model, reproducible=True)(x)["y"]
+    assert not used
+    assert np.allclose(found, dovetail.interpret(b.model, [x])["y"], rtol=1e-5, atol=1e-6)
+    assert used
 
 
 def test_a_program_that_cannot_be_reproducible_is_refused() -> None:

@@ -46,6 +46,7 @@ from dovetail.ir.host.threads import thread_count
 from dovetail.ir.inputs_outputs import check_inputs, copy_shared_outputs, named_inputs, to_array, zeros_of
 from dovetail.ir.limits import Limits, machine_memory, refuse_array, refuse_memory, within_memory
 from dovetail.ir.types import Tensor, Type
+from dovetail.laws.fold import NodeTest
 
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; beyond it the least recently used plan is dropped."""
@@ -102,11 +103,12 @@ class Engine:
         self.shared = tuple(shared)
         self.copies = CopyCount()
         self.limits: Limits = outer.limits if outer else model.limits
-        self.graph = rewrite_for_engine(model.graph, file=model.file, precision=self.precision, reproducible=self.reproducible)
+        self._is_foldable = _exact_test() if self.reproducible else None
+        self.graph = rewrite_for_engine(model.graph, file=model.file, precision=self.precision, is_foldable=self._is_foldable)
         self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
         self._is_partitioned = native_core.is_compiled and partition_at_data_sizes(self.graph)
         self._constants = constants_of(self.graph)
-        self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
+        self._shape_nodes = ShapeTensorNodes(self.graph, self._constants, self._is_foldable)
         self._parametric_plans: OrderedDict[RangeKey, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._changing: set[str] = set()
@@ -138,7 +140,7 @@ class Engine:
         new.threads, new.plan_recorder, new.range_recorder, new._new_ranges = 1, None, None, []
         new._parametric_plans, new._sizes, new._changing, new._plans_in = OrderedDict(), {}, set(), {}
         new._followers = {}
-        new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
+        new._shape_nodes = ShapeTensorNodes(new.graph, new._constants, new._is_foldable)
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
         new.output_pool = self._core.OutputPool() if self._core else None
@@ -197,7 +199,7 @@ class Engine:
         self._executables.clear()
         self._parametric_plans.clear()
         self._sizes, self._changing, self._followers, self._plans_in = {}, set(), {}, {}
-        self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
+        self._shape_nodes = ShapeTensorNodes(self.graph, self._constants, self._is_foldable)
 
     def _executable_for(self, arrays: list[Array], sizes: dict[str, int]) -> tuple[Executable, list[Array]]:
         if self._is_partitioned:
@@ -485,7 +487,14 @@ class Engine:
             _shape_at(value.type, sizes) if shape is None else shape
             for value, shape in zip(self.graph.inputs, shapes, strict=True)
         ]
-        graph = specialize(self.graph, known, self._constants, inlining_rule(self._constants), rewrite_again)
+        graph = specialize(
+            self.graph,
+            known,
+            self._constants,
+            inlining_rule(self._constants),
+            partial(rewrite_again, is_foldable=self._is_foldable),
+            self._is_foldable,
+        )
         tensor_map = TensorMap(graph, {}, shapes, self._constants)
         return make_plan(graph, tensor_map, input_strides, self._options), graph, tensor_map
 
@@ -577,3 +586,10 @@ def _element_strides_of(array: Array) -> tuple[int, ...] | None:
     if any(stride % size for stride in array.strides):
         return None
     return tuple(stride // size if length != 1 else 0 for stride, length in zip(array.strides, array.shape, strict=True))
+
+
+def _exact_test() -> NodeTest:
+    # Deferred for start-up time.
+    from dovetail.engine.reproducible import is_exact
+
+    return is_exact

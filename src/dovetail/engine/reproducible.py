@@ -19,8 +19,9 @@ def is_exact(node: Node) -> bool:
 
     It does where no result has floats, where elements are moved, and where each step of a result is rounded as IEEE 754
     requires: of +, -, *, / and the square root, but not of functions such as exp, nor of sums, whose order is numpy's choice.
+    Operators that hold subgraphs compute anything.
     """
-    if isinstance(node.op, Power):
+    if isinstance(node.op, Power) or node.op.holds_graphs:
         return False
     if node.op.moves_elements or node.op.is_algebraic or isinstance(node.op, Cast | DequantizeLinear | Range):
         return True

@@ -28,6 +28,7 @@ from dovetail.ir.infer import keep_names
 from dovetail.ir.op import infer_types, infer_values
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import UNKNOWN, Tensor, Type, is_static, static
+from dovetail.laws.fold import NodeTest
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
 
@@ -59,16 +60,17 @@ class ShapeTensorNode(NamedTuple):
 
 class ShapeTensorNodes:
     """ShapeTensorNodes holds the nodes of a graph that compute shape tensors. ``shared``: ``id`` of all plans' constants.
+    ``is_foldable``: a test of the nodes that may be evaluated before a run; None: all.
 
     The bits of a result must not depend on which plan serves a call. A parametric plan leaves nodes that depend on its symbols to
     native kernels, and the fusion of kernels depends on which tensors are constant. Therefore every plan leaves a node to kernels
     if the node depends on a symbol for which a parametric plan is possible.
     """
 
-    def __init__(self, graph: Graph, shared: AbstractSet[int]) -> None:
+    def __init__(self, graph: Graph, shared: AbstractSet[int], is_foldable: NodeTest | None = None) -> None:
         self.shared = shared
         self._graph = graph
-        self._nodes = _shape_tensor_nodes_of(graph)
+        self._nodes = _shape_tensor_nodes_of(graph, is_foldable)
         self._pieces_in: dict[tuple[object, ...], Pieces] = {}
 
     @cached_property
@@ -140,7 +142,7 @@ class ShapeTensorNodes:
             tensor.data = None
 
 
-def _shape_tensor_nodes_of(graph: Graph) -> list[ShapeTensorNode]:
+def _shape_tensor_nodes_of(graph: Graph, is_foldable: NodeTest | None) -> list[ShapeTensorNode]:
     names = input_symbols_of(graph)
     known: dict[int, Symbols] = {}
     nodes = []
@@ -156,11 +158,7 @@ def _shape_tensor_nodes_of(graph: Graph) -> list[ShapeTensorNode]:
             continue
         xs = [x for x in node.inputs if x is not None]
         # Constant folding leaves a node with constant inputs only where its result would exceed a limit.
-        if (
-            all(x.constant is not None for x in xs)
-            or any(id(x) not in known for x in xs)
-            or not evaluates_early(node.op, node.inputs)
-        ):
+        if all(x.constant is not None for x in xs) or any(id(x) not in known for x in xs) or not _may_evaluate(node, is_foldable):
             continue
         symbols = frozenset[str]().union(*(known[id(x)] for x in xs))
         nodes.append(ShapeTensorNode(node, symbols))
@@ -186,11 +184,12 @@ def specialize(
     shared: AbstractSet[int],
     inline_if: Rule | None = None,
     rewrite_inlined: Callable[[Graph], None] | None = None,
+    is_foldable: NodeTest | None = None,
 ) -> Graph:
     """Make a copy of ``graph`` for inputs of these shapes. ``shared``: the ``id`` of each array that is constant in every plan.
 
     ``inline_if`` replaces an If whose condition the shapes decide. ``rewrite_inlined`` then rewrites the nodes whose ranks
-    depended on the condition.
+    depended on the condition. ``is_foldable``: a test of the nodes that may be evaluated before a run; None: all.
 
     Raises RuleError where a node that an output needs breaks its rules; ``diagnostics`` has all independent errors.
     """
@@ -199,7 +198,7 @@ def specialize(
         if shape is not None and isinstance(value.type, Tensor):
             value.type = Tensor(value.type.dtype, shape)
     errors: dict[Node, DovetailError] = {}
-    rule = _specialization_rule(errors, shared)
+    rule = _specialization_rule(errors, shared, is_foldable)
     rewrite(new, rule)
     # The nodes of an inlined branch must be specialized too.
     is_inlined = False
@@ -214,7 +213,7 @@ def specialize(
     return new
 
 
-def _specialization_rule(errors: dict[Node, DovetailError], shared: AbstractSet[int]) -> Rule:
+def _specialization_rule(errors: dict[Node, DovetailError], shared: AbstractSet[int], is_foldable: NodeTest | None) -> Rule:
     bytes_left = MAX_BYTES
 
     def rule(b: Builder, node: Node) -> list[Value] | None:
@@ -234,7 +233,7 @@ def _specialization_rule(errors: dict[Node, DovetailError], shared: AbstractSet[
             data = [None if x is None else x.constant for x in node.inputs]
             is_known = all(array is not None or x is None for array, x in zip(data, node.inputs, strict=True))
             has_own_constant = is_known and any(array is not None and id(array) not in shared for array in data)
-            if has_own_constant and evaluates_early(node.op, node.inputs):
+            if has_own_constant and _may_evaluate(node, is_foldable):
                 results = _evaluate(node, data, [y.type for y in node.outputs], bytes_left)
         if results is None:
             return as_attributes(b, node)
@@ -265,6 +264,10 @@ def _inferred_elements_of(node: Node) -> list[Array] | None:
             return None
         outputs.append(elements)
     return outputs or None
+
+
+def _may_evaluate(node: Node, is_foldable: NodeTest | None) -> bool:
+    return evaluates_early(node.op, node.inputs) and (is_foldable is None or is_foldable(node))
 
 
 def _evaluate(node: Node, data: Sequence[Array | None], types: Sequence[Type], max_bytes: int) -> list[Array] | None:

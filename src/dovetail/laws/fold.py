@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
@@ -11,8 +12,10 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ops.runtime_attributes import as_attributes
 
+NodeTest: TypeAlias = Callable[[Node], bool]
 
-def fold(graph: Graph, is_foldable: Callable[[Node], bool] | None = None) -> int:
+
+def fold(graph: Graph, is_foldable: NodeTest | None = None) -> int:
     """Replace nodes with constant inputs by constants, and attribute inputs of known value by attributes.
 
     ``is_foldable``: a test of the nodes that may become constants; None: all. Returns the number of nodes that changed. Random

@@ -30,7 +30,7 @@ from dovetail.ir.op import Op, has
 from dovetail.ir.packed_elements import PackedElements
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
-from dovetail.laws.fold import fold
+from dovetail.laws.fold import NodeTest, fold
 from dovetail.ops.constant import Constant
 from dovetail.ops.default_inputs import freeze_in_graph
 from dovetail.ops.elementwise.cast import Cast, CastLike
@@ -69,11 +69,11 @@ Rule = Callable[[Builder, Node], Result]
 
 
 def rewrite_for_engine(
-    graph: Graph, file: str | None = None, precision: str | None = None, *, reproducible: bool = False
+    graph: Graph, file: str | None = None, precision: str | None = None, *, is_foldable: NodeTest | None = None
 ) -> Graph:
     """Return a copy of ``graph`` with inferred types and operators that have kernels, equivalent to within rounding.
 
-    ``precision`` and ``reproducible``: see :func:`dovetail.compile`.
+    ``precision``: see :func:`dovetail.compile`. ``is_foldable``: see :func:`~dovetail.laws.fold.fold`.
     """
     new = copy_graph(graph)
     freeze_in_graph(new)
@@ -88,16 +88,10 @@ def rewrite_for_engine(
     _compress(new, precision, skips_quantized=False)
     unpack = _unpacking_rule()
     rewrite(new, unpack)
-    if reproducible:
-        # Deferred for start-up time.
-        from dovetail.engine.reproducible import is_exact
-
-        fold(new, is_foldable=is_exact)
-    else:
-        fold(new)
+    fold(new, is_foldable)
     if rewrite(new, fuse_integer_product):
         remove_dead(new)
-    _rewrite_in_rounds(new, unpack)
+    _rewrite_in_rounds(new, unpack, is_foldable)
     rewrite(new, fold_into_weights)
     rewrite(new, order_channels_by_part)
     rewrite(new, transpose_product)
@@ -112,19 +106,19 @@ def _compress(graph: Graph, precision: str | None, skips_quantized: bool) -> Non
         remove_dead(graph)
 
 
-def rewrite_again(graph: Graph) -> None:
+def rewrite_again(graph: Graph, is_foldable: NodeTest | None = None) -> None:
     """Rewrite the nodes whose ranks became known when a branch was inlined."""
-    _rewrite_in_rounds(graph, _unpacking_rule())
+    _rewrite_in_rounds(graph, _unpacking_rule(), is_foldable)
     _make_constants_row_major(graph)
 
 
-def _rewrite_in_rounds(graph: Graph, unpack: Rule) -> None:
+def _rewrite_in_rounds(graph: Graph, unpack: Rule, is_foldable: NodeTest | None) -> None:
     for _ in range(MAX_ROUNDS):
         if not rewrite(graph, _rewrite_node):
             break
         remove_dead(graph)
         rewrite(graph, unpack)
-        fold(graph)
+        fold(graph, is_foldable)
 
 
 def _make_constants_row_major(graph: Graph) -> None:
