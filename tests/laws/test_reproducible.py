@@ -119,11 +119,11 @@ def test_random_networks_have_the_same_bits_with_any_threads(seed: int) -> None:
 
 
 @needs_avx2
-@pytest.mark.parametrize("is_sized", [False, True])
-def test_numpy_evaluates_no_inexact_operator_before_a_run(is_sized: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("shape", "is_sized"), [(("n", 8), False), (("n", 8), True), (None, True)])
+def test_numpy_evaluates_no_inexact_operator_before_a_run(shape: Any, is_sized: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of constants nor of sizes, as in the positions of a transformer; a HardSwish makes the engine fold again."""
     with dovetail.Builder() as b:
-        x = b.input("x", "f32", ("n", 8))
+        x = b.input("x", "f32", shape)
         angles = b.Cast(b.Range(0, b.Shape(x)[0], 1), to="f32") if is_sized else b.constant(weights(1))
         b.output("y", b.HardSwish(x) * b.Unsqueeze(b.Sin(angles * 2), [1]))
     used: list[str] = []
