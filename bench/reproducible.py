@@ -22,7 +22,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ import numpy as np
 from cost import MODELS, sizes_at
 
 import dovetail
+from dovetail.cli.run import digest_of
 from dovetail.errors import DovetailError
 from dovetail.ir.host import native_core
 from dovetail.runtime.random_inputs import random_inputs
@@ -38,15 +38,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests")]
 SIZES = (1, 2, 3, 5, 8)
 Arrays = Mapping[str, Any]
-
-
-def digest_of(arrays: Sequence[Any]) -> str:
-    code = sha256()
-    for array in arrays:
-        data = np.ascontiguousarray(array)
-        code.update(f"{data.dtype}{data.shape}".encode())
-        code.update(repr(data.tolist()).encode() if data.dtype.hasobject else data.tobytes())
-    return code.hexdigest()[:16]
 
 
 def batch_axes(model: dovetail.Model, values: Sequence[Any]) -> dict[str, int | None]:

@@ -34,6 +34,11 @@ def lstm(b: Any, x: Any) -> Any:
     return b.Transpose(b.LSTM(b.Transpose(x, [1, 0, 2]), *gates, hidden_size=20, outputs=1), [2, 0, 1, 3])
 
 
+def few_bits(b: Any, x: Any) -> Any:
+    codes = RNG.integers(0, 255, (64, 4, 16)).astype(np.uint8)
+    return b.MatMulNBits(x, codes, weights(256) / 10, k=128, n=64, bits=4, block_size=32)
+
+
 def attention(b: Any, x: Any) -> Any:
     return b.MatMul(b.Softmax(b.MatMul(x, b.Transpose(x, [0, 2, 1])), axis=-1), x)
 
@@ -62,6 +67,9 @@ MODELS: dict[str, tuple[tuple[int | str, ...], Build]] = {
     "Resize": (IMAGE, lambda b, x: b.Resize(x, None, np.float32([1, 1, 1.5, 1.5]), mode="cubic")),
     "functions": (ROWS, lambda b, x: b.Erf(b.Tanh(b.Sigmoid(b.Exp(x) + b.Sin(x)))) / b.Sqrt(b.Abs(x) + 1)),
     "LSTM": (STEPS, lstm),
+    "few bits": (("n", 128), few_bits),
+    "a transposed product": (ROWS, lambda b, x: b.Transpose(b.MatMul(weights(5, 300), b.Transpose(x, [1, 0])), [1, 0])),
+    "Softmax of the first axis": (ROWS, lambda b, x: b.Transpose(b.Softmax(b.Transpose(x, [1, 0]), axis=0), [1, 0])),
     "CumSum": (ROWS, lambda b, x: b.CumSum(x, np.int64(1))),
 }
 

@@ -62,7 +62,7 @@ def run(
     if output:
         write_arrays(output, outputs)
         narrate(f"wrote {'stdout' if output == STREAM else output}")
-    rows = [[*_row(name, array), *([_digest_of(array)] if digest else [])] for name, array in outputs.items()]
+    rows = [[*_row(name, array), *([digest_of(array)] if digest else [])] for name, array in outputs.items()]
     narrate(f"{seconds * 1000:.1f} ms, {program.engine}")
     if as_json:
         keys = ("name", "type", "min", "mean", "max", *(["digest"] if digest else []))
@@ -76,14 +76,14 @@ def run(
     return 0
 
 
-def _digest_of(item: object) -> str:
+def digest_of(item: object) -> str:
     """Return the SHA-256 of an output: of the element type, the shape and the elements in row-major order; or of its items."""
     import numpy as np
 
     if isinstance(item, dict):
         item = list(map(list, item.items()))
     if isinstance(item, list):
-        return sha256("".join(map(_digest_of, item)).encode()).hexdigest()
+        return sha256("".join(map(digest_of, item)).encode()).hexdigest()
     if item is None:
         return sha256(b"").hexdigest()
     data = np.asarray(item)
