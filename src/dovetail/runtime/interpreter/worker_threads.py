@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,15 +21,14 @@ class WorkerThreads:
 
     def run(self, tasks: Iterable[Callable[[], object]]) -> None:
         """Run all tasks and return when they have ended. Raises the error of a task; others may then have run or not."""
-        tasks = list(tasks)
-        helpers = min(self.count, len(tasks)) - 1
+        remaining = deque(tasks)
+        helpers = min(self.count, len(remaining)) - 1
         if helpers < 1:
-            for task in tasks:
+            for task in remaining:
                 task()
             return
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self.count - 1, "dovetail")
-        remaining = iter(tasks)
         futures = [self._executor.submit(_run_each, remaining) for _ in range(helpers)]
         try:
             _run_each(remaining)
@@ -50,8 +50,12 @@ class WorkerThreads:
             self._executor = None
 
 
-def _run_each(tasks: Iterable[Callable[[], object]]) -> None:
-    # Each thread has an error state of numpy of its own. The next task of a list iterator is one step of the interpreter.
+def _run_each(tasks: deque[Callable[[], object]]) -> None:
+    # Each thread has an error state of numpy of its own. Taking an item of a deque is atomic, also without the interpreter lock.
     with np.errstate(all="ignore"):
-        for task in tasks:
+        while True:
+            try:
+                task = tasks.popleft()
+            except IndexError:
+                return
             task()
