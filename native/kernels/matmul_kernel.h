@@ -90,9 +90,7 @@ private:
     void multiply_dots(const Run& run, const BatchOffsets& offsets, const Workspace& workspace, std::int64_t row,
                        std::int64_t rows, std::int64_t column, std::int64_t count) const;
     // Compressed weights (compressed_matmul.cpp).
-    bool has_few_rows() const {
-        return !is_reproducible_ && tiling_.tiles == 1 && rows_ <= compressed_kernels_.max_rows;
-    }
+    bool has_few_rows() const { return !is_reproducible_ && tiling_.tiles == 1 && rows_ <= compressed_kernels_.max_rows; }
     std::int64_t first_position(std::int64_t block) const;
     std::int64_t row_pitch() const { return round_to_line(compressed_.blocks * compressed_.padded_block()); }
     Block decoded_columns(const Workspace& workspace, std::size_t index, std::int64_t block) const;

@@ -80,8 +80,7 @@ constexpr GemmKernels with_depthwise(GemmKernels kernels) {
 }
 
 // A constant expression: initialization at run time would run code of an instruction set that the processor may lack.
-constexpr GemmKernels kKernels[] = {with_depthwise(tiles_of<FloatProduct>()),
-                                    with_depthwise(tiles_of<FloatProduct, true>())};
+constexpr GemmKernels kKernels[] = {with_depthwise(tiles_of<FloatProduct>()), with_depthwise(tiles_of<FloatProduct, true>())};
 
 }  // namespace
 

@@ -234,8 +234,10 @@ template <int count, int vectors, typename Product, bool is_ordered>
 constexpr GemmFunction kernel_of() {
     if constexpr (count > kRows[vectors - 1])
         return nullptr;
-    else
-        return multiply_tile<count, vectors, Product, is_ordered && count < kMinSingleChainRows>;
+    else {
+        constexpr bool is_single_chain = is_ordered ? count < kMinSingleChainRows : false;
+        return multiply_tile<count, vectors, Product, is_single_chain>;
+    }
 }
 
 template <int... rows>
