@@ -286,6 +286,13 @@ class Elements:
         operands = tuple(None if x is None else self._broadcast(x, index, shape) for x in xs)
         return self.apply(op, operands, [None if x is None else self.terms[x].dtype for x in xs])
 
+    def _subtract(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
+        # The negative of a constant may be a constant that was proved.
+        negative = self._find(Operator("Negative", {}), (xs[1],)) if isinstance(self.terms[xs[1]].data, np.ndarray) else None
+        if negative is None or self.terms[xs[1]].dtype not in ("f32", "f64", "i8", "i16", "i32", "i64"):
+            return self._pointwise(op, xs, output, shape, index)
+        return self._pointwise(Operator("Add", {}), (xs[0], negative), output, shape, index)
+
     def _castlike(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         cast = Operator("Cast", {**op.attributes, "to": Word(str(self.terms[xs[1]].dtype))})
         return self.apply(cast, (self.at(xs[0], index),), [self.terms[xs[0]].dtype])

@@ -354,6 +354,14 @@ class RealElements(Elements):
         result = self.f("Multiply", x, self.f("Sigmoid", scaled, dtype=kind), dtype=kind)
         return self.f("Cast", result, to=Word(str(dtype))) if is_cast else result  # type: ignore[no-any-return]
 
+    def _globalaveragepool(
+        self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index
+    ) -> Expression:
+        own = self.shape_of(xs[0])
+        if self.terms[xs[0]].dtype not in PLAIN:
+            raise Unproved("a mean of other numbers than floats")
+        return ("real", self.mean_over(xs[0], own, range(2, len(own)), {0: index[0], 1: index[1]}))
+
     def _hardsigmoid(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
         if self.terms[xs[0]].dtype not in PLAIN:
             return self._pointwise(op, xs, output, shape, index)

@@ -438,6 +438,10 @@ class Replay:
         term = self._terms[y]
         if term.shape is None:
             raise Unproved("the rank is not known")
+        if term.op is not None and self._as_whole(op, operands, output) == self._as_whole(
+            term.op, _trim(term.operands), term.output
+        ):
+            return
         inner = frozenset(x for _, xs, _ in forms.values() for x in xs if x is not None and x not in forms) | {y} - forms.keys()
         reasons: list[str] = []
         second = None

@@ -313,6 +313,9 @@ class Symbols:
             xs = [each for x in xs for each in self.operands_of(name, x)]
             if name == "max":
                 xs = [each for x in xs for each in self._without_minimum(x)]
+            if name == "min" and any(atom not in self._operations and x == Size({(atom,): 1}) for x in xs for atom in x.atoms()):
+                # The size of an axis is below 2**31 - 1, as for the end of a Slice.
+                xs = [x for x in xs if (x.number or 0) < 2**31 - 1]
             known = [x for x in xs if x.number is not None]
             if len(known) > 1 and name != "broadcast":
                 xs = [x for x in xs if x.number is None] + [size((min if name == "min" else max)(x.number or 0 for x in known))]

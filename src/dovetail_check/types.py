@@ -147,7 +147,7 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         return [Type("f32", _product(symbols, shape(0), shape(1), {}))]
     if name in ("QLinearAdd", "QLinearMul"):
         return [Type(first, broadcast(symbols, [shape(0), shape(3)]))]
-    if name == "QLinearGlobalAveragePool" and not attributes.get("channels_last"):
+    if name in ("GlobalAveragePool", "QLinearGlobalAveragePool") and not attributes.get("channels_last"):
         return [Type(first, (*shape(0)[:2], *(ONE for _ in shape(0)[2:])))]
     if name == "DynamicQuantizeLinear":
         return [Type("u8", shape(0)), Type("f32", ()), Type("u8", ())]
