@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
-from defusedxml import ElementTree
 from onnx import helper, numpy_helper
 
 import dovetail

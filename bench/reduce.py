@@ -36,7 +36,7 @@ def read_graph(path: str) -> tuple[list[str], list[tuple[int, int]]]:
         producers = {name: index for index, node in enumerate(nodes) for name in node.output}
         edges = [(producers[name], index) for index, node in enumerate(nodes) for name in node.input if name in producers]
         return [node.op_type for node in nodes], edges
-    from defusedxml import ElementTree
+    from xml.etree import ElementTree
 
     root = ElementTree.parse(path).getroot()
     layers = [layer for layer in root.find("layers") if layer.get("type") not in ("Const", "Parameter", "Result")]

@@ -412,5 +412,6 @@ ir(
     False,
     NOBODY,
 )
+ir("a namespace", "ir.unknown", "<net ", '<net xmlns="urn:x" xmlns:y="urn:y" ')
 ir("a DTD", "ir.dtd", "<net ", "<!DOCTYPE net><net ", False)
 ir("another version", "ir.version", 'version="11"', 'version="12"', False, NOBODY)

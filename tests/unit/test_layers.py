@@ -39,7 +39,7 @@ MUTUAL = ("ops", "ir.symbolic")
 
 # What `import dovetail` leaves to those who need it: array libraries, file formats' packages, the terminal's.
 LATE = (
-    "PIL array_api_compat click cupy dask defusedxml distributed fast_sugiyama google.protobuf jax onnx onnxruntime openvino "
+    "PIL array_api_compat click cupy dask distributed fast_sugiyama google.protobuf jax onnx onnxruntime openvino "
     "pandas pyarrow pyspark ray resvg_py rich torch xml.etree.ElementTree zarr"
 ).split()
 

@@ -613,12 +613,21 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     ),
     "an external entity": ('<!DOCTYPE net [<!ENTITY a SYSTEM "file:///etc/passwd">]><net>&a;</net>', "ir.dtd"),
     "another root": ("<model/>", "ir.xml: the root element"),
-    "a namespace": (SOUND.replace("<net", '<net xmlns="urn:x"'), "ir.xml: the root element"),
+    "a namespace": (
+        SOUND.replace("<net", '<net xmlns="urn:x"'),
+        "ir.unknown: <net> must not have the unknown attribute 'xmlns'",
+    ),
+    "an attribute of a namespace": (
+        SOUND.replace('type="Add"', 'type="Add" x:extra="1"'),
+        "ir.unknown: <layer> must not have the unknown attribute 'x:extra'",
+    ),
     "no version": (SOUND.replace(' version="11"', ""), "ir.version"),
     "version 7": (SOUND.replace('version="11"', 'version="7"'), "ir.version"),
     "version 12": (SOUND.replace('version="11"', 'version="12"'), "ir.version"),
     "deep": (SOUND.replace("</net>", "<rt_info>" + "<a>" * 500 + "</a>" * 500 + "</rt_info></net>"), "limits.exceeded"),
     "text": (SOUND.replace("</layers>", "text</layers>"), "ir.unknown: no text in or after"),
+    "text of a CDATA section": (SOUND.replace("</layers>", "<![CDATA[text]]></layers>"), "ir.unknown: no text in or after"),
+    "a character reference": (SOUND.replace("<edges>", "<edges>&#65;"), "ir.unknown: no text in or after"),
     "an unknown element": (SOUND.replace("</net>", "<pre-process/></net>"), "ir.unknown: <net> must not have <pre-process>"),
     "an unknown attribute": (
         SOUND.replace('type="Add"', 'type="Add" extra="1"'),

@@ -82,7 +82,7 @@ def _read(
     reader = Reader(file, weights, deviations)
     graph = ForeignGraph()
     try:
-        for stray in xml_parser.stray_texts(root):
+        for stray in xml_parser.stray_texts(root, data):
             reader.checks.deviate(stray)
         graph = reader.graph(root)
     except TooManyErrors:

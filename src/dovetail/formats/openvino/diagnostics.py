@@ -74,13 +74,15 @@ class Checks:
         if len(self.errors) >= MAX_ERRORS:
             raise TooManyErrors
 
-    def refuse_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
+    def refuse_attributes(self, element: Element, known_names: frozenset[str], layer: Layer | None = None) -> None:
         for name in element.keys():
             if name not in known_names:
                 self.add_unsupported_error("ir.unknown", f"<{element.tag}> must not have the unknown attribute {name!r}", layer)
 
-    def ignore_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
+    def ignore_attributes(self, element: Element, known_names: frozenset[str], layer: Layer | None = None) -> None:
         """Report unknown attributes of structural elements, which OpenVINO ignores, as deviations."""
+        if known_names.issuperset(element.attrib):
+            return
         for name in element.keys():
             if name not in known_names:
                 self._ignore_attribute(f"<{element.tag}>", name, layer)
@@ -92,8 +94,8 @@ class Checks:
 
     def _ignore_attribute(self, owner: str, name: str, layer: Layer | None) -> None:
         error = UnsupportedError("ir.unknown", f"{owner} must not have the unknown attribute {name!r}")
-        if name.startswith("{"):
-            # An attribute in an XML namespace belongs to an extension.
+        if ":" in name and not name.startswith("xmlns:"):
+            # An attribute in an XML namespace belongs to an extension; the declaration of a prefix has no effect.
             self.add(error, layer)
         else:
             self.deviate(error, layer)
@@ -108,6 +110,8 @@ class Checks:
         return not missing
 
     def is_number(self, text: str, label: str, layer: Layer, minimum: int = 0) -> bool:
+        if not minimum and len(text) < 19 and text.isascii() and text.isdecimal():
+            return True
         if xml_attributes.NUMBER.fullmatch(text) is None or not minimum <= int(text) <= INT64_MAX:
             self.add_fault("ir.number", f"{label} must be an integer from {minimum} to 2**63 - 1, got {text[:40]!r}", layer)
             return False

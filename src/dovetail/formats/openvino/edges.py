@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.formats.foreign import topological_order
@@ -16,17 +17,17 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     """Return a map from each input port, (layer id, port id), to the key of the value that an edge leads to the port."""
     sources: dict[tuple[str, int], str] = {}
     names = ("from-layer", "from-port", "to-layer", "to-port")
+    known_names = frozenset(names)
     for edge in () if section is None else section:
         if edge.tag != "edge":
             checks.ignore_element("edges", edge)
             continue
-        checks.ignore_attributes(edge, names)
+        checks.ignore_attributes(edge, known_names)
         ends = [edge.get(name, "") for name in names]
-        text = f"the edge {ends[0]}:{ends[1]} -> {ends[2]}:{ends[3]}"
-        if not all(xml_attributes.NUMBER.fullmatch(end) for end in ends):
-            checks.add_fault("ir.edge", f"{text} must have four integers ({', '.join(names)})")
+        if None in map(xml_attributes.NUMBER.fullmatch, ends):
+            checks.add_fault("ir.edge", f"{_label(ends)} must have four integers ({', '.join(names)})")
             continue
-        _read_edge(checks, [int(end) for end in ends], text, layers, sources)
+        _read_edge(checks, list(map(int, ends)), layers, sources)
     for layer in layers.values():
         for number in layer.inputs:
             if (layer.id, number) not in sources:
@@ -34,17 +35,21 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     return sources
 
 
-def _read_edge(checks: Checks, ends: list[int], text: str, layers: dict[str, Layer], sources: dict[tuple[str, int], str]) -> None:
+def _label(ends: Sequence[object]) -> str:
+    return f"the edge {ends[0]}:{ends[1]} -> {ends[2]}:{ends[3]}"
+
+
+def _read_edge(checks: Checks, ends: list[int], layers: dict[str, Layer], sources: dict[tuple[str, int], str]) -> None:
     start, end = layers.get(str(ends[0])), layers.get(str(ends[2]))
     if start is None or end is None:
         missing = ends[0] if start is None else ends[2]
-        checks.add_fault("ir.edge", f"{text}: the layer {missing} must exist", end if start is None else start)
+        checks.add_fault("ir.edge", f"{_label(ends)}: the layer {missing} must exist", end if start is None else start)
     elif ends[1] not in start.outputs:
-        checks.add_fault("ir.edge", f"{text}: layer {start.id} must have an output port {ends[1]}", end)
+        checks.add_fault("ir.edge", f"{_label(ends)}: layer {start.id} must have an output port {ends[1]}", end)
     elif ends[3] not in end.inputs:
-        checks.add_fault("ir.edge", f"{text}: layer {end.id} must have an input port {ends[3]}", end)
+        checks.add_fault("ir.edge", f"{_label(ends)}: layer {end.id} must have an input port {ends[3]}", end)
     elif (end.id, ends[3]) in sources:
-        checks.add_fault("ir.repeated", f"{text}: an input port must have one edge, got two", end)
+        checks.add_fault("ir.repeated", f"{_label(ends)}: an input port must have one edge, got two", end)
     else:
         sources[end.id, ends[3]] = f"{start.id}:{ends[1]}"
 

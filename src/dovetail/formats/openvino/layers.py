@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 # The tag of each subgraph element, and the tag of its port map.
 BODIES = {"body": "port_map", "then_body": "then_port_map", "else_body": "else_port_map"}
+# The attributes of each element.
+_OF_LAYER = frozenset(("id", "name", "type", "version"))
+_OF_RESULT = _OF_LAYER | {"output_names"}
+_OF_INPUT = frozenset(("id", "precision"))
+_OF_OUTPUT = _OF_INPUT | {"names"}
+_NONE: frozenset[str] = frozenset()
 
 
 class LayerReader:
@@ -46,11 +52,8 @@ class LayerReader:
     def _layer(self, element: Element, path: str) -> Layer | None:
         get = element.get
         layer = Layer(get("id", "?"), get("name", ""), get("type", ""), get("version", ""), element, get("output_names"))
-        known_names = (
-            ("id", "name", "type", "version", "output_names") if layer.kind == "Result" else ("id", "name", "type", "version")
-        )
-        self.checks.ignore_attributes(element, known_names, layer)
-        missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
+        self.checks.ignore_attributes(element, _OF_RESULT if layer.kind == "Result" else _OF_LAYER, layer)
+        missing = [name for name in ("id", "name", "type", "version") if get(name) is None]
         if missing:
             self.checks.add_fault("ir.missing", f"<layer> must have {', '.join(missing)}", layer)
         if "id" in missing or not self.checks.is_number(layer.id, "the layer's id", layer):
@@ -74,12 +77,14 @@ class LayerReader:
             elif child.tag not in ("data", "back_edges") and child.tag not in BODIES and child.tag not in BODIES.values():
                 self.checks.add_unsupported_error("ir.unknown", f"<layer> must not have the unknown element <{child.tag}>", layer)
             layer.children[child.tag] = child
-        layer.inputs = dict(sorted(layer.inputs.items()))
-        layer.outputs = dict(sorted(layer.outputs.items()))
+        if len(layer.inputs) > 1:
+            layer.inputs = dict(sorted(layer.inputs.items()))
+        if len(layer.outputs) > 1:
+            layer.outputs = dict(sorted(layer.outputs.items()))
         return layer
 
     def _ports(self, section: Element, layer: Layer) -> Iterable[Element]:
-        self.checks.ignore_attributes(section, (), layer)
+        self.checks.ignore_attributes(section, _NONE, layer)
         for port in section:
             if port.tag == "port":
                 yield port
@@ -87,14 +92,14 @@ class LayerReader:
                 self.checks.ignore_element(section.tag, port, layer)
 
     def _input(self, port: Element, layer: Layer) -> None:
-        self.checks.ignore_attributes(port, ("id", "precision"), layer)
+        self.checks.ignore_attributes(port, _OF_INPUT, layer)
         number = self._port_id(port, layer.inputs, "input", layer)
         self._shape(port, layer)
         if number is not None:
             layer.inputs[number] = self.checks.info(port.find("rt_info"), layer)
 
     def _output(self, port: Element, layer: Layer, path: str) -> None:
-        self.checks.ignore_attributes(port, ("id", "precision", "names"), layer)
+        self.checks.ignore_attributes(port, _OF_OUTPUT, layer)
         number = self._port_id(port, layer.outputs, "output", layer)
         sizes = self._shape(port, layer)
         if number is None:
@@ -106,7 +111,8 @@ class LayerReader:
             shape = tuple(symbolic.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
         value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
         value.names = xml_attributes.parse_names(port.get("names", ""))
-        value.metadata.update(rt_info.read_port(self.checks.info(port.find("rt_info"), layer)))
+        if info := self.checks.info(port.find("rt_info"), layer):
+            value.metadata.update(rt_info.read_port(info))
         layer.outputs[number] = value
 
     def _port_id(self, port: Element, taken: Iterable[int], side: str, layer: Layer) -> int | None:

@@ -19,7 +19,7 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
 
     In each entry ``port`` is "input" or "output". External port ids are renumbered: inputs from 0 on, then outputs.
     """
-    checks.refuse_attributes(element, (), layer)
+    checks.refuse_attributes(element, frozenset(), layer)
     outer = {"input": list(layer.inputs), "output": list(layer.outputs)}
     inner = {"input": _layer_ids(body.inputs), "output": _layer_ids(body.outputs)}
     entries = []
@@ -27,7 +27,7 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
         if child.tag not in outer:
             checks.add_unsupported_error("ir.unknown", f"<{element.tag}> must not have the unknown element <{child.tag}>", layer)
             continue
-        checks.refuse_attributes(child, (*MAP_NUMBERS, "purpose"), layer)
+        checks.refuse_attributes(child, frozenset((*MAP_NUMBERS, "purpose")), layer)
         entry = {"port": child.tag, **child.attrib}
         if not _is_entry(checks, entry, layer):
             continue
@@ -57,11 +57,11 @@ def _is_entry(checks: Checks, entry: dict[str, str], layer: Layer) -> bool:
 
 
 def read_back_edges(checks: Checks, element: Element, layer: Layer, body: ForeignGraph) -> list[dict[str, str]]:
-    checks.refuse_attributes(element, (), layer)
+    checks.refuse_attributes(element, frozenset(), layer)
     starts, ends = _layer_ids(body.outputs), _layer_ids(body.inputs)
     edges: list[dict[str, str]] = []
     for child in element:
-        checks.refuse_attributes(child, ("from-layer", "to-layer", "from-port", "to-port"), layer)
+        checks.refuse_attributes(child, frozenset(("from-layer", "to-layer", "from-port", "to-port")), layer)
         start, end = child.get("from-layer"), child.get("to-layer")
         if child.tag != "edge" or start is None or end is None or start not in starts or end not in ends:
             checks.add_fault(

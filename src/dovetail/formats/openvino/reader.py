@@ -64,7 +64,7 @@ class Reader:
 
     def _sections(self, element: Element, depth: int) -> dict[str, Element]:
         known_tags = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
-        self.checks.ignore_attributes(element, () if depth else ("name", "version"))
+        self.checks.ignore_attributes(element, frozenset(() if depth else ("name", "version")))
         sections: dict[str, Element] = {}
         for child in element:
             if child.tag in PREPROCESSING:
@@ -87,7 +87,7 @@ class Reader:
         attributes: dict[str, Any] = {} if data is None else dict(data.attrib)
         if data is not None and len(data):
             self.checks.add_unsupported_error("ir.unknown", f"<data> must not have the unknown element <{data[0].tag}>", layer)
-        if any(name.startswith("{") for name in attributes):
+        if ":" in "".join(attributes):
             self.checks.add_unsupported_error("ir.unknown", "attributes in an XML namespace are not supported", layer)
         inputs = [sources.get((layer.id, number)) for number in layer.inputs]
         if layer.kind in ("Parameter", "Const", "Result"):

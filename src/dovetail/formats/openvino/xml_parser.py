@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # 300 bytes in the file.
 LIMIT = 128 * 2**20
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"'>]*)""")
+# Characters after a tag other than <dim>.
+_TEXT = re.compile(rb">(?<!<dim>)\s*[^<\s]")
 # The elements that must not have text. Only <rt_info> and the legacy sections may have text, which is preserved.
 _STRUCTURE = frozenset(
     "net layers layer data input output port edges edge body then_body else_body "
@@ -37,26 +39,31 @@ def parse(text: bytes, file: str) -> Element:
 
 
 def _tree(text: bytes, file: str) -> Element:
-    from xml.etree.ElementTree import ParseError
-    from xml.parsers.expat import ErrorString
+    from xml.etree.ElementTree import TreeBuilder
+    from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-    from defusedxml.common import DefusedXmlException
-    from defusedxml.ElementTree import fromstring
+    def refuse_dtd(*_: object) -> None:
+        raise FormatError("ir.dtd", "the file must not have a DTD or entity", file=file)
 
+    # Without a DTD no entity is declared, and no other file is named. As in OpenVINO, names keep the prefix of a namespace.
+    parser, builder = ParserCreate("utf-8"), TreeBuilder()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = refuse_dtd
+    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
+    parser.CharacterDataHandler = builder.data
     try:
-        root: Element = fromstring(text, forbid_dtd=True, forbid_entities=True, forbid_external=True)
-    except ParseError as error:
-        line, column = getattr(error, "position", (0, 0))
-        raise FormatError("ir.xml", f"line {line}, column {column}: {ErrorString(error.code)}", file=file) from None
-    except DefusedXmlException as error:
-        raise FormatError("ir.dtd", f"the file must not have a DTD or entity ({type(error).__name__})", file=file) from None
-    except (ValueError, LookupError) as error:
-        raise FormatError("ir.xml", f"the file must be XML: {error}", file=file) from None
+        parser.Parse(text, True)
+    except ExpatError as error:
+        place = f"line {error.lineno}, column {error.offset}"
+        raise FormatError("ir.xml", f"{place}: {ErrorString(error.code)}", file=file) from None
+    root: Element = builder.close()
     return root
 
 
-def stray_texts(root: Element) -> Iterator[FormatError]:
-    """Yield a FormatError [ir.unknown] for each text in a position where IR has no text."""
+def stray_texts(root: Element, text: bytes) -> Iterator[FormatError]:
+    """Yield a FormatError [ir.unknown] for each text in a position where IR has no text; ``text`` is the file of ``root``."""
+    if b"<!" not in text and _TEXT.search(text) is None:
+        return
     for element in root.iter():
         stray = element.tail if element.tail and not element.tail.isspace() else None
         if stray is None and element.tag in _STRUCTURE and element.text and not element.text.isspace():
