@@ -1,8 +1,8 @@
 """Measure loading, beside OpenVINO's reader, and whether the time per node stays the same in large graphs.
 
-The first table reads densenet121 (1,746 nodes), interleaved, by ``dovetail.load``, which reads and infers, and by OpenVINO's
-``read_model``, in one process, so that a busy moment of the machine falls on both. The second does everything that walks a graph
-on chains and wide graphs of two sizes. Exits with 1 when a limit is exceeded.
+The first table reads densenet121 (1,746 nodes) as ONNX and as IR, interleaved, by ``dovetail.load``, which reads and infers, and
+by OpenVINO's ``read_model``, in one process, so that a busy moment of the machine falls on both. The second does everything that
+walks a graph on chains and wide graphs of two sizes. Exits with 1 when a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dovetail.laws.fold import fold
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from light_models import path_of
 
-MOST_TIMES = 3.0  # as long as OpenVINO's reader
+MOST_TIMES = {".onnx": 3.0, ".xml": 5.0}  # as long as OpenVINO's reader
 MOST_GROWTH = 2.0  # of the time per node, from the small graph to the large one
 WIDTH = 8  # of the tensors in the built graphs
 
@@ -53,13 +53,13 @@ def beside_openvino(path: Path, rounds: int) -> bool:
         for name, read in readers.items():
             times[name].append(seconds(read))
     medians = {name: statistics.median(each) for name, each in times.items()}
-    ratio = medians["dovetail.load"] / medians["openvino read_model"]
-    print(f"{path.stem}, medians of {rounds}")
+    ratio, most = medians["dovetail.load"] / medians["openvino read_model"], MOST_TIMES[path.suffix]
+    print(f"{path.name}, medians of {rounds}")
     for name, median in medians.items():
         print(f"  {name:<22} {median * 1e3:8.1f} ms")
-    verdict = "ok" if ratio <= MOST_TIMES else "TOO SLOW"
-    print(f"  {'times':<22} {ratio:8.2f}    limit {MOST_TIMES:.1f}  {verdict}")
-    return ratio <= MOST_TIMES
+    verdict = "ok" if ratio <= most else "TOO SLOW"
+    print(f"  {'times':<22} {ratio:8.2f}    limit {most:.1f}  {verdict}")
+    return ratio <= most
 
 
 def chain(count: int) -> onnx.ModelProto:
@@ -155,6 +155,9 @@ def main() -> int:
     within = True
     if options.only != "growth":
         within = beside_openvino(path_of("densenet121"), options.rounds)
+        with tempfile.TemporaryDirectory() as folder:
+            dovetail.save(dovetail.load(path_of("densenet121")), Path(folder) / "densenet121.xml")
+            within = beside_openvino(Path(folder) / "densenet121.xml", options.rounds) and within
     if options.only != "openvino":
         within = growth(*options.sizes) and within
     return 0 if within else 1

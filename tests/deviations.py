@@ -204,6 +204,34 @@ def _hiding_input() -> Any:
     return model([scan, helper.make_node("Mul", ["s", "x"], ["y"])], initializer=[tensor("rows", np.ones((2, 3)))])
 
 
+def _with_initializer_in_branch(data: Any) -> Any:
+    bodies = [
+        helper.make_graph([helper.make_node(kind, ["x", "w"], [kind])], kind, [], [info(kind, (2, 3))]) for kind in ("Add", "Sub")
+    ]
+    bodies[0].initializer.append(tensor("w", data))
+    branch = helper.make_node("If", ["c"], ["t"], then_branch=bodies[0], else_branch=bodies[1])
+    return model([branch, helper.make_node("Mul", ["t", "w"], ["y"])], initializer=[tensor("c", True, bool), WEIGHT])
+
+
+case("initializer of a branch with an outer name, alike", "graph.repeated")(lambda: _with_initializer_in_branch(np.ones((2, 3))))
+case("initializer of a branch with an outer name, unlike", "graph.repeated", taken=False)(
+    lambda: _with_initializer_in_branch(2 * np.ones((2, 3)))
+)
+
+
+@case("initializer of a branch in a body whose input has its name", "graph.repeated", ORT, taken=False)
+def _hidden_twice() -> Any:
+    kinds = ("Add", "Sub")
+    bodies = [helper.make_graph([helper.make_node(kind, ["x", "w"], [kind])], kind, [], [info(kind, (2, 3))]) for kind in kinds]
+    bodies[0].initializer.append(WEIGHT)
+    branch = helper.make_node("If", ["c"], ["t"], then_branch=bodies[0], else_branch=bodies[1])
+    step = [branch, helper.make_node("Mul", ["t", "w"], ["u"])]
+    body = helper.make_graph(step, "body", [info("w", (2, 3))], [info("u", (2, 3))])
+    scan = helper.make_node("Scan", ["rows"], ["s"], body=body, num_scan_inputs=1)
+    rows = tensor("rows", np.arange(12).reshape(2, 2, 3))
+    return model([scan, helper.make_node("Add", ["s", "w"], ["y"])], y=3, initializer=[tensor("c", True, bool), WEIGHT, rows])
+
+
 # Versions
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 
 from dovetail.errors import DovetailError, FormatError
-from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue, topological_order
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue, topological_order
 
 _Scopes = tuple[dict[str, int], ...]
 
@@ -37,9 +38,10 @@ def check_names(graph: ForeignGraph, errors: list[DovetailError], deviate: Devia
 
     ``deviate`` gets FormatError [graph.order] for a name that is read before it is written: with unique names, all valid orders
     are equivalent. ``deviate`` also gets [graph.repeated] for a subgraph input with the name of an outer value. Within the
-    subgraph that name denotes the input for all readers, and the input is renamed.
+    subgraph that name denotes the input for all readers, and the input is renamed. The same holds for an initializer of a
+    subgraph that equals the initializer of that name in an outer graph; it is removed. Runtimes differ for unequal ones: a fault.
     """
-    _Scope(graph, (), errors, None, deviate).check()
+    _Scope(graph, (), ChainMap(), errors, None, deviate).check()
 
 
 class _Scope:
@@ -50,11 +52,18 @@ class _Scope:
     """
 
     def __init__(
-        self, graph: ForeignGraph, outer: _Scopes, errors: list[DovetailError], owner: str | None, deviate: Deviate
+        self,
+        graph: ForeignGraph,
+        outer: _Scopes,
+        outer_constants: ChainMap[str, ForeignTensor],
+        errors: list[DovetailError],
+        owner: str | None,
+        deviate: Deviate,
     ) -> None:
         self.deviate = deviate
         self.graph = graph
         self.outer = outer
+        self.outer_constants = outer_constants
         self.errors = errors
         self.owner = owner
         self.written: dict[str, int] = {}
@@ -67,6 +76,7 @@ class _Scope:
         self._rename_hiding_inputs()
         for value in self.graph.inputs:
             self._write(value.key, -1, self.owner)
+        self._remove_repeated_constants()
         for key in self.graph.constants:
             self._write(key, -1, self.owner)
         missing: list[str] = []
@@ -82,6 +92,8 @@ class _Scope:
         hiding = dict.fromkeys(value.key for value in self.graph.inputs if self._is_outer(value.key))
         if not hiding:
             return
+        # Runtimes differ for an initializer of an inner graph that has the name too.
+        self.outer_constants = ChainMap({key: each for key, each in self.outer_constants.items() if key not in hiding})
         taken = {*_names_within(self.graph), *(name for scope in self.outer for name in scope)}
         names = {}
         for name in hiding:
@@ -96,6 +108,21 @@ class _Scope:
             _rename_value(value, names)
         _rename_reads(self.graph, names)
 
+    def _remove_repeated_constants(self) -> None:
+        graph = self.graph
+        for key in [key for key in graph.constants if key in self.outer_constants and key not in self.written]:
+            if key in self._overridable() or not _are_equal(graph.constants[key], self.outer_constants[key]):
+                continue
+            message = f"the initializer {key!r} must not have the name of a value in an outer graph"
+            self.deviate(FormatError("graph.repeated", message, node=self.owner))
+            del graph.constants[key]
+            graph.values.pop(key, None)
+            if key in graph.metadata.get("sparse", ()):
+                graph.metadata["sparse"].remove(key)
+
+    def _overridable(self) -> list[str]:
+        return self.graph.metadata.get("overridable") or self.graph.metadata.get("defaults") or []
+
     def _node(self, index: int, node: ForeignNode, missing: list[str]) -> None:
         written = self.written
         for name in node.inputs:
@@ -103,7 +130,10 @@ class _Scope:
                 self._read(index, node, name, missing)
         for _, inner in subgraphs(node) if node.attributes else ():
             owner = label(node) if self.owner is None else f"{self.owner} / {label(node)}"
-            for name in _Scope(inner, (*self.outer, written), self.errors, owner, self.deviate).check():
+            overridable = self._overridable()
+            own = {key: tensor for key, tensor in self.graph.constants.items() if key not in overridable}
+            constants = self.outer_constants.new_child(own)
+            for name in _Scope(inner, (*self.outer, written), constants, self.errors, owner, self.deviate).check():
                 self._read(index, node, name, missing)
         for name in node.outputs:
             if name is None:
@@ -155,6 +185,13 @@ class _Scope:
                 self.deviate(FormatError("graph.order", message, node=label(node)))
         if not cycle:
             self.graph.nodes = _sort_topologically(self.graph.nodes, self.all)
+
+
+def _are_equal(first: ForeignTensor, second: ForeignTensor) -> bool:
+    a, b = first.data, second.data
+    if first.dtype is not second.dtype or a.shape != b.shape:
+        return False
+    return bool(a.tolist() == b.tolist() if a.dtype == object else a.tobytes() == b.tobytes())
 
 
 def _names_within(graph: ForeignGraph) -> Iterator[str]:
