@@ -80,6 +80,20 @@ def test_caches_that_grow_have_the_bits_of_a_plain_program(axis: int, dtype: str
             assert found[name].tobytes() == expected[name].tobytes(), (seed, name)
 
 
+@pytest.mark.skipif(native_core.instruction_set() not in ("avx2", "avx512", "amx"), reason="the processor has no AVX2")
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_reproducible_programs_have_one_digest_with_caches_and_without(axis: int) -> None:
+    found: list[list[dict[str, bytes]]] = []
+    for threads, reuse_caches in ((1, False), (1, True), (3, True)):
+        program = dovetail.compile(decoder(axis), threads=threads, reuse_caches=reuse_caches, reproducible=True)
+        caches, results = empty(axis), []
+        for seed in range(60):
+            outputs, caches = step(program, caches, seed, t=1 + seed % 3)
+            results.append({name: value.tobytes() for name, value in outputs.items()})
+        found.append(results)
+    assert found[1] == found[0] and found[2] == found[0]
+
+
 def test_a_step_copies_no_cache() -> None:
     program = dovetail.compile(decoder(), threads=1, reuse_caches=True)
     kept, row = empty(), 4 * 2 * 2 * SIZE

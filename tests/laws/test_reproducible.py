@@ -43,6 +43,15 @@ def attention(b: Any, x: Any) -> Any:
     return b.MatMul(b.Softmax(b.MatMul(x, b.Transpose(x, [0, 2, 1])), axis=-1), x)
 
 
+def loop(b: Any, x: Any) -> Any:
+    with dovetail.Builder("body") as body:
+        body.input("i", "i64", ())
+        y = body.Softmax(body.MatMul(body.input("state", "f32", ROWS), weights(300, 300)), axis=1)
+        body.output("more", body.constant(np.array(True)))
+        body.output("next", y)
+    return b.Loop(np.int64(3), None, x, body=body.graph, carried=1)[0]
+
+
 IMAGE, ROWS, STEPS = ("n", 16, 14, 14), ("n", 300), ("n", 7, 24)
 MODELS: dict[str, tuple[tuple[int | str, ...], Build]] = {
     "product": (ROWS, lambda b, x: b.MatMul(x, weights(300, 50)) + weights(50)),
@@ -67,6 +76,7 @@ MODELS: dict[str, tuple[tuple[int | str, ...], Build]] = {
     "Resize": (IMAGE, lambda b, x: b.Resize(x, None, np.float32([1, 1, 1.5, 1.5]), mode="cubic")),
     "functions": (ROWS, lambda b, x: b.Erf(b.Tanh(b.Sigmoid(b.Exp(x) + b.Sin(x)))) / b.Sqrt(b.Abs(x) + 1)),
     "LSTM": (STEPS, lstm),
+    "Loop": (ROWS, loop),
     "few bits": (("n", 128), few_bits),
     "a transposed product": (ROWS, lambda b, x: b.Transpose(b.MatMul(weights(5, 300), b.Transpose(x, [1, 0])), [1, 0])),
     "Softmax of the first axis": (ROWS, lambda b, x: b.Transpose(b.Softmax(b.Transpose(x, [1, 0]), axis=0), [1, 0])),
