@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from dovetail_check.sizes import size
 from dovetail_check.text import Operator
 
@@ -61,6 +63,10 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
     if op.name == "Resize":
         if attributes.get("mode", "nearest") != "nearest":
             attributes.pop("nearest_mode", None)
+        scales = xs[2].data if len(xs) > 2 and xs[2] is not None and xs[1] is None else None
+        if attributes.get("nearest_mode") == "simple" and scales is not None and bool(np.all(np.asarray(scales) >= 1)):
+            # It is the ceiling of positions where an image becomes smaller.
+            attributes["nearest_mode"] = "floor"
         if attributes.get("mode", "nearest") != "cubic":
             attributes.pop("cubic_coeff_a", None)
         if attributes.get("axes") == tuple(range(rank)):

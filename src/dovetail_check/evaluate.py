@@ -106,6 +106,9 @@ def _quotient(o: _Operands, x: Size, y: Size) -> Size:
         if x.number is not None and y.number and not is_floor:
             quotient = abs(x.number) // abs(y.number)
             return size(quotient if (x.number < 0) == (y.number < 0) else -quotient)
+        if o.symbols.is_less(0, y) and o.symbols.is_less(0, x + y):
+            # A quotient between -1 and 0 rounds to 0.
+            return o.symbols.operation("//", o.symbols.operation("max", x, 0), y)
         raise Unproved("a quotient that may round up")
     return o.symbols.operation("//", x, y)
 

@@ -107,6 +107,8 @@ def _integer_chain(name: str, operands: tuple[Any, ...], dtype: str) -> Expressi
             pending += x[2]
         else:
             rest.append(x)
+    if name == "Multiply" and total == 0:
+        rest = []
     is_negative = bool(rest) and name == "Multiply" and dtype in _SIGNED and total == -1
     if not rest or not (is_negative or total == (name != "Add")):
         rest.append(("constant", dtype, total.tobytes()))

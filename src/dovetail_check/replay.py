@@ -18,7 +18,7 @@ from dovetail_check.evaluate import MOVES, ROUNDED, RULES, evaluate
 from dovetail_check.polynomials import Polynomial
 from dovetail_check.quantized import QuantizedElements
 from dovetail_check.reals import RealElements, difference
-from dovetail_check.sizes import Parser, Size, Symbols, Unproved, size
+from dovetail_check.sizes import Parser, Size, Symbols, Unproved, product, size
 from dovetail_check.text import NUMPY, READ, Graph, Line, Model, Node, Operator, Tensor, Type
 from dovetail_check.types import types_of
 
@@ -341,9 +341,9 @@ class Replay:
         types = types_of(self._elements, op, operands)
         if types is not None and types[output] != Type(term.dtype, term.shape):
             raise Unproved(f"the type is {types[output]}, not {Type(term.dtype, term.shape)}")
-        if op.name == "Shape":
+        if op.name in ("Shape", "Size"):
             shape = self._elements.shape_of(operands[0])[op.attributes.get("start", 0) : op.attributes.get("end")]
-            if term.integers != shape:
+            if term.integers != (shape if op.name == "Shape" else (product(shape),)):
                 raise Unproved("a shape")
             return True
         is_float = not self._is_exact and term.dtype in ("f32", "f64")
@@ -436,12 +436,14 @@ class Replay:
 
     def _compare_elements(self, op: Operator, operands: Operands, output: int, y: int, forms: Any, views: Any, last: Any) -> None:
         term = self._terms[y]
-        if term.shape is None:
-            raise Unproved("the rank is not known")
+        if operands == (y,) and (op.name == "Identity" or (op.name == "Cast" and str(op.attributes["to"]) == term.dtype)):
+            return
         if term.op is not None and self._as_whole(op, operands, output) == self._as_whole(
             term.op, _trim(term.operands), term.output
         ):
             return
+        if term.shape is None:
+            raise Unproved("the rank is not known")
         inner = frozenset(x for _, xs, _ in forms.values() for x in xs if x is not None and x not in forms) | {y} - forms.keys()
         reasons: list[str] = []
         second = None
@@ -660,7 +662,9 @@ class Replay:
             if known is None or len(known) < len(node.outputs):
                 raise Refused(f"line {node.line}: {op} is not in the certificate")
             for (name, declared), number in zip(node.outputs, known, strict=False):
-                if number in self._declared and not names.are_equal(declared, self._terms[number]):
+                # A term of unknown rank says nothing of its sizes; the model may.
+                is_open = self._terms[number].shape is None and declared.dtype == self._terms[number].dtype
+                if number in self._declared and not is_open and not names.are_equal(declared, self._terms[number]):
                     raise Refused(f"line {node.line}: the type of {name!r} must be {declared}")
                 env[name] = number
         if not env.keys() >= {*graph.outputs}:

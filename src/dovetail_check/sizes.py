@@ -352,6 +352,8 @@ class Symbols:
                 return others[0] if others else ONE
             if fixed := [x for x in others if x.number is not None]:
                 return fixed[0]
+            # A multiple of 2 or more is not 1: it is the size of the result.
+            others = [x for x in others if gcd(*x.terms.values()) > 1] or others
             # min(n, 64) and n fit only where they are equal: 64 is neither 1 nor, where it is the smaller one, n.
             # The extents max(n, 0) and min(1, n) fit n, which is an extent, and give n.
             same = {

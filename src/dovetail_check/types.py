@@ -93,8 +93,9 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
                 raise Unproved("a squeeze of axes that are not known")
             return [Type(first, tuple(each for each in shape(0) if each != 1))]
         axes = [int(each.number) % len(shape(0)) for each in listed if each.number is not None]
-        if any(shape(0)[axis] != 1 for axis in axes):
-            raise Unproved("a squeeze of an axis that may be larger than 1")
+        # Where an open size is not 1, the model is not defined.
+        if any((shape(0)[axis].number or 1) != 1 or shape(0)[axis] == 0 for axis in axes):
+            raise Unproved("a squeeze of an axis that is not 1")
         return [Type(first, tuple(each for axis, each in enumerate(shape(0)) if axis not in axes))]
     if name == "Expand":
         # Where a size of the target is below 0, the model is not defined: max(n, 0) is n.
@@ -153,6 +154,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         return [Type("u8", shape(0)), Type("f32", ()), Type("u8", ())]
     if name == "GatherElements":
         return [Type(first, shape(1))]
+    if name == "Size":
+        return [Type("i64", ())]
     if name == "Shape":
         rank = len(shape(0))
         start, end = attributes.get("start", 0), attributes.get("end")
@@ -258,7 +261,7 @@ def _has_size(symbols: Symbols, own: tuple[Size, ...], each: Size) -> bool:
     return (
         symbols.is_less(0, each)
         or symbols.is_multiple(product(own), each)
-        or any(each in symbols.operands_of("broadcast", extent) for extent in own)
+        or any(each in symbols.operands_of("broadcast", extent) or symbols.is_minimum_of(extent, each) for extent in own)
     )
 
 
