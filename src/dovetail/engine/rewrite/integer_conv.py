@@ -92,7 +92,10 @@ def integer_product(
     zeros = _per_channel(None if w_zero is None else w_zero.constant, columns)
     if zeros is None or depth == 0 or columns == 0:
         return None
-    kernel = b.constant(np.ascontiguousarray(weights.T).reshape(columns, depth, 1, 1))
+    transposed = np.ascontiguousarray(weights.T).reshape(columns, depth, 1, 1)
+    # A constant of an array that cannot be written needs no copy.
+    transposed.flags.writeable = False
+    kernel = b.constant(transposed)
     images = b.Reshape(x, [-1, depth, 1, 1], special_zero=False)
     pixels = _add(b, Conv(), images, kernel, x_zero, zeros, rescaling, columns)
     rows = shape_value(b, x, range(len(x.dims) - 1))

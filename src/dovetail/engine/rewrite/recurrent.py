@@ -182,12 +182,15 @@ def rewrite_quantized_layer(b: Builder, op: DynamicQuantizeLSTM, xs: list[Value 
     if summed is not None and not op.summed_bias:
         summed = summed[:, :columns] + summed[:, columns:]
     matrix = np.ascontiguousarray(np.moveaxis(w.constant, 0, 1)).reshape(w.constant.shape[1], -1)
+    steps = np.ascontiguousarray(np.moveaxis(r.constant, 1, 2))
+    # Constants of arrays that cannot be written need no copies.
+    matrix.flags.writeable = steps.flags.writeable = False
     codes, scale, point = b.DynamicQuantizeLinear(x)
     rescaling = Rescaling(scale, w_scale.reshape(-1), None if summed is None else summed.reshape(-1))
     projected = integer_product(b, codes, b.constant(matrix), point, b.constant(w_zero.reshape(-1)), rescaling)
     if projected is None:
         return None
-    recurrent = b.constant(np.ascontiguousarray(np.moveaxis(r.constant, 1, 2)))
+    recurrent = b.constant(steps)
     layer = RecurrentSteps(layer=op, outputs=op.outputs)
     return b.add(layer, projected, recurrent, None, None, h, c, None, b.constant(r_scale), b.constant(r_zero))
 
