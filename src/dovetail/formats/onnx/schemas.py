@@ -47,9 +47,13 @@ def schema(domain: str, kind: str, opset: int) -> Schema | None:
 
 
 def newest_opset(domain: str, opset: int) -> int | None:
-    """Return the newest opset of a domain in the table, or in the package if ``opset`` is newer; None for an unknown domain."""
+    """Return the newest opset of a domain in the table, or in the package if ``opset`` is newer; None for an unknown domain.
+
+    Domains of others than ONNX are unknown: the package takes longer to import than most models to load.
+    """
     newest: int | None = _table()["newest"].get(domain)
-    onnx = None if newest is not None and opset <= newest else _package()
+    is_newer = opset > newest if newest is not None else domain.startswith("ai.onnx")
+    onnx = _package() if is_newer else None
     versions = None if onnx is None else onnx.defs.C.schema_version_map().get(domain)
     return newest if versions is None else int(versions[1])
 
