@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, SparseTensorProto, TensorProto, TypeProto, checker, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import dovetail
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor
 from dovetail.formats.onnx import codec
@@ -919,6 +920,27 @@ def test_symbols_of_a_function_are_new_at_each_call() -> None:
     )
     shapes = [item.type.shape for item in model.graph.values.values()]
     assert len({symbolic.name_of(size) for shape in shapes for size in shape or ()} | {"n"}) == 5
+
+
+def test_outputs_keep_their_names_where_subgraphs_have_them_too(tmp_path: Path) -> None:
+    branches = []
+    for operator in ("Relu", "Negative"):
+        with dovetail.Builder(operator) as branch:
+            branch.output("y", branch.apply(operator, branch.input("x", "f32", (2,))))
+        branches.append(branch.graph)
+    with dovetail.Builder("m") as b:
+        flag, x = b.input("flag", "boolean", ()), b.input("x", "f32", (2,))
+        y = b.If(flag, x, then_branch=branches[0], else_branch=branches[1], outputs=1)[0]
+        b.output("z", b.Relu(y))
+        b.output("y", b.Negative(y))
+    for suffix in (".xml", ".onnx"):
+        path = tmp_path / f"model{suffix}"
+        dovetail.save(b.model, path)
+        again = dovetail.load(path)
+        assert [value.name for value in again.outputs] == ["z", "y"]
+        found = dovetail.run(again, {"x": np.float32([-1, 2]), "flag": np.array(True)})
+        np.testing.assert_array_equal(found["y"], [0, -2])
+    checker.check_model(onnx.load(path), full_check=True)
 
 
 def test_names_inside_a_function_do_not_collide_with_names_outside() -> None:

@@ -52,6 +52,7 @@ class ExportContext:
         self.keys: dict[int, str] = {}
         self.typed: dict[str, Any] = {}
         self._taken_keys: set[str] = set()
+        self._reserved_keys: dict[int, str] = {}
         self._key_counts: dict[str, int] = {}
         self._writer = writer
 
@@ -169,6 +170,10 @@ class ExportContext:
         self._taken_keys.add(key)
         return key
 
+    def reserve_key(self, value: Value) -> None:
+        """Keep the name of ``value`` for it, which is exported after other values of that name: an output of the model."""
+        self._reserved_keys[id(value)] = self.claim_key(value.name)
+
     def claim_apart(self) -> Callable[[str], str]:
         """Return a function that maps a key of a subgraph to a key that no value of an enclosing graph has.
 
@@ -179,7 +184,7 @@ class ExportContext:
 
     def declare(self, value: Value) -> ForeignValue:
         """Give ``value`` a key, and declare the value in the foreign graph under construction."""
-        key = self.claim_key(value.name)
+        key = self._reserved_keys.pop(id(value), None) or self.claim_key(value.name)
         self.keys[id(value)] = key
         self.typed[key] = value
         item = self.describe(value)

@@ -82,6 +82,10 @@ class GraphExporter:
         if is_model:
             pairs = zip(own_inputs, foreign.inputs, strict=True)
             self._border_keys = {item.key for value, item in pairs if value.name not in self._states}
+            # Values of subgraphs may have the names of outputs.
+            for value in dict.fromkeys(graph.outputs):
+                if id(value) not in context.keys:
+                    context.reserve_key(value)
         outputs = {id(value) for value in graph.outputs}
         borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
         # Constants come first, as in an import: a file that is read back is then exported in the same order.
