@@ -43,6 +43,8 @@ MAX_ELEMENTS = 1 << 20
 """Maximum number of elements of a constant that are compared by their bytes."""
 MAX_HASHED = 1 << 22
 """Maximum size in bytes of a constant that is hashed as a whole."""
+_SIGNED = ("f32", "f64", "i8", "i16", "i32", "i64")
+"""Element types of which a - b is a + (-b), bit for bit."""
 MAX_LEVELS = 6
 """Maximum number of applications in a row that are expanded in a step."""
 
@@ -265,14 +267,15 @@ class Elements:
 
     def _broadcast(self, number: int, index: Index, shape: Sequence[Size]) -> Expression:
         """Return the element of an operand that is broadcast to ``shape``."""
+        return self.at(number, self._broadcast_index(number, index, shape))
+
+    def _broadcast_index(self, number: int, index: Index, shape: Sequence[Size]) -> Index:
         own = self.shape_of(number)
         short = len(shape) - len(own)
         if short < 0:
             raise Unproved("an operand has more axes than the result")
-        chosen = []
-        for extent, each, whole in zip(own, index[short:], shape[short:], strict=True):
-            chosen.append(self.broadcast_index_of(extent, each, whole))
-        return self.at(number, tuple(chosen))
+        places = zip(own, index[short:], shape[short:], strict=True)
+        return tuple(self.broadcast_index_of(extent, each, whole) for extent, each, whole in places)
 
     def broadcast_index_of(self, extent: Size, index: Size, whole: Size) -> Size:
         """Return the index on an axis that is broadcast to ``whole``: 0 where its extent is 1, else ``index``."""
@@ -288,8 +291,17 @@ class Elements:
 
     def _subtract(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         # The negative of a constant may be a constant that was proved.
-        negative = self._find(Operator("Negative", {}), (xs[1],)) if isinstance(self.terms[xs[1]].data, np.ndarray) else None
-        if negative is None or self.terms[xs[1]].dtype not in ("f32", "f64", "i8", "i16", "i32", "i64"):
+        term = self.terms[xs[1]]
+        if not isinstance(term.data, np.ndarray) or term.dtype not in _SIGNED:
+            return self._pointwise(op, xs, output, shape, index)
+        if self.is_exact and term.uniform is None and term.data.nbytes <= MAX_HASHED:
+            opposite = Term(term.number, term.dtype, term.shape)
+            opposite.data = -term.data
+            place = offset_of(self._broadcast_index(xs[1], index, shape), self.shape_of(xs[1]))
+            operands = self._broadcast(xs[0], index, shape), self.constant(opposite, place)
+            return self.apply(Operator("Add", {}), operands, [self.terms[xs[0]].dtype, term.dtype])
+        negative = self._find(Operator("Negative", {}), (xs[1],))
+        if negative is None:
             return self._pointwise(op, xs, output, shape, index)
         return self._pointwise(Operator("Add", {}), (xs[0], negative), output, shape, index)
 
