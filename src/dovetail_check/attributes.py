@@ -77,7 +77,7 @@ def plain_attributes(op: Operator, xs: list[Any], output: int) -> dict[str, Any]
         attributes.pop("short_mask", None)
     if op.name == "Conv" and attributes.get("auto_pad") == "valid":
         del attributes["auto_pad"]
-    if op.name in ("GRU", "LSTM", "RNN"):
+    if op.name in ("DynamicQuantizeLSTM", "GRU", "LSTM", "RNN"):
         attributes.pop("outputs", None)
     if op.name == "RotaryEmbedding" and rank == 4:
         # The axis of heads gives their number.

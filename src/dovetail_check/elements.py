@@ -698,6 +698,9 @@ def _clamp(symbols: Symbols, bound: Size, extent: Size) -> Size:
         return extent
     if number is not None and number <= -(2**31):
         return ZERO
+    if bound + extent == 0:
+        # The begin of the axis, also of an empty one.
+        return ZERO
     if symbols.is_less(bound, 0):
         bound = bound + extent
         return bound if symbols.is_never_negative(bound) else symbols.operation("max", 0, bound)
