@@ -132,8 +132,16 @@ def interpolated(b: Any) -> None:
     b.output("y", b.Cast(b.TopK(b.Cast(y, to="f32"), [1], axis=1, sort="none", stable=False)[0], to="f32"))
 
 
+def bounded(b: Any) -> None:
+    x = b.input("x", "f32", ("n", 4, "height", 6))
+    part = b.Slice(x, b.Negative(b.Shape(x, start=2, end=3)), [2**31 - 1], [2])
+    b.output("y", b.Transpose(part - WEIGHTS[0, :4].reshape(1, 4, 1, 1), [0, 2, 3, 1]))
+    b.output("z", b.GlobalAveragePool(x))
+
+
 MODELS: list[Write] = [
     attention, normalized, convolved, moved, folded, selected, attended, masked, recurrent, halved, quantized, interpolated,
+    bounded,
 ]  # fmt: skip
 
 
