@@ -2,7 +2,7 @@
 
     python bench/cost.py [--models NAME ...] [--batches 1 4 16] [--rounds N] [--fits MB]
     python bench/cost.py --zoo [--rounds N]
-    python bench/cost.py --fit times [--models NAME ...] [--batches 1 8]
+    python bench/cost.py --fit times [--batches 1 8]
     python bench/cost.py --fit objects
 
 Models: the nine light models of the onnx package with an open batch (random weights), and exports with random weights
@@ -33,10 +33,12 @@ import numpy as np
 
 import dovetail
 from dovetail.engine.engine import Engine
-from dovetail.engine.kernel_times import CACHED_BYTES, kind_of
+from dovetail.engine.kernel_times import CACHED_BYTES, kind_of, moved_by
 from dovetail.engine.machine_limits import LimitMeter
 from dovetail.engine.plan_report import step_facts
 from dovetail.engine.profile import step_times
+from dovetail.engine.run.executable import Executable, output_bytes_of
+from dovetail.engine.step_costs import StepCost
 from dovetail.engine.step_profile import costs_of
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
@@ -48,6 +50,7 @@ sys.path[:0] = [str(ROOT / "examples")]
 import language_models  # noqa: E402
 import light_models  # noqa: E402
 import vision_models  # noqa: E402
+from kernel_samples import samples  # noqa: E402
 
 ENGINE = ROOT / "src" / "dovetail" / "engine"
 FACTORS, OBJECTS = ENGINE / "fitted_kernels.py", ENGINE / "fitted_objects.py"
@@ -56,8 +59,16 @@ LENGTHS = {"length": 64, "past": 63}
 """Sizes of open dimensions other than the batch."""
 MIN_ROWS = 4
 """The minimum number of steps from which the factors of a kernel are fitted."""
-MIN_SECONDS = 2e-6
+MIN_SECONDS = 3e-7
 """Steps below are dominated by the timer."""
+EVICTED = np.ones(8 << 17)
+"""An array of 8 MiB, more than the private cache of a core holds."""
+MIN_MEASURED = 0.02
+"""The minimum seconds that the runs of a model are measured."""
+MAX_PROFILED = 10
+"""The maximum number of runs whose steps are measured."""
+SAMPLES_PER_LIMITS = 25
+"""The number of layers after which the limits of the machine are measured again."""
 
 
 def light(name: str) -> Callable[[], dovetail.Model]:
@@ -101,53 +112,96 @@ def sizes_at(model: dovetail.Model, batch: int) -> dict[str, int]:
     return {name: LENGTHS.get(name, batch) for name in names}
 
 
-def shortest_times(model: dovetail.Model, sizes: Mapping[str, int], rounds: int) -> tuple[float, list[tuple[str, Any, float]]]:
-    """Return the shortest time of a run, and the kernel, cost and shortest time of each native step."""
+class Times(NamedTuple):
+    """Times holds the shortest seconds of a run, its executable, and each native step: kernel, cost and shortest seconds.
+
+    ``cold_steps``: the same steps after EVICTED was read.
+    """
+
+    run: float
+    executable: Executable
+    steps: list[tuple[str, StepCost, float]]
+    cold_steps: list[tuple[str, StepCost, float]]
+
+
+def shortest_times(model: dovetail.Model, sizes: Mapping[str, int], rounds: int, cold_rounds: int = 0) -> Times:
+    """Measure runs: ``rounds`` of them, and more of a small model until MIN_MEASURED seconds have passed."""
     engine = Engine(model, 1)
     executable, arrays = engine.bind(random_inputs(model, sizes=sizes))
     names = [value.name for value in model.outputs]
     executable(arrays, None, names)
-    runs, rows = [], []
-    for _ in range(rounds):
+    runs: list[float] = []
+    rows: list[list[int]] = []
+    while len(runs) < rounds or sum(runs) < MIN_MEASURED:
         start = time.perf_counter()
         executable(arrays, None, names)
         runs.append(time.perf_counter() - start)
-        rows.append(step_times(executable, arrays, names))
-    facts = zip(step_facts(executable, None), costs_of(executable), zip(*rows, strict=True), strict=True)
-    return min(runs), [(fact.kernel, cost, min(times) / 1e9) for fact, cost, times in facts if fact.is_native]
+        if len(rows) < MAX_PROFILED:
+            rows.append(step_times(executable, arrays, names))
+    cold_rows: list[list[int]] = []
+    for _ in range(cold_rounds):
+        EVICTED.sum()
+        cold_rows.append(step_times(executable, arrays, names))
+
+    def steps(rows: list[list[int]]) -> list[tuple[str, StepCost, float]]:
+        facts = zip(step_facts(executable, None), costs_of(executable), zip(*rows, strict=True), strict=True)
+        return [(fact.kernel, cost, min(times) / 1e9) for fact, cost, times in facts if fact.is_native]
+
+    return Times(min(runs), executable, steps(rows), steps(cold_rows) if cold_rows else [])
 
 
 # Fitting
 
 
-def fit(names: Sequence[str], batches: Sequence[int], rounds: int) -> None:
+def fit(batches: Sequence[int], rounds: int) -> None:
+    """Fit the factors of kernels, and of a run, to MODELS and to single layers (kernel_samples)."""
     meter = LimitMeter(1)
-    meter.measure(3)
     rows: dict[str, list[tuple[list[float], float]]] = {}
-    for name in names:
-        model = MODELS[name]()
+    runs: list[tuple[list[float], float, float]] = []
+
+    def add(model: dovetail.Model, sizes: Mapping[str, int], cold_rounds: int = 0) -> None:
+        found = shortest_times(model, sizes, rounds, cold_rounds)
+        plan, constant = found.executable.plan, sum(cost.constant for _, cost, _ in found.steps)
+        features = [1.0, len(plan.inputs) + len(plan.outputs), len(plan.steps), output_bytes_of(plan)]
+        runs.append((features, found.run - sum(seconds for *_, seconds in found.steps), found.run))
+        timed = [(constant > CACHED_BYTES, step) for step in found.steps]
+        timed += [(True, step) for step in found.cold_steps]
+        for is_cold, (kernel, cost, seconds) in timed:
+            cached, streamed = (nbytes / meter.limits.copy_rate for nbytes in moved_by(cost, is_cold))
+            rate = meter.limits.rate_of(cost.arithmetic)
+            computed, evaluated = (cost.operations - cost.functions) / rate, cost.functions / rate
+            numbers = [1e-6, cached, streamed, computed, evaluated]
+            for group in dict.fromkeys((kind_of(kernel), kind_of(kernel).split(" ")[0], "")):
+                rows.setdefault(group, []).append((numbers, max(seconds, MIN_SECONDS)))
+
+    for number, (name, model) in enumerate(samples()):
+        if number % SAMPLES_PER_LIMITS == 0:
+            meter.measure(2, is_first=True)
+            print(f"timed {number} layers, next: {name}", file=sys.stderr, flush=True)
+        add(model, {}, rounds)
+    for name, make in MODELS.items():
+        meter.measure(2, is_first=True)
+        model = make()
         for batch in batches if sizes_at(model, 1) else [1]:
-            for kernel, cost, seconds in shortest_times(model, sizes_at(model, batch), rounds)[1]:
-                nbytes = cost.read + cost.written
-                moved, is_cached = nbytes / meter.limits.copy_rate, nbytes <= CACHED_BYTES
-                computed = cost.operations / meter.limits.rate_of(cost.arithmetic)
-                features = [1e-6, moved * is_cached, moved * (not is_cached), computed]
-                if seconds >= MIN_SECONDS:
-                    for group in dict.fromkeys((kind_of(kernel), kind_of(kernel).split(" ")[0], "")):
-                        rows.setdefault(group, []).append((features, seconds))
+            add(model, sizes_at(model, batch))
             print(f"timed {name}, batch {batch}", file=sys.stderr, flush=True)
-        meter.measure(2)
     lines = []
-    for group, samples in sorted(rows.items()):
-        if len(samples) < MIN_ROWS:
+    for group, found in sorted(rows.items()):
+        if len(found) < MIN_ROWS:
             continue
-        overhead, *rest = least_squares(np.array([row for row, _ in samples]), np.array([seconds for _, seconds in samples]))
+        overhead, *rest = least_squares(np.array([row for row, _ in found]), np.array([seconds for _, seconds in found]))
         numbers = ", ".join(f"{number:.4g}" for number in (overhead * 1e-6, *rest))
-        lines.append(f'    "{group}": ({numbers}),  # {len(samples)} steps\n')
+        lines.append(f'    "{group}": ({numbers}),  # {len(found)} steps\n')
+    of_runs = [np.array(column) for column in zip(*runs, strict=True)]
+    scale = of_runs[0].max(axis=0)
+    of_run = np.array(nonnegative_least_squares(of_runs[0] / scale, np.maximum(of_runs[1], 0), of_runs[2])) / scale
     head = f'"""Factors of kernel times, written by ``python bench/cost.py --fit times`` on {processor()}, one thread."""\n'
     FACTORS.write_text(
-        f"{head}\nFACTORS: dict[str, tuple[float, float, float, float]] = {{\n{''.join(lines)}}}\n"
-        '"""Maps a kernel to its overhead in seconds, and to its factors for cached bytes, streamed bytes and operations."""\n'
+        f"{head}\nFACTORS: dict[str, tuple[float, float, float, float, float]] = {{\n{''.join(lines)}}}\n"
+        '"""Maps a kernel to its overhead in seconds, and to its factors for cached bytes, streamed bytes, operations and '
+        'functions."""\n\n'
+        f"RUN = ({', '.join(f'{number:.4g}' for number in of_run)})  # {len(runs)} runs\n"
+        '"""The seconds of a run beside its steps: of each run, of an input or output, of a step, of a byte of an output."""\n'
     )
 
 
@@ -194,12 +248,18 @@ def nonnegative_least_squares(features: Any, values: Any, scales: Any) -> list[f
 
 
 def least_squares(features: Any, seconds: Any) -> list[float]:
-    """Return the factors >= 0 that minimize the sum of squared errors, each divided by its time."""
-    factors = nonnegative_least_squares(features, seconds, np.sqrt(seconds))
-    cached, streamed = factors[1:3]
-    # A kernel without steps of one class of sizes has the factor of the other class.
-    factors[1:3] = [cached if features[:, 1].any() else streamed, streamed if features[:, 2].any() else cached]
-    return factors
+    """Return the factors >= 0 that minimize the sum of squared relative errors."""
+    factors = nonnegative_least_squares(features, seconds, seconds)
+    cached, streamed, computed, evaluated = factors[1:]
+    # A kernel without steps of one class of sizes or operations has the factor of the other class.
+    has = features.any(axis=0)
+    return [
+        factors[0],
+        cached if has[1] else streamed,
+        streamed if has[2] else cached,
+        computed if has[3] else evaluated,
+        evaluated if has[4] else computed,
+    ]
 
 
 def processor() -> str:
@@ -284,9 +344,10 @@ def compare(cases: Callable[[str], Iterator[Case]], rounds: int) -> Iterator[dic
         for name, path, model, chosen in cases(folder):
             for label, sizes in chosen:
                 try:
+                    LimitMeter(1).measure(is_first=True)
                     report = dovetail.cost(path, sizes, threads=1)
                     measured = peak_of(path, model, sizes) - empty
-                    seconds = shortest_times(model, sizes, rounds)[0] if rounds else None
+                    seconds = shortest_times(model, sizes, rounds).run if rounds else None
                 except DovetailError as error:
                     print(f"{name} at {label}: [{error.code}] {error.message}"[:160], file=sys.stderr, flush=True)
                     continue
@@ -331,7 +392,7 @@ def main() -> None:
         fit_objects()
         return
     if options.fit:
-        fit(options.models, options.batches, options.rounds)
+        fit(options.batches, options.rounds)
         return
     if options.fits is not None:
         fitting(options.models, options.fits)

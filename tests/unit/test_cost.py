@@ -155,6 +155,63 @@ def test_winograds_algorithm_performs_fewer_operations() -> None:
     assert report.performed_operations == sum(row.operations for row in report.kernels) < report.operations
 
 
+ROWS, DEPTH, COLUMNS = 6, 20, 24
+CODES = np.arange(DEPTH * COLUMNS, dtype=np.int8).reshape(DEPTH, COLUMNS)
+
+
+def integer_product(b: Any, x: Any) -> Any:
+    codes, scale, zero = b.DynamicQuantizeLinear(x)
+    sums = b.MatMulInteger(codes, CODES, zero, np.int8(0))
+    return b.Multiply(b.Cast(sums, to="f32"), b.Multiply(scale, np.float32(0.1)))
+
+
+def quantized_product(b: Any, x: Any) -> Any:
+    rounded = b.DequantizeLinear(b.QuantizeLinear(x, np.float32(0.1), np.uint8(0)), np.float32(0.1), np.uint8(0))
+    y = b.MatMul(rounded, b.DequantizeLinear(CODES, np.float32(0.1), np.int8(0)))
+    return b.DequantizeLinear(b.QuantizeLinear(y, np.float32(0.1), np.uint8(0)), np.float32(0.1), np.uint8(0))
+
+
+def product_of_codes(b: Any, x: Any) -> Any:
+    return b.DequantizeLinear(b.MatMulInteger(b.Cast(x, to="u8"), CODES), np.float32(0.1), np.int32(0))
+
+
+def compressed_product(b: Any, x: Any) -> Any:
+    return b.MatMul(x, b.Multiply(b.Cast(CODES, to="f32"), np.float32(0.1)))
+
+
+def integer_convolution(b: Any, x: Any) -> Any:
+    codes, _, zero = b.DynamicQuantizeLinear(b.Reshape(b.Transpose(x, (1, 0)), [1, DEPTH, ROWS, 1]))
+    return b.ConvInteger(codes, CODES.T.reshape(COLUMNS, DEPTH, 1, 1), zero, np.int8(0))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [integer_product, quantized_product, product_of_codes, compressed_product, integer_convolution],
+    ids=lambda make: make.__name__,
+)
+def test_products_of_codes_have_the_operations_of_products_of_floats(make: Any) -> None:
+    """A kernel that the engine chooses for 8-bit codes performs the multiply-adds of the product that the model defines."""
+    with Builder() as b:
+        b.output("y", make(b, b.input("x", "f32", (ROWS, DEPTH))))
+    report = dovetail.cost(b.model, threads=1)
+    product = 2 * ROWS * DEPTH * COLUMNS
+    assert product <= report.operations < 1.5 * product
+
+
+def test_elements_without_a_contiguous_axis_touch_whole_cache_lines() -> None:
+    """A step that writes one element in each cache line takes as long as one that writes the lines."""
+
+    def copied(channels: int) -> float:
+        with Builder() as b:
+            x = b.input("x", "f32", (1, 4096, channels))
+            b.output("y", b.Slice(x, [0], [1], [2]))
+        (row,) = dovetail.cost(b.model, threads=1).kernels
+        assert row.moved_bytes == 2 * 4 * 4096 and row.seconds is not None
+        return row.seconds
+
+    assert copied(16) > 2 * copied(1)
+
+
 def test_monotone_expressions() -> None:
     n, m = symbolic.symbol("n", 1), symbolic.symbol("m", 1)
     assert is_monotone(3 * n * m + (n + 7) // 8, "n") and is_monotone(symbolic.maximum(n, 2 * m), "n")

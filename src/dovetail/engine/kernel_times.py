@@ -1,20 +1,23 @@
 """Predicted time of a step: its bytes and operations at the limits of the machine, times factors fitted for its kernel.
 
-The time is ``overhead + cached * bytes / copy_rate + computed * operations / rate``, with ``streamed`` in place of ``cached`` for
-a step of more than CACHED_BYTES. The factors of ``fitted_kernels`` relate to the limits of the machine, so that another machine
-differs from them less than in its times.
+The time is ``overhead + (cached * c + streamed * s) / copy_rate + (computed * operations + evaluated * functions) / rate``. ``s``
+are the bytes of cache lines that a step loads from memory, ``c`` those that are in the cache of the core (:func:`moved_by`).
+``functions`` are operations of which an element takes many instructions (``step_costs.FUNCTIONS``), ``operations`` all others. A
+run adds its own overhead. The factors of ``fitted_kernels`` relate to the limits of the machine, so that another machine differs
+from them less than in its times.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dovetail.engine.fitted_kernels import FACTORS
+from dovetail.engine.fitted_kernels import FACTORS, RUN
 from dovetail.engine.machine_limits import MachineLimits
 from dovetail.engine.step_costs import StepCost
 
 CACHED_BYTES = 1 << 20
-"""The maximum bytes of a step whose operands are probably in the cache of the core."""
+"""The maximum bytes that a step touches, and of the constants of a program, which are probably in the cache of the core."""
 ISA_WORDS = ("base", "avx2", "avx512", "vnni", "amx", "neon")
 """Words of a kernel's name that name an instruction set."""
 
@@ -26,6 +29,7 @@ class KernelFactors(NamedTuple):
     cached: float
     streamed: float
     computed: float
+    evaluated: float
 
 
 def kind_of(kernel: str) -> str:
@@ -56,13 +60,34 @@ class StepTime(NamedTuple):
         return self.overhead + self.per_byte * (cost.read + cost.written) + self.per_operation * cost.operations
 
 
-def step_time(kernel: str, cost: StepCost, limits: MachineLimits) -> StepTime:
-    """Return the predicted time of a step that ``kernel`` runs, as a linear function of its bytes and operations."""
-    factors = factors_of(kernel)
-    nbytes = cost.read + cost.written
-    rate = limits.rate_of(cost.arithmetic)
+def run_overhead(steps: int, arrays: int, output_bytes: int) -> float:
+    """Return the seconds of a run beside its steps, with this number of inputs and outputs, whose arrays are new."""
+    of_run, of_array, of_step, of_byte = RUN
+    return of_run + of_array * arrays + of_step * steps + of_byte * output_bytes
+
+
+def moved_by(cost: StepCost, is_cold: bool) -> tuple[int, int]:
+    """Return the bytes of cache lines of a step that are in the cache of the core, and those that are not.
+
+    ``is_cold``: constants are not, as in a program with more than CACHED_BYTES of them.
+    """
+    values = cost.touched - cost.constant
+    streamed = cost.constant * is_cold + values * (values > CACHED_BYTES)
+    return cost.touched - streamed, streamed
+
+
+def step_times(kernels: Iterable[str], costs: Sequence[StepCost], limits: MachineLimits) -> list[StepTime]:
+    """Return the predicted times of a program's steps, as linear functions of their bytes and operations."""
+    is_cold = sum(cost.constant for cost in costs) > CACHED_BYTES
+    return [_step_time(factors_of(kernel), cost, limits, is_cold) for kernel, cost in zip(kernels, costs, strict=True)]
+
+
+def _step_time(factors: KernelFactors, cost: StepCost, limits: MachineLimits, is_cold: bool) -> StepTime:
+    cached, streamed = moved_by(cost, is_cold)
+    moving = (factors.cached * cached + factors.streamed * streamed) / limits.copy_rate
+    work = factors.computed * (cost.operations - cost.functions) + factors.evaluated * cost.functions
     return StepTime(
         factors.overhead,
-        (factors.cached if nbytes <= CACHED_BYTES else factors.streamed) / limits.copy_rate,
-        factors.computed / rate,
+        moving / max(cost.read + cost.written, 1),
+        work / max(cost.operations, 1) / limits.rate_of(cost.arithmetic),
     )

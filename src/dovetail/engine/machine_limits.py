@@ -75,8 +75,13 @@ class LimitMeter:
         count = len(timers) if timers is not None else 4 if native_core.has_bf16() else 3
         self._shortest = [inf] * count if timers is not None else _SHORTEST.setdefault(threads, [inf] * count)
 
-    def measure(self, rounds: int = 1) -> None:
-        """Measure each limit ``rounds`` times after a first time, in which caches and threads are cold."""
+    def measure(self, rounds: int = 1, is_first: bool = False) -> None:
+        """Measure each limit ``rounds`` times after a first time, in which caches and threads are cold.
+
+        With ``is_first``, earlier times are forgotten: those of a machine with other frequencies.
+        """
+        if is_first:
+            self._shortest[:] = [inf] * len(self._shortest)
         with counting(DEFAULT):
             # The memory of the measured copy is released at the end: a profiled model may need it.
             timers = _timers(self.threads) if self._timers is None else self._timers

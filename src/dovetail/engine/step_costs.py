@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dovetail.engine.memory.tensor import TensorMap
 from dovetail.engine.plan import Operand, Step
 from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
+from dovetail.engine.rewrite.integer_conv import IntegerConv
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
 from dovetail.ir.graph import Graph, Node
 from dovetail.ops.linalg.matmul import Gemm
@@ -15,17 +16,31 @@ from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 
+FUNCTIONS = frozenset(
+    "Acos Acosh Asin Asinh Atan Atanh Celu Cos Cosh Divide Elu Erf ErfInv Exp Gelu Log Mish Mod Power QuantizeLinear Reciprocal "
+    "Selu Sigmoid Sin Sinh Softplus Softsign Swish Tan Tanh".split()
+)
+"""Operators of which a kernel computes an element by a polynomial, a division or a rounding to codes."""
+
+CACHE_LINE = 64
+"""Bytes of a cache line."""
+
 
 class StepCost(NamedTuple):
     """StepCost holds the bytes that a step reads and writes, each element counted once, and its arithmetic operations.
 
-    ``arithmetic``: the operands of products, "f32", "bf16" or "int8". Dynamic tensors contribute 0 bytes.
+    ``arithmetic``: the operands of products, "f32", "bf16" or "int8". Dynamic tensors contribute 0 bytes. ``functions``: those of
+    the operations that FUNCTIONS compute. ``touched``: the bytes of the cache lines that hold the elements, which exceed
+    ``read + written`` where no axis of an operand is contiguous. ``constant``: the bytes of constants among ``read``.
     """
 
     read: int
     written: int
     operations: int
     arithmetic: str
+    functions: int = 0
+    touched: int = 0
+    constant: int = 0
 
 
 def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None, kernel: str = "") -> StepCost:
@@ -41,15 +56,28 @@ def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None,
     reads = [0 if operand is None else bytes_of(operand) for operand in step.reads]
     if reads and is_gather(step):
         reads[0] = min(reads[0], written)
+    operands = [*zip(step.reads, reads, strict=True), *((operand, bytes_of(operand)) for operand in step.writes)]
+    touched = sum(nbytes * _spread(operand) for operand, nbytes in operands)
+    constant = sum(nbytes for operand, nbytes in operands if operand is not None and operand.data is not None)
     operations = sum(
         2 * multiply_adds if multiply_adds is not None and isinstance(node.op, Conv) else operations_of(node, tensor_map)
         for node in nodes
     )
     # The names of kernels that round their operands have the type as a word.
     words = set(kernel.split())
-    is_integer = bool(words & {"int8", "i8"}) or any(isinstance(node.op, QuantizedConv) for node in nodes)
+    is_integer = bool(words & {"int8", "i8"}) or any(isinstance(node.op, IntegerConv | QuantizedConv) for node in nodes)
     arithmetic = "int8" if is_integer else "bf16" if "bf16" in words else "f32"
-    return StepCost(sum(reads), written, operations, arithmetic)
+    functions = sum(operations_of(node, tensor_map) for node in nodes if node.op.title in FUNCTIONS)
+    return StepCost(sum(reads), written, operations, arithmetic, functions, touched, constant)
+
+
+def _spread(operand: Operand | None) -> int:
+    """Return the bytes of cache lines that hold an element of an operand, divided by its size."""
+    if operand is None or operand.tensor.is_dynamic:
+        return 1
+    size = operand.tensor.itemsize
+    strides = [abs(stride) for stride, extent in zip(operand.strides, operand.sizes, strict=True) if stride and extent > 1]
+    return max(1, min(min(strides, default=size), CACHE_LINE) // size)
 
 
 def is_gather(step: Step) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dovetail.engine.engine import Engine
-from dovetail.engine.kernel_times import StepTime, step_time
+from dovetail.engine.kernel_times import StepTime, run_overhead, step_times
 from dovetail.engine.machine_limits import LimitMeter
 from dovetail.engine.memory.tensor import TensorMap
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_report import step_facts
-from dovetail.engine.run.executable import Executable
+from dovetail.engine.run.executable import Executable, output_bytes_of
 from dovetail.engine.run_costs import (
     MemoryCost,
     SymbolicCosts,
@@ -59,7 +59,7 @@ class Prediction:
         notes = list(_notes_of(engine, executable, self.model))
         times = _times_of(engine, executable, costs)
         total = None if times is None or notes else sum(
-            time.seconds(cost) for time, cost in zip(times, costs, strict=True)
+            (time.seconds(cost) for time, cost in zip(times, costs, strict=True)), _overhead_of(executable.plan)
         )  # fmt: skip
         expressions, compared = self._expressions()
         texts = _texts_of(expressions, self.memory, times, executable, costs)
@@ -172,8 +172,11 @@ def _times_of(engine: Engine, executable: Executable, costs: list[StepCost]) -> 
     meter = LimitMeter(engine.threads)
     if not meter.limits.copy_rate:
         meter.measure()
-    facts = step_facts(executable, None)
-    return [step_time(fact.kernel, cost, meter.limits) for fact, cost in zip(facts, costs, strict=True)]
+    return step_times((fact.kernel for fact in step_facts(executable, None)), costs, meter.limits)
+
+
+def _overhead_of(plan: Plan) -> float:
+    return run_overhead(len(plan.steps), len(plan.inputs) + len(plan.outputs), output_bytes_of(plan))
 
 
 def _kernels_of(executable: Executable, costs: list[StepCost], times: list[StepTime] | None) -> list[KernelCost]:
@@ -249,7 +252,7 @@ def _time_text(
     """Return the predicted microseconds as a polynomial, with the factors that steps have at the plan's sizes."""
     if times is None or len(expressions.steps) != len(times) or executable.python_steps:
         return None
-    sums: dict[str, float] = {}
+    sums = {"": 1e6 * _overhead_of(executable.plan)}
 
     def add(size: Size, factor: float) -> None:
         for monomial, coefficient in terms_of(size).items():

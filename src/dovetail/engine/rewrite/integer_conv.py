@@ -7,6 +7,7 @@ these operators do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.cast import Cast
@@ -35,6 +36,9 @@ class IntegerConv(
     """
 
     conv: Conv
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return self.conv.multiply_adds(inputs, output)
 
     def types(self, x: View, w: View, x_zero: View | None = None, w_zero: View | None = None, *rest: View | None) -> list[Type]:
         dtype = dtypes.f32 if rest and rest[0] is not None else dtypes.i32

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes
 from dovetail.ir.arrays import Array, Namespace
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.ml.class_labels import Labels, check_labels
 from dovetail.ops.ml.linear_models import as_rows, row_count_of, write_affine
@@ -260,6 +262,9 @@ class SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32", is_registered=False):
     The formula ``|x|^2 + |v|^2 - 2 x . v`` in f64 needs no array of all differences, and its result is exact to f32. Rows with
     infinities are computed from the differences.
     """
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return prod(output) * (inputs[1] or (0,))[-1]
 
     def shape(self, x: View, v: View) -> Any:
         return (row_count_of(x, None), row_count_of(v, None))
