@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -183,3 +184,25 @@ def test_threads_that_load_at_the_same_time_leave_the_collector_on() -> None:
     finally:
         sys.setswitchinterval(interval)
         gc.enable()
+
+
+START = """
+import gc, sys
+import dovetail
+if len(sys.argv) > 2:
+    gc.freeze()
+frozen = gc.get_freeze_count()
+model = dovetail.load(sys.argv[1])
+gc.disable()
+node = model.graph.nodes[0]
+print(any(each is node for each in gc.get_objects(generation=2)), frozen == gc.get_freeze_count())
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_first_model_is_old_and_frozen_objects_stay_frozen(tmp_path: Path, frozen: bool) -> None:
+    """Two collections of the first load would traverse all of its objects; those that an application froze are its own."""
+    dovetail.save(net(), tmp_path / "net.onnx")
+    command = [sys.executable, "-c", START, str(tmp_path / "net.onnx"), *["frozen"] * frozen]
+    words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert words == [str(not frozen), "True"]
