@@ -195,7 +195,8 @@ frozen = gc.get_freeze_count()
 model = dovetail.load(sys.argv[1])
 gc.disable()
 node = model.graph.nodes[0]
-print(any(each is node for each in gc.get_objects(generation=2)), 2 * gc.get_freeze_count() > frozen if frozen else not gc.get_freeze_count())
+left = gc.get_freeze_count()
+print(any(each is node for each in gc.get_objects(generation=2)), 2 * left > frozen if frozen else not left)
 """
 
 
