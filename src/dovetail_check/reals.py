@@ -251,8 +251,10 @@ class RealElements(Elements):
         attributes = {"weights_format": RECURRENT[op.name], "layout": "sequence_first", "summed_bias": False, **op.attributes}
         gates, (inner, outer, state) = str(attributes.pop("weights_format")), LAYOUTS[attributes.pop("layout")]
         is_summed = attributes.pop("summed_bias")
-        if self.terms[x].dtype not in PLAIN or attributes.get("linear_before_reset"):
+        if self.terms[x].dtype not in PLAIN:
             return None
+        # Its candidate gate adds the bias of r before the reset gate is applied: the two biases are not summed.
+        apart = "h" if op.name == "GRU" and attributes.get("linear_before_reset") else None
         sizes, depth = recurrent_sizes(self, op, xs), self._depth
         names = dict(zip("sdbihk", self.bind([sizes[axis] for axis in "sdbihh"]), strict=True))
         (peephole,) = self.bind([sizes["h"] * 3])
@@ -263,10 +265,11 @@ class RealElements(Elements):
         parts: list[Any] = [element(x, *(names[axis] for axis in inner))]
         for gate in sorted(gates):
             row = sizes["h"] * gates.index(gate) + names["h"]
-            both = element(bias, names["d"], row)
-            if not is_summed:
-                both = both + element(bias, names["d"], row + sizes["h"] * len(gates))
-            parts += [element(w, names["d"], row, names["i"]), element(r, names["d"], row, names["k"]), both]
+            parts += [element(w, names["d"], row, names["i"]), element(r, names["d"], row, names["k"])]
+            second = sizes["h"] * len(gates) + (names["h"] if is_summed else row)
+            biases = [element(bias, names["d"], row)]
+            biases += [element(bias, names["d"], second)] if gate == apart or not is_summed else []
+            parts.append(tuple(biases) if gate == apart else sum(biases[1:], biases[0]))
         count = ("number", sizes["s"]) if lengths is None else self.at(lengths, (names["b"],))
         if count[:2] == ("apply", "Cast") and count[3:] == ("i32", "[('to', i64)]"):
             count = count[2][0]

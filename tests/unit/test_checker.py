@@ -87,8 +87,11 @@ def masked(b: Any) -> None:
 
 
 def recurrent(b: Any) -> None:
-    """Write a bidirectional layer, whose gates and layout are others in an IR file."""
+    """Write layers whose gates, biases and layout are others in an IR file."""
     x = b.input("x", "f32", ("s", "n", 5))
+    for name, linear in (("before", True), ("behind", False)):
+        weights = (WEIGHTS[:24, :size].reshape(1, 24, size) for size in (5, 8))
+        b.output(name, b.GRU(x, *weights, WEIGHTS[:2, :24].reshape(1, 48), hidden_size=8, linear_before_reset=linear, outputs=1))
     weights = (WEIGHTS[:, :size].reshape(2, 32, size) for size in (5, 8))
     b.output("y", b.LSTM(x, *weights, WEIGHTS[:4].reshape(2, 64), hidden_size=8, direction="bidirectional", outputs=1))
 
