@@ -437,6 +437,20 @@ class Elements:
             inside = inside if len(kept) == 1 else self.cases(index[axis], kept)
         return inside
 
+    def _trilu(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression | None:
+        """Return a choice by a constant matrix between an element and 0; None for matrices of open sizes."""
+        rows, columns = (extent.number for extent in self.shape_of(xs[0])[-2:])
+        diagonal = self.integers_of(xs[1])[0].number if len(xs) > 1 and xs[1] is not None else 0
+        dtype = self.terms[xs[0]].dtype
+        if not rows or not columns or diagonal is None or rows * columns > MAX_ELEMENTS or dtype not in NUMPY:
+            return None
+        distance = np.arange(columns) - np.arange(rows)[:, None]
+        keep = Term(xs[0], "boolean", (size(rows), size(columns)))
+        keep.data = distance >= diagonal if op.attributes.get("upper", True) else distance <= diagonal
+        operands = self.constant(keep, index[-2] * columns + index[-1]), self.at(xs[0], index)
+        zero = ("constant", dtype, NUMPY[dtype](0).tobytes())
+        return self.apply(Operator("Where", {}), (*operands, zero), ["boolean", dtype, dtype])
+
     def _constantofshape(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression:
         if len(xs) < 2 or xs[1] is None:
             raise Unproved("a fill value that is not given")

@@ -365,6 +365,26 @@ class RealElements(Elements):
             raise Unproved("a mean of other numbers than floats")
         return ("real", self.mean_over(xs[0], own, range(2, len(own)), {0: index[0], 1: index[1]}))
 
+    def _scaler(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
+        dtype, x = self.terms[xs[0]].dtype, self.at(xs[0], index)
+        result = self.real(x if dtype == "f32" else self.f("Cast", x, dtype=dtype, to=Word("f32")), "f32")
+        if op.attributes.get("offset"):
+            result = result + self._listed(op.attributes["offset"], index[-1]) * number(-1)
+        return ("real", result * self._listed(op.attributes["scale"], index[-1]) if op.attributes.get("scale") else result)
+
+    def _listed(self, values: tuple[float, ...], place: Size) -> Polynomial:
+        """Return the number of an attribute of f32 at a place, or its only number."""
+        if not np.isfinite(values).all():
+            raise Unproved("an attribute that is not finite")
+        if len(values) == 1:
+            return number(Fraction(float(np.float32(values[0]))))
+        data = np.array(values, np.float32)
+        # Constants of attributes have numbers below those of all terms.
+        known = [key for key, each in self.wide.items() if key < 0 and each.tobytes() == data.tobytes()]
+        key = known[0] if known else min((0, *self.wide)) - 1
+        self.wide[key] = data
+        return Polynomial({(): {((("at", key, place), 1),): Fraction(1)}})
+
     def _hardsigmoid(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
         if self.terms[xs[0]].dtype not in PLAIN:
             return self._pointwise(op, xs, output, shape, index)
@@ -550,7 +570,8 @@ def _evaluate(value: Coefficient, names: Sequence[str], elements: RealElements) 
 def _evaluate_factor(factor: Any, names: Sequence[str], elements: RealElements) -> Any:
     if factor[0] == "at":
         _, term, place = factor
-        data = elements_at(elements.symbols, elements.wide.get(term, elements.terms[term].data), place, names)
+        data = elements.wide[term] if term in elements.wide else elements.terms[term].data
+        data = elements_at(elements.symbols, data, place, names)
         return None if data is None else data.astype(np.float64)
     inner = _evaluate_factor(factor[1], names, elements) if factor[0] == "over" else _evaluate(dict(factor[1]), names, elements)
     with np.errstate(all="ignore"):

@@ -17,7 +17,7 @@ from dovetail_check.text import Operator, Type
 
 SAME = frozenset(
     "BatchNormalization CumSum Dropout FakeQuantize Identity InstanceNormalization LayerNormalization "
-    "MeanVarianceNormalization RMSNormalization".split()
+    "MeanVarianceNormalization RMSNormalization Trilu".split()
 )
 """Operators whose first output has the type of the first operand."""
 
@@ -71,6 +71,8 @@ def types_of(elements: Elements, op: Operator, xs: tuple[int | None, ...]) -> li
         return [Type(None if own[1] is None else own[1].dtype, shape(0))]
     if name in SAME or name in ALONG:
         return [Type(first, shape(0))]
+    if name == "Scaler":
+        return [Type("f32", shape(0))]
     if name == "Transpose":
         order = elements._order(xs, len(shape(0)))
         return [Type(first, tuple(shape(0)[axis] for axis in order))]

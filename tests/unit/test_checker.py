@@ -142,9 +142,18 @@ def bounded(b: Any) -> None:
     b.output("z", b.GlobalAveragePool(x))
 
 
+def selected_by_place(b: Any) -> None:
+    """Parts of matrices, and numbers of attributes, which an IR file writes as constants."""
+    x = b.input("x", "f32", ("n", 4, 6))
+    b.output("y", b.Trilu(x, np.int64(1)) + b.Trilu(x, np.int64(-1), upper=False) * 2)
+    b.output(
+        "z", b.Scaler(x, offset=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0), scale=(0.5,)) + b.Scaler(b.Cast(x, to="i64"), scale=(0.1,) * 6)
+    )
+
+
 MODELS: list[Write] = [
     attention, normalized, convolved, moved, folded, selected, attended, masked, recurrent, halved, quantized, interpolated,
-    bounded,
+    bounded, selected_by_place,
 ]  # fmt: skip
 
 
