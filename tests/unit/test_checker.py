@@ -90,8 +90,9 @@ def recurrent(b: Any) -> None:
     """Write layers whose gates, biases and layout are others in an IR file."""
     x = b.input("x", "f32", ("s", "n", 5))
     for name, linear in (("before", True), ("behind", False)):
-        weights = (WEIGHTS[:24, :size].reshape(1, 24, size) for size in (5, 8))
-        b.output(name, b.GRU(x, *weights, WEIGHTS[:2, :24].reshape(1, 48), hidden_size=8, linear_before_reset=linear, outputs=1))
+        weights = (np.resize(WEIGHTS, (2, 3 * 24, size)) for size in (5, 24))
+        bias, options = np.resize(WEIGHTS, (2, 6 * 24)), {"hidden_size": 24, "linear_before_reset": linear}
+        b.output(name, b.GRU(x, *weights, bias, direction="bidirectional", outputs=1, **options))
     weights = (WEIGHTS[:, :size].reshape(2, 32, size) for size in (5, 8))
     b.output("y", b.LSTM(x, *weights, WEIGHTS[:4].reshape(2, 64), hidden_size=8, direction="bidirectional", outputs=1))
 
@@ -139,6 +140,7 @@ def bounded(b: Any) -> None:
     x = b.input("x", "f32", ("n", 4, "height", 6))
     part = b.Slice(x, b.Negative(b.Shape(x, start=2, end=3)), [2**31 - 1], [2])
     b.output("y", b.Transpose(part - WEIGHTS[0, :4].reshape(1, 4, 1, 1), [0, 2, 3, 1]))
+    b.output("last", b.Gather(x, -1, axis=1))
     b.output("z", b.GlobalAveragePool(x))
 
 
@@ -169,12 +171,17 @@ def to_the_other_format(model: dovetail.Model, folder: Path) -> Path:
     return folder / "second.xml"
 
 
+def there_and_back(model: dovetail.Model, folder: Path) -> Path:
+    dovetail.save(dovetail.load(to_the_other_format(model, folder)), folder / "third.onnx")
+    return folder / "third.onnx"
+
+
 def simplified(model: dovetail.Model, folder: Path) -> Path:
     dovetail.save(dovetail.simplify(model), folder / "second.onnx")
     return folder / "second.onnx"
 
 
-@pytest.fixture(params=[to_the_other_format, simplified], ids=lambda change: change.__name__)
+@pytest.fixture(params=[to_the_other_format, there_and_back, simplified], ids=lambda change: change.__name__)
 def change(request: pytest.FixtureRequest) -> Any:
     return request.param
 

@@ -22,7 +22,7 @@ from dovetail.ir.types import UNKNOWN, Map, Sequence, Size, Tensor, Type, Unknow
 FOLD_LIMIT = 1 << 23
 """The maximum size in bytes of a folded constant that is larger than each input of its operator."""
 FOLD_ELEMENTS = 1 << 8
-"""The maximum number of elements of a folded constant that is larger than each input, while a model is read or written.
+"""The maximum number of elements of a folded constant that is larger than all inputs together, while a model is read or written.
 
 Quantized weights with more elements stay quantized.
 """
@@ -392,8 +392,8 @@ def fold_op(
     """Fold an operator on constants: return its outputs with the bits that a run computes; None if it is not folded.
 
     Random operators and operators without rules are not folded. A result that is larger than every input, such as a dequantized
-    or expanded weight, is not folded if it exceeds ``max_bytes`` or ``max_elements``. If ``is_counted``, the limit
-    ``folded_bytes`` applies too.
+    or expanded weight, is not folded if it exceeds ``max_bytes``, nor if it exceeds ``max_elements`` and, unlike a Concat, all
+    inputs together. If ``is_counted``, the limit ``folded_bytes`` applies too.
     """
     if not evaluates_early(op, xs):
         return None
@@ -401,7 +401,8 @@ def fold_op(
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
         return None
     types = infer_types(op, tuple(xs))
-    read = max((array.nbytes for array in data if array is not None), default=0)
+    sizes = [array.nbytes for array in data if array is not None]
+    read, total = max(sizes, default=0), sum(sizes)
     usage = current()
     needed = 0
     for type in types:
@@ -409,7 +410,7 @@ def fold_op(
             return None
         size = prod(static(type.shape))
         nbytes = size * type.dtype.numpy.itemsize
-        if nbytes > read and (nbytes > max_bytes or (max_elements is not None and size > max_elements)):
+        if nbytes > read and (nbytes > max_bytes or (max_elements is not None and size > max_elements and nbytes > total)):
             return None
         if type.dtype.name == "string" and (size > FOLD_TEXTS or sum(map(_characters, data)) > FOLD_TEXT):
             return None

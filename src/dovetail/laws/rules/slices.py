@@ -333,7 +333,7 @@ def write_gather_as_slice(b: Terms, op: Op, xs: list[Value | None], types: list[
     """Rewrite Gather of one index, or of ascending indices at equal distances, as a slice."""
     assert isinstance(op, Gather)
     x, indices = xs[0], xs[1]
-    if x is None or indices is None or x.shape is None or indices.shape is None or op.batch_dims or op.bounds == "zero":
+    if x is None or indices is None or x.shape is None or indices.shape is None or op.batch_dims:
         return None
     data = indices.constant
     if data is None or data.size > MAX_RANGE or not data.size or data.ndim > 1 or not isinstance(types[0], Tensor):
