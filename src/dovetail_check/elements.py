@@ -481,6 +481,8 @@ class Elements:
             # Every index that is valid gives this element.
             return uniform
         element = self.at(xs[1], within)
+        if element[:2] == ("apply", "Cast") and element[3:] == ("i32", "[('to', i64)]"):
+            element = element[2][0]
         bounds = op.attributes.get("bounds", "error")
         if bounds == "natural":
             element, bounds = self._counted_from_end(element, own[axis])

@@ -510,10 +510,23 @@ class Replay:
         return frozenset(x for x in terms if (op := self._terms[x].op) is None or op.name not in _MOVEMENT)
 
     def _as_whole(self, op: Operator, xs: Operands, output: int) -> Expression:
+        operands: tuple[Any, ...] = xs
         if op.name == "NonMaxSuppression":
-            xs = self._without_default_limits(xs)
+            op, operands = self._with_plain_limits(op, xs)
         attributes = plain_attributes(op, [None if x is None else self._terms[x] for x in xs], output)
-        return ("whole", op.name, tuple(sorted((key, repr(value)) for key, value in attributes.items())), xs, output)
+        return ("whole", op.name, tuple(sorted((key, repr(value)) for key, value in attributes.items())), operands, output)
+
+    def _with_plain_limits(self, op: Operator, xs: Operands) -> tuple[Operator, tuple[Any, ...]]:
+        """Return NonMaxSuppression without limits that are those of omitted limits, and with an exclusive threshold."""
+        kept: list[Any] = list(self._without_default_limits(xs))
+        attributes = {key: value for key, value in op.attributes.items() if key != "outputs"}
+        data = self._terms[kept[3]].data if len(kept) > 3 and kept[3] is not None else None
+        if isinstance(data, np.ndarray) and data.dtype == np.float32 and data.size == 1 and data.reshape(()) > 0:
+            number = data.reshape(())[()]
+            # An IoU that reaches a number of f32 exceeds the number before it.
+            is_inclusive = attributes.pop("inclusive", False)
+            kept[3] = ("threshold", float(np.nextafter(number, np.float32(0)) if is_inclusive else number))
+        return Operator(op.name, attributes), tuple(kept)
 
     def _without_default_limits(self, xs: Operands) -> Operands:
         """Return the operands of NonMaxSuppression without limits that are those of omitted limits."""

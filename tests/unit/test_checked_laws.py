@@ -144,6 +144,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
         lambda b, x, y: b.Gather(b.Unsqueeze(x, [2]), b.Unsqueeze(b.Cast(y, to="i64"), [0]), axis=1),
         lambda b, x, y: b.Unsqueeze(b.Gather(x, b.Cast(y, to="i64"), axis=1), [1, 4]),
     ),
+    "drop_wider_indices": (
+        lambda b, x, y: b.Gather(x, b.Cast(b.Cast(y, to="i32"), to="i64"), axis=1),
+        lambda b, x, y: b.Gather(x, b.Cast(y, to="i32"), axis=1),
+    ),
     "write_any_bounds": (
         lambda b, x, y: b.Gather(x, b.Cast(y, to="i64"), axis=1),
         lambda b, x, y: b.Gather(x, b.Cast(y, to="i64"), axis=1, bounds="zero"),
@@ -214,6 +218,10 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
     "drop_limits": (
         lambda b, x, y: boxes(b, x), lambda b, x, y: boxes(b, x, np.float32(0), np.float32(-np.inf)),
     ),
+    "write_exclusive": (
+        lambda b, x, y: boxes(b, x, np.float32(0.5)),
+        lambda b, x, y: boxes(b, x, np.nextafter(np.float32(0.5), np.float32(1)), inclusive=True, outputs=3)[0],
+    ),
     "write_all_outputs": (
         lambda b, x, y: layer(b, b.Unsqueeze(x, [1]), 1)[0] + np.float32(1),
         lambda b, x, y: layer(b, b.Unsqueeze(x, [1]), 3)[0] + np.float32(1),
@@ -231,9 +239,9 @@ PAIRS: dict[str, tuple[Expression, Expression]] = {
 }  # fmt: skip
 
 
-def boxes(b: Any, x: Any, *limits: Any) -> Any:
+def boxes(b: Any, x: Any, *limits: Any, **attributes: Any) -> Any:
     corners = b.Unsqueeze(b.Concat(x, x[:, :1] + 2, axis=1), [0])
-    return b.NonMaxSuppression(corners, b.Unsqueeze(b.Transpose(x[:, :1], [1, 0]), [0]), np.int64(5), *limits)
+    return b.NonMaxSuppression(corners, b.Unsqueeze(b.Transpose(x[:, :1], [1, 0]), [0]), np.int64(5), *limits, **attributes)
 
 
 def layer(b: Any, x: Any, outputs: int, weights_format: str = "iofc") -> Any:

@@ -143,6 +143,7 @@ LAWS = (
     Law(pointwise.drop_axes_beside_axis, (Concat, LogSoftmax, Softmax)),
     Law(pointwise.drop_counting, (Gather,)),
     Law(pointwise.drop_axes_of_gather, (Gather,)),
+    Law(pointwise.drop_wider_indices, (Gather,)),
     Law(pointwise.write_any_bounds, (Gather,)),
     Law(pointwise.drop_batch_axes, (MatMul,)),
     Law(products.group_rows, (MatMul,), over_reals="products of regrouped rows"),
@@ -185,6 +186,7 @@ LAWS = (
     # Operators with several outputs, and reductions
     Law(pools.split_max_pool, (pool.MaxPool,)),
     Law(pools.drop_limits, (NonMaxSuppression,)),
+    Law(pools.write_exclusive, (NonMaxSuppression,)),
     Law(pools.write_top_k, (TopK,)),
     Law(pools.write_all_outputs, _of(RecurrentLayer)),
     Law(reductions.move_transpose, _of(reduce.Reduction), over_reals="reductions before a Transpose"),

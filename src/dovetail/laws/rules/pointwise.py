@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
@@ -12,6 +13,7 @@ from dovetail.laws.rules.arithmetic import is_all
 from dovetail.laws.rules.movement import expand, is_one, regrouped_shape, reshape, transpose, without_ones
 from dovetail.laws.terms.terms import Terms, known_elements, known_shape
 from dovetail.ops.elementwise import binary, logical
+from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose, inverse_of
@@ -194,6 +196,17 @@ def drop_counting(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
     if not is_sum or test.input(0) is not plain or not is_all(test.input(1), 0):
         return None
     return b.add(op.with_(bounds="error"), x, plain)
+
+
+def drop_wider_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop a Cast of the indices of a Gather to an integer type that has all values of the original one."""
+    assert isinstance(op, Gather)
+    x, indices = xs
+    node = None if indices is None else indices.node
+    source = node.input(0) if node is not None and isinstance(node.op, Cast) else None
+    if x is None or indices is None or source is None or indices.dtype is not dtypes.i64 or source.dtype is not dtypes.i32:
+        return None
+    return b.add(op, x, source)
 
 
 def write_any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

@@ -11,6 +11,7 @@ from dovetail.ir.types import Type
 from dovetail.laws.law import Result
 from dovetail.laws.rules.arithmetic import is_all
 from dovetail.laws.terms.terms import Terms
+from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.tensor.topk import TopK
@@ -51,6 +52,17 @@ def write_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     value = (b.ReduceMax if op.largest else b.ReduceMin)(x, [axis], keepdims=True)
     index = b.add((ArgMax if op.largest else ArgMin)(axis), x)[0]
     return [value, b.Cast(index, to=op.index_element_type)][: len(types)]
+
+
+def write_exclusive(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Rewrite NonMaxSuppression with all outputs, and with a threshold that the IoU of dropped boxes exceeds, not reaches."""
+    assert isinstance(op, NonMaxSuppression)
+    plain, operands = op.with_(outputs=3), list(xs)
+    threshold = xs[3].constant if len(xs) > 3 and xs[3] is not None else None
+    if op.inclusive and threshold is not None and threshold.dtype == np.float32 and bool((threshold > 0).all()):
+        plain = plain.with_(inclusive=False)
+        operands[3] = b.constant(np.nextafter(threshold, np.float32(0)), dtypes.f32)
+    return None if plain == op else b.add(plain, *operands)[: len(types)]
 
 
 def drop_limits(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
