@@ -369,10 +369,10 @@ class RealElements(Elements):
         dtype, x = self.terms[xs[0]].dtype, self.at(xs[0], index)
         result = self.real(x if dtype == "f32" else self.f("Cast", x, dtype=dtype, to=Word("f32")), "f32")
         if op.attributes.get("offset"):
-            result = result + self._listed(op.attributes["offset"], index[-1]) * number(-1)
-        return ("real", result * self._listed(op.attributes["scale"], index[-1]) if op.attributes.get("scale") else result)
+            result = result + self._number_of(op.attributes["offset"], index[-1]) * number(-1)
+        return ("real", result * self._number_of(op.attributes["scale"], index[-1]) if op.attributes.get("scale") else result)
 
-    def _listed(self, values: tuple[float, ...], place: Size) -> Polynomial:
+    def _number_of(self, values: tuple[float, ...], place: Size) -> Polynomial:
         """Return the number of an attribute of f32 at a place, or its only number."""
         if not np.isfinite(values).all():
             raise Unproved("an attribute that is not finite")
