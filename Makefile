@@ -18,7 +18,7 @@ native_sources := $(filter %.h %.cpp,$(built_from))
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
-	@echo "make test          the short suite, in 4 to 8 minutes: every law over one case of each operator, a sample of all other tests"
+	@echo "make test          the short suite, in about 15 minutes on 2 cores: every law over one case of each operator, a sample of all other tests"
 	@echo "make test-all      every law over every case and all tests, but for the slow ones"
 	@echo "make models        the slow tests: whole networks, other instruction sets, very large graphs"
 	@echo "make lint          ruff, mypy and clang-format"
