@@ -4,6 +4,7 @@
 # build/pythons. The cores are compiled with -O1, which takes half of the time; .venv has that of a release.
 #
 #     tests/pythons.sh [3.13 ...]      only the named versions
+#     tests/pythons.sh --one NUMBER    one of the versions, which NUMBER chooses, and its part of the suite
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
@@ -28,13 +29,16 @@ compilers=(g++)
 if command -v clang++ >/dev/null; then compilers+=(clang++); fi
 versions=()
 for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
-    if [ $# -eq 0 ] || [[ " $* " == *" $version "* ]]; then versions+=("$version"); fi
+    if [ $# -eq 0 ] || [ "$1" = --one ] || [[ " $* " == *" $version "* ]]; then versions+=("$version"); fi
 done
+chosen=
+if [ "${1:-}" = --one ]; then chosen=${versions[$(($2 % ${#versions[@]}))]}; fi
 number=0
 for version in "${versions[@]}"; do
     # The compilers in turn: each serves a version, and each version has the core of one.
     compiler=${compilers[$((number % ${#compilers[@]}))]}
     number=$((number + 1))
+    if [ -n "$chosen" ] && [ "$version" != "$chosen" ]; then continue; fi
     copy=$folder/$version
     rm -rf "$copy" && mkdir -p "$copy"
     git ls-files -z | tar -c --null -T - | tar -x -C "$copy"
