@@ -191,12 +191,12 @@ import gc, sys
 import dovetail
 if len(sys.argv) > 2:
     gc.freeze()
-frozen = gc.get_freeze_count()
+frozen = gc.get_freeze_count() if len(sys.argv) > 2 else 0
 model = dovetail.load(sys.argv[1])
 gc.disable()
 node = model.graph.nodes[0]
 left = gc.get_freeze_count()
-print(any(each is node for each in gc.get_objects(generation=2)), 2 * left > frozen if frozen else not left)
+print(any(each is node for each in gc.get_objects(generation=2)), 2 * left > frozen if frozen else left < 2000)
 """
 
 

@@ -10,6 +10,8 @@ from dovetail.ir.host.forks import ForkLock, renew_in_child
 
 START_PAUSES = 6
 """The number of pauses after which objects are moved to the oldest generation: the imports, the first load and compilation."""
+OWN_FROZEN = 2000
+"""More objects than Python itself freezes, some hundreds from 3.12 on; an application that freezes all its objects has more."""
 
 
 class _Pauses:
@@ -36,7 +38,7 @@ class _Pauses:
                 if not self._count and self._resumes:
                     self._ended += 1
                     # An application that froze objects keeps them frozen.
-                    if self._ended <= START_PAUSES and not gc.get_freeze_count():
+                    if self._ended <= START_PAUSES and gc.get_freeze_count() < OWN_FROZEN:
                         gc.freeze()
                         gc.unfreeze()
                     gc.enable()
