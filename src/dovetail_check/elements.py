@@ -439,8 +439,10 @@ class Elements:
 
     def _trilu(self, op: Operator, xs: Any, output: int, shape: Any, index: Index) -> Expression | None:
         """Return a choice by a constant matrix between an element and 0; None for matrices of open sizes."""
-        rows, columns = (extent.number for extent in self.shape_of(xs[0])[-2:])
-        diagonal = self.integers_of(xs[1])[0].number if len(xs) > 1 and xs[1] is not None else 0
+        diagonals = self.integers_of(xs[1]) if len(xs) > 1 and xs[1] is not None else (ZERO,)
+        if len(shape) < 2 or len(diagonals) != 1:
+            return None
+        rows, columns, diagonal = (each.number for each in (*self.shape_of(xs[0])[-2:], *diagonals))
         dtype = self.terms[xs[0]].dtype
         if not rows or not columns or diagonal is None or rows * columns > MAX_ELEMENTS or dtype not in NUMPY:
             return None

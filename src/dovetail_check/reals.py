@@ -368,22 +368,24 @@ class RealElements(Elements):
     def _scaler(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
         dtype, x = self.terms[xs[0]].dtype, self.at(xs[0], index)
         result = self.real(x if dtype == "f32" else self.f("Cast", x, dtype=dtype, to=Word("f32")), "f32")
-        if op.attributes.get("offset"):
-            result = result + self._number_of(op.attributes["offset"], index[-1]) * number(-1)
-        return ("real", result * self._number_of(op.attributes["scale"], index[-1]) if op.attributes.get("scale") else result)
+        offset, scale = (op.attributes.get(name) or None for name in ("offset", "scale"))
+        if offset is not None:
+            result = result + self._number_of(offset, index[-1:], shape[-1:]) * number(-1)
+        return ("real", result if scale is None else result * self._number_of(scale, index[-1:], shape[-1:]))
 
-    def _number_of(self, values: tuple[float, ...], place: Size) -> Polynomial:
-        """Return the number of an attribute of f32 at a place, or its only number."""
-        if not np.isfinite(values).all():
-            raise Unproved("an attribute that is not finite")
+    def _number_of(self, values: tuple[float, ...], place: Index, shape: Sequence[Size]) -> Polynomial:
+        """Return the number of an attribute of f32 at a place of the last axis, or its only number."""
+        with np.errstate(over="ignore"):
+            data = np.array(values, np.float32)
+        if not np.isfinite(data).all() or (len(values) != 1 and tuple(shape) != (len(values),)):
+            raise Unproved("an attribute that is not a finite number for each column")
         if len(values) == 1:
-            return number(Fraction(float(np.float32(values[0]))))
-        data = np.array(values, np.float32)
+            return number(Fraction(float(data[0])))
         # Constants of attributes have numbers below those of all terms.
         known = [key for key, each in self.wide.items() if key < 0 and each.tobytes() == data.tobytes()]
         key = known[0] if known else min((0, *self.wide)) - 1
         self.wide[key] = data
-        return Polynomial({(): {((("at", key, place), 1),): Fraction(1)}})
+        return Polynomial({(): {((("at", key, place[0]), 1),): Fraction(1)}})
 
     def _hardsigmoid(self, op: Operator, xs: tuple[int, ...], output: int, shape: Sequence[Size], index: Index) -> Expression:
         if self.terms[xs[0]].dtype not in PLAIN:

@@ -199,7 +199,7 @@ def drop_counting(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
 
 
 def drop_wider_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop a Cast of the indices of a Gather to an integer type that has all values of the original one."""
+    """Drop a Cast of the indices of a Gather from i32 to i64, which has all values of i32."""
     assert isinstance(op, Gather)
     x, indices = xs
     node = None if indices is None else indices.node
