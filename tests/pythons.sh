@@ -31,6 +31,10 @@ versions=()
 for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
     if [ $# -eq 0 ] || [ "$1" = --one ] || [[ " $* " == *" $version "* ]]; then versions+=("$version"); fi
 done
+if [ "${#versions[@]}" -eq 0 ]; then
+    echo "tests/pythons.sh: this machine has none of $*, only ${!pythons[*]}" >&2
+    exit 1
+fi
 chosen=
 if [ "${1:-}" = --one ]; then chosen=${versions[$(($2 % ${#versions[@]}))]}; fi
 number=0
